@@ -1,0 +1,36 @@
+"""Public ids for SQLAlchemy: a BIGINT key inside the database, an opaque public id outside."""
+
+from sqlalchemy_public_id import guard, lookup
+from sqlalchemy_public_id._version import __version__
+from sqlalchemy_public_id.errors import (
+    ConfigurationError,
+    DuplicatePrefix,
+    ImmutablePublicId,
+    InvalidPublicId,
+    KeySpaceExhausted,
+    MissingExtra,
+    PublicIdCollision,
+    PublicIdError,
+    PublicIdNotFound,
+)
+from sqlalchemy_public_id.formats import (
+    BASE36,
+    BASE58,
+    BASE62,
+    CROCKFORD32,
+    UNAMBIGUOUS,
+    URLSAFE64,
+    Budget,
+    Format,
+    NanoId,
+)
+from sqlalchemy_public_id.mixins import (
+    PublicIdColumnMixin,
+    PublicIdColumnMixinDataclass,
+    PublicIdMixin,
+    PublicIdMixinDataclass,
+    bigint_key,
+    public_id_column,
+)
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import PublicIdType

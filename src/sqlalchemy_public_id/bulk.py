@@ -1,0 +1,129 @@
+"""Insert many objects and have all of them filled in: key, public id and defaults, on every database.
+
+>>> from sqlalchemy_public_id import bulk
+>>> users = [User(name=name) for name in ("Ada", "Grace", "Edsger")]
+>>> bulk.insert(session, users)
+>>> all(user.id and user.public_id for user in users)
+True
+
+Where the database returns the keys of many rows at once (PostgreSQL, MariaDB, SQLite), this is ``add_all()`` and
+``flush()``. MySQL cannot, so the unit of work sends one INSERT per row there; :func:`insert` sends rows in large
+statements instead and reads their keys back by public id. Objects that need the unit of work (with relationships set,
+SQL expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Column, Table, select
+from sqlalchemy import insert as insert_into
+from sqlalchemy.orm import InstanceState, Mapper, Session, make_transient_to_detached
+from sqlalchemy.orm.attributes import instance_state, set_committed_value
+from sqlalchemy.sql import ClauseElement
+
+from sqlalchemy_public_id import listeners
+from sqlalchemy_public_id.guard import pending
+
+__all__ = ["insert"]
+
+_READ_BACK = 10_000
+"""How many rows are read back by one SELECT."""
+
+
+def insert(session: Session, objects: Iterable[object]) -> None:
+    """Insert *objects*; afterwards they are persistent in *session*, with key and public id.
+
+    What else is pending in *session* is flushed first. Collisions are retried as everywhere.
+    """
+    batch = list(objects)
+    session.flush()
+    rest = []
+    states = [instance_state(each) for each in batch]
+    for mapper, group in groupby(states, key=lambda state: state.mapper):
+        members = list(group)
+        if _goes_in_statements(session, mapper, members):
+            _insert_statements(session, mapper, members)
+        else:
+            rest += [state.obj() for state in members]
+    if rest:
+        session.add_all(rest)
+        session.flush()
+
+
+def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
+    """Whether multi-row statements do for *states* all that the unit of work would."""
+    dialect = session.get_bind(mapper).dialect
+    if dialect.insert_executemany_returning or len(states) < 2:
+        return False
+    table, keys = mapper.local_table, mapper.primary_key
+    if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
+        return False
+    if keys[0] is not table.autoincrement_column or not listeners.id_attributes(mapper) or mapper.version_id_col is not None:
+        return False
+    if len(list(mapper.dispatch.before_insert)) > 1 or list(mapper.dispatch.after_insert):
+        return False
+    key = mapper.get_property_by_column(keys[0]).key
+    relationships = set(mapper.relationships.keys())
+    for state in states:
+        if not state.transient or state.dict.get(key) is not None:
+            return False
+        if any(state.dict.get(name) for name in relationships & state.dict.keys()):
+            return False
+        if any(isinstance(value, ClauseElement) or hasattr(value, "__clause_element__") for value in state.dict.values()):
+            return False
+    return True
+
+
+def _insert_statements(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
+    connection = session.connection(bind_arguments={"mapper": mapper})
+    ids = listeners.id_attributes(mapper)
+    columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs if isinstance(prop.columns[0], Column)}
+    discriminator = mapper.polymorphic_on
+    try:
+        for state in states:
+            listeners.ensure_ids(state, ids, connection)
+        for names, group in groupby(states, key=lambda state: _set_names(state, columns)):
+            members = list(group)
+            rows = [{columns[name].key: state.dict[name] for name in names} for state in members]
+            if discriminator is not None and isinstance(discriminator, Column):
+                rows = [{discriminator.key: mapper.polymorphic_identity} | row for row in rows]
+            connection.execute(insert_into(mapper.local_table), rows)
+            _read_back(session, mapper, members, [name for name in columns if name not in names])
+    finally:
+        pending.drop(connection)
+    session.add_all(_persistent(states))
+
+
+def _set_names(state: InstanceState[Any], columns: dict[str, Column[Any]]) -> tuple[str, ...]:
+    """The attributes with a value; ``None`` counts as unset where the column has a default, as in a flush."""
+    return tuple(
+        name
+        for name, column in columns.items()
+        if name in state.dict
+        and (state.dict[name] is not None or (column.default is None and column.server_default is None))
+        and not (column.primary_key and state.dict[name] is None)
+    )
+
+
+def _read_back(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], unset: list[str]) -> None:
+    """Fill in what the database and the column defaults made, found by public id."""
+    name, column = next(iter(listeners.id_attributes(mapper).items()))
+    attributes = [mapper.attrs[key].class_attribute for key in unset]
+    by_id = {state.dict[name]: state.obj() for state in states}
+    wanted = list(by_id)
+    for at in range(0, len(wanted), _READ_BACK):
+        query = select(column, *(attribute.expression for attribute in attributes))
+        query = query.where(column.in_(wanted[at : at + _READ_BACK]))
+        for public_id, *values in session.execute(query):
+            for key, value in zip(unset, values, strict=True):
+                set_committed_value(by_id[public_id], key, value)
+
+
+def _persistent(states: list[InstanceState[Any]]) -> Iterable[Any]:
+    for state in states:
+        instance = state.obj()
+        make_transient_to_detached(instance)
+        yield instance

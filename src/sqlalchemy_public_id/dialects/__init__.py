@@ -1,0 +1,25 @@
+"""What differs between databases: one file each, the careful answers in ``_base``."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
+from sqlalchemy_public_id.dialects.mysql import MySQL
+from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.dialects.sqlite import SQLite
+
+__all__ = ["ManyRows", "Traits", "Violation", "traits_for"]
+
+_UNKNOWN = Traits()
+_BY_NAME: dict[str, Traits] = {
+    "mariadb": MySQL(),
+    "mysql": MySQL(),
+    "postgresql": PostgreSQL(),
+    "sqlite": SQLite(),
+}
+
+
+def traits_for(dialect: Dialect) -> Traits:
+    """What may be relied on with *dialect*."""
+    return _BY_NAME.get(dialect.name, _UNKNOWN)

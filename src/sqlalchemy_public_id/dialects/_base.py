@@ -1,0 +1,65 @@
+"""What the library needs to know of a database, with the careful answers for one it does not know."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import String
+from sqlalchemy.types import TypeEngine
+
+__all__ = ["ManyRows", "Traits", "Violation"]
+
+
+class ManyRows(enum.Enum):
+    """What the driver's ``executemany`` sends, and so how much of it a collision undoes."""
+
+    ALL_OR_NOTHING = enum.auto()
+    """One unit: either all rows are there afterwards, or none (inside a savepoint)."""
+    ROW_BY_ROW = enum.auto()
+    """Row after row, each taken from the given iterable just before it is sent: the rows before the failed one stay."""
+    SLICES = enum.auto()
+    """Multi-row statements of limited size; the slices before the failed one stay."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A refused duplicate, as the driver reports it."""
+
+    constraint: str | None = None
+    """The name of the constraint or index, where the driver gives it."""
+    columns: tuple[str, ...] | None = None
+    """The columns of the constraint, where the driver gives them."""
+
+
+class Traits:
+    """The answers for a database that the library does not know: nothing is retried, nothing is assumed."""
+
+    retries: bool = False
+    """Whether collisions are retried here."""
+    aborts_transaction: bool = True
+    """Whether a failed statement aborts the transaction, so that it needs a savepoint to be tried again."""
+    reads_old_snapshot: bool = False
+    """Whether a plain SELECT may miss the committed row that an INSERT has just run into; a locking read does not."""
+    many_rows: ManyRows = ManyRows.ALL_OR_NOTHING
+    max_parameters: int | None = 900
+    """How many bound parameters a statement may have; ``None`` where there is no limit to reach."""
+    array_parameters: bool = False
+    """Whether a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
+
+    def text(self, length: int) -> TypeEngine[str]:
+        """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""
+        return String(length)
+
+    def violation(self, error: Exception) -> Violation | None:
+        """What the DBAPI *error* says about a refused duplicate; ``None`` if it is another error."""
+        return None
+
+    def in_autocommit(self, dbapi_connection: Any) -> bool:
+        """Whether each statement commits by itself, so that there is no transaction to save."""
+        return False
+
+    def slice_bytes(self, driver: str) -> int:
+        """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""
+        return 0

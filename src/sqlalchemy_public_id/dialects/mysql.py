@@ -1,0 +1,37 @@
+"""MySQL and MariaDB: a failed statement is rolled back alone; the error message names the violated index."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy.dialects.mysql import VARCHAR
+from sqlalchemy.types import TypeEngine
+
+from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
+
+__all__ = ["MySQL"]
+
+_DUPLICATE_ENTRY = 1062
+_KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'\s*$")
+
+
+class MySQL(Traits):
+    retries = True
+    aborts_transaction = False
+    reads_old_snapshot = True  # REPEATABLE READ is the default
+    many_rows = ManyRows.SLICES
+    max_parameters = None  # the drivers write values into the statement; max_allowed_packet is 16 MB or more
+
+    def text(self, length: int) -> TypeEngine[str]:
+        """``ascii_bin``: the default collation takes ``aB`` and ``Ab`` for the same id, and four bytes a character."""
+        return VARCHAR(length, charset="ascii", collation="ascii_bin")
+
+    def violation(self, error: Exception) -> Violation | None:
+        if not error.args or error.args[0] != _DUPLICATE_ENTRY:
+            return None
+        found = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
+        return Violation(constraint=found[1] if found else None)
+
+    def slice_bytes(self, driver: str) -> int:
+        # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its asynchronous kin, 64 KiB for mysqlclient
+        return 1_000_000 if driver in {"pymysql", "aiomysql", "asyncmy"} else 60_000

@@ -1,0 +1,39 @@
+"""PostgreSQL: a failed statement aborts the transaction; drivers name the violated constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import String
+from sqlalchemy.types import TypeEngine
+
+from sqlalchemy_public_id.dialects._base import Traits, Violation
+
+__all__ = ["PostgreSQL"]
+
+_UNIQUE_VIOLATION = "23505"
+
+
+class PostgreSQL(Traits):
+    retries = True
+    max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
+    array_parameters = True
+
+    def text(self, length: int) -> TypeEngine[str]:
+        """``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of the C library can corrupt."""
+        return String(length, collation="C")
+
+    def violation(self, error: Exception) -> Violation | None:
+        # psycopg says sqlstate, psycopg2 pgcode; SQLAlchemy's asyncpg adapter wraps the driver's own error
+        if _first(error, "sqlstate", "pgcode") != _UNIQUE_VIOLATION:
+            return None
+        diagnostics = getattr(error, "diag", None)
+        name = getattr(diagnostics, "constraint_name", None) or getattr(error.__cause__, "constraint_name", None)
+        return Violation(constraint=name)
+
+    def in_autocommit(self, dbapi_connection: Any) -> bool:
+        return bool(getattr(dbapi_connection, "autocommit", False))
+
+
+def _first(source: object, *names: str) -> object:
+    return next((value for name in names if (value := getattr(source, name, None)) is not None), None)

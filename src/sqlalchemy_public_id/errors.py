@@ -1,0 +1,177 @@
+"""Every error of this library, in one tree.
+
+.. code-block:: text
+
+    PublicIdError
+    ├── InvalidPublicId (ValueError)      a text is not a public id of the expected format
+    ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
+    ├── PublicIdCollision                 no free public id was found in max_retries attempts
+    ├── ImmutablePublicId                 the public id of a stored row would change
+    ├── ConfigurationError                a declaration that cannot work
+    │   └── DuplicatePrefix               two owners of one prefix, or of two that cannot be told apart
+    ├── KeySpaceExhausted                 a key generator has issued its last key
+    └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
+
+The first three and ``ImmutablePublicId`` are met while a program runs; the others say that the program itself
+has to change. Each carries its facts as attributes, and survives pickling.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ConfigurationError",
+    "DuplicatePrefix",
+    "ImmutablePublicId",
+    "InvalidPublicId",
+    "KeySpaceExhausted",
+    "MissingExtra",
+    "PublicIdCollision",
+    "PublicIdError",
+    "PublicIdNotFound",
+]
+
+_SHOWN = 60
+
+
+def _shown(value: object) -> str:
+    """The ``repr`` of *value*, cut: a hostile text must not fill the log."""
+    if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
+        return f"{value[:_SHOWN]!r}... ({len(value)} long)"
+    text = repr(value)
+    return text if len(text) <= 4 * _SHOWN else f"{text[: 4 * _SHOWN]}..."
+
+
+def _rebuild(cls: type[PublicIdError], state: dict[str, Any], args: tuple[Any, ...]) -> PublicIdError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class PublicIdError(Exception):
+    """The base of every error of this library."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by facts: the constructors take keywords, which the default would lose."""
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
+
+
+class InvalidPublicId(PublicIdError, ValueError):
+    """The text is not a public id of the expected format.
+
+    >>> from sqlalchemy_public_id import InvalidPublicId, NanoId
+    >>> try:
+    ...     NanoId(prefix="cus").validate("ord_izkpm55j334u", field="customer")
+    ... except InvalidPublicId as error:
+    ...     print(error)
+    customer: 'ord_izkpm55j334u' is not a public id: the prefix is 'ord' (expected cus_ and 12 of 0-9 a-z)
+    """
+
+    def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
+        where = f"{field}: " if field else ""
+        super().__init__(f"{where}{_shown(value)} is not a public id: {reason} (expected {expected})")
+        self.value: object = value
+        """What was given, whole."""
+        self.expected: str = expected
+        """The expected format, in words."""
+        self.reason: str = reason
+        """What is wrong with the value."""
+        self.field: str | None = field
+        """The name of the field the value was given for, if the caller said so."""
+
+
+class PublicIdNotFound(PublicIdError, LookupError):
+    """No row has this public id.
+
+    Raised for a malformed text as well: to whoever asks, both mean that there is no such thing.
+    """
+
+    def __init__(self, value: object, *, model: str) -> None:
+        super().__init__(f"no {model} has the public id {_shown(value)}")
+        self.value: object = value
+        """The public id that was asked for, whole."""
+        self.model: str = model
+        """The name of the model that was searched."""
+
+
+class PublicIdCollision(PublicIdError):
+    """No free public id was found for a row in ``max_retries`` attempts.
+
+    The statement has had no effect and the transaction is as it was before it. Either the format is too small for
+    the table (see :attr:`rows` and :attr:`capacity`), or the generator is not random.
+    """
+
+    def __init__(
+        self, *, model: str, column: str, format: object, attempts: int, capacity: int, rows: int | None = None
+    ) -> None:
+        if rows is None:
+            space = f"the format has {capacity:.3g} possible ids, so its generator may not be random"
+        else:
+            space = f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%})"
+        super().__init__(
+            f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: {space}; "
+            f"use a longer format (old ids stay valid with new_format.accepting(old_format))"
+        )
+        self.model: str = model
+        """The name of the model, or of the table where none is mapped."""
+        self.column: str = column
+        """The name of the public-id column."""
+        self.format: object = format
+        """The format that made the ids."""
+        self.attempts: int = attempts
+        """How many ids were tried for the row."""
+        self.capacity: int = capacity
+        """How many ids the format can make."""
+        self.rows: int | None = rows
+        """How many rows the table holds; ``None`` where the space is too large for this to be the cause."""
+
+
+class ImmutablePublicId(PublicIdError):
+    """The public id of a stored row would change, and with it every link to the row."""
+
+    def __init__(self, message: str, *, model: str, attribute: str, old: object = None, new: object = None) -> None:
+        super().__init__(message)
+        self.model: str = model
+        """The name of the model or table."""
+        self.attribute: str = attribute
+        """The name of the attribute or column."""
+        self.old: object = old
+        """The public id the row has, where it is known."""
+        self.new: object = new
+        """The public id that was refused, where it is known."""
+
+
+class ConfigurationError(PublicIdError):
+    """A declaration that cannot work; the message says what to write instead."""
+
+
+class DuplicatePrefix(ConfigurationError):
+    """Two owners of one prefix, or of two prefixes that cannot be told apart."""
+
+    def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
+        super().__init__(
+            f"the prefix {prefix!r} of {newcomer} {why} {holder}: a public id must lead to one type; "
+            f"choose another prefix for one of them"
+        )
+        self.prefix: str = prefix
+        """The prefix of the newcomer."""
+        self.holder: str = holder
+        """Who holds the prefix already."""
+        self.newcomer: str = newcomer
+        """Who asked for it now."""
+
+
+class KeySpaceExhausted(PublicIdError):
+    """A key generator has issued its last key."""
+
+
+class MissingExtra(PublicIdError, ModuleNotFoundError):
+    """An optional dependency is not installed; the message is the command that installs it."""
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'")
+        self.name = package
+        self.extra: str = extra
+        """The extra of this distribution that brings the package."""

@@ -1,0 +1,27 @@
+"""What a public id looks like: formats, alphabets, and the arithmetic of collisions. Knows no database."""
+
+from __future__ import annotations
+
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.alphabets import (
+    BASE36,
+    BASE58,
+    BASE62,
+    CROCKFORD32,
+    UNAMBIGUOUS,
+    URLSAFE64,
+)
+from sqlalchemy_public_id.formats.budget import Budget
+from sqlalchemy_public_id.formats.nanoid import NanoId
+
+__all__ = [
+    "BASE36",
+    "BASE58",
+    "BASE62",
+    "Budget",
+    "CROCKFORD32",
+    "Format",
+    "NanoId",
+    "UNAMBIGUOUS",
+    "URLSAFE64",
+]

@@ -1,0 +1,252 @@
+"""The face that every format has, and the rules of prefixes."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from typing_extensions import Self
+
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.formats.budget import Budget
+from sqlalchemy_public_id.formats.entropy import IdPool
+
+__all__ = ["Format", "character_class", "in_words"]
+
+MAX_LENGTH = 255
+"""No public id is longer: the column has to fit into a unique index on every database."""
+
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+class Format(ABC):
+    """Makes, checks and describes the public ids of one kind.
+
+    A format is a value: immutable, hashable, equal to another one with the same settings, and it knows no database.
+    Subclasses set :attr:`prefix` and :attr:`separator`, call :meth:`_describe` once, and implement :meth:`_make`.
+    """
+
+    ordered: ClassVar[bool] = False
+    """Whether later ids sort after earlier ones. Such an id tells when its row was made."""
+
+    prefix: str | None
+    """The object type written before the separator, if there is one."""
+    separator: str
+    """What stands between the prefix and the rest."""
+
+    # --- what a subclass says of itself
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """How many different ids there are."""
+
+    @property
+    @abstractmethod
+    def entropy_bits(self) -> float:
+        """How many random bits an id holds: what guessing one costs."""
+
+    @property
+    @abstractmethod
+    def _accepted(self) -> tuple[Format, ...]:
+        """The older formats that are still accepted."""
+
+    @abstractmethod
+    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
+        """A copy that also accepts *older*."""
+
+    @abstractmethod
+    def prefixed(self, prefix: str | None) -> Self:
+        """A copy with another *prefix*, which accepts what this one accepts, under the prefixes these have."""
+
+    @abstractmethod
+    def _make(self, count: int) -> list[str]:
+        """At least *count* new ids."""
+
+    def _fault(self, body: str) -> str | None:
+        """What is wrong with *body*, a text whose length and characters are right; ``None`` for nothing."""
+        return None
+
+    def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
+        """Keep what every check needs: the pattern, the length and the words for an error message."""
+        lead = self._checked_lead()
+        length = len(lead) + body_length
+        if length > MAX_LENGTH:
+            raise ConfigurationError(
+                f"{type(self).__name__} would make ids of {length} characters, expected {MAX_LENGTH} or fewer: "
+                f"use a shorter length or prefix"
+            )
+        keep = object.__setattr__  # formats are frozen
+        keep(self, "_lead", lead)
+        keep(self, "_own_length", length)
+        keep(self, "_own_pattern", f"{_escaped(lead)}{body_pattern}")
+        keep(self, "_own_regex", re.compile(self._own_pattern))
+        keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
+        keep(self, "_pool", IdPool())
+
+    _lead: str
+    _own_length: int
+    _own_pattern: str
+    _own_regex: re.Pattern[str]
+    _expected: str
+    _pool: IdPool
+
+    # --- making ids
+
+    def generate(self) -> str:
+        """One new id.
+
+        Safe in threads and after a fork: no id is ever handed out twice by the same pool.
+        """
+        try:
+            return self._pool.pop()
+        except IndexError:
+            ids = self._make(1)
+            first = ids.pop()
+            self._pool.extend(ids)
+            return first
+
+    def generate_many(self, count: int) -> list[str]:
+        """*count* new ids, faster than one by one."""
+        if count < 0:
+            raise ValueError(f"count is {count}, expected 0 or more")
+        pool, ids = self._pool, []
+        try:
+            while len(ids) < count:
+                ids.append(pool.pop())
+        except IndexError:
+            made = self._make(count - len(ids))
+            cut = len(made) - (count - len(ids))
+            ids += made[cut:]
+            pool.extend(made[:cut])
+        return ids
+
+    # --- checking ids
+
+    @property
+    def pattern(self) -> str:
+        """An anchored regular expression for the ids this format accepts, the same in Python and in a JSON schema."""
+        patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
+        return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
+
+    @property
+    def max_length(self) -> int:
+        """The number of characters of the longest id this format accepts, prefix included."""
+        return max(format._own_length for format in self._chain())
+
+    @property
+    def expected(self) -> str:
+        """The format in words, as error messages show it."""
+        return " or ".join(dict.fromkeys(format._expected for format in self._chain()))
+
+    def is_valid(self, text: object) -> bool:
+        """Whether *text* is a well-formed public id. Any object may be asked about; it costs no more for a long one."""
+        if not isinstance(text, str):
+            return False
+        if self._accepts(text):
+            return True
+        return any(older.is_valid(text) for older in self._accepted)
+
+    def validate(self, text: object, field: str | None = None) -> str:
+        """Return the canonical text of *text*, or raise :class:`InvalidPublicId` saying what is wrong.
+
+        *field* names the input in the message.
+        """
+        if isinstance(text, str) and self.is_valid(text):
+            return text
+        raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
+
+    def accepting(self, *older: Format) -> Self:
+        """The same format, which also accepts the ids of *older* formats.
+
+        New ids have the new form; ids that were issued before stay valid for ever.
+
+        >>> from sqlalchemy_public_id import NanoId
+        >>> format = NanoId(length=16).accepting(NanoId(length=12))
+        >>> format.is_valid("izkpm55j334u"), len(format.generate())
+        (True, 16)
+        """
+        for format in older:
+            if not isinstance(format, Format):
+                raise ConfigurationError(f"accepting() takes formats, not {format!r}; write accepting(NanoId(...))")
+        return self._with_accepted((*self._accepted, *older))
+
+    def budget(self) -> Budget:
+        """How many ids can be issued before two of them are likely to be the same."""
+        return Budget(self.capacity)
+
+    # --- inside
+
+    def _accepts(self, text: str) -> bool:
+        """Whether *text* is an id of this very format, older ones aside."""
+        if len(text) != self._own_length or not self._own_regex.fullmatch(text):
+            return False
+        return self._fault(text[len(self._lead) :]) is None
+
+    def _chain(self) -> Iterator[Format]:
+        """This format and everything it accepts, the newest first."""
+        yield self
+        for older in self._accepted:
+            yield from older._chain()
+
+    def _reason(self, text: object) -> str:
+        """What is wrong with *text*, for the error message."""
+        if not isinstance(text, str):
+            return f"it is of type {type(text).__name__}"
+        if len(text) > self.max_length:
+            return f"it has {len(text)} characters"
+        if self._lead and not text.startswith(self._lead):
+            prefix, found, _ = text.rpartition(self.separator)
+            return f"the prefix is {prefix!r}" if found else "it has no prefix"
+        if len(text) != self._own_length:
+            return f"it has {len(text)} characters"
+        if not self._own_regex.fullmatch(text):
+            return "it contains other characters"
+        return self._fault(text[len(self._lead) :]) or "it is malformed"
+
+    def _checked_lead(self) -> str:
+        """Prefix and separator, or nothing."""
+        prefix, separator = self.prefix, self.separator
+        if prefix is None:
+            return ""
+        if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+            raise ConfigurationError(
+                f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
+            )
+        if not isinstance(separator, str) or not separator or not all("!" <= character <= "~" for character in separator):
+            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
+        return prefix + separator
+
+
+def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
+    """*text* for a regular expression; unlike :func:`re.escape`, also for ECMAScript's, which JSON schemas use."""
+    return "".join(f"\\{character}" if character in special else character for character in text)
+
+
+def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
+    """The first and last character of each run of neighbours in *alphabet*."""
+    characters = sorted(alphabet)
+    first = last = characters[0]
+    for character in characters[1:]:
+        if ord(character) != ord(last) + 1:
+            yield first, last
+            first = character
+        last = character
+    yield first, last
+
+
+def character_class(alphabet: str) -> str:
+    """A regular expression for one character of *alphabet*."""
+    parts = []
+    for first, last in _runs(alphabet):
+        between = "-" if ord(last) - ord(first) > 1 else ""
+        ends = (first,) if first == last else (first, last)
+        parts.append(between.join(_escaped(end, "\\]^-[") for end in ends))
+    return f"[{''.join(parts)}]"
+
+
+def in_words(alphabet: str) -> str:
+    """*alphabet* for a person: ``0-9 a-z``."""
+    return " ".join(first if first == last else f"{first}-{last}" for first, last in _runs(alphabet))

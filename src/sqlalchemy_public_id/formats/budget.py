@@ -1,0 +1,77 @@
+"""How many random ids can be issued before two of them are likely to be the same (the birthday problem).
+
+With N equally likely ids, the chance that *n* of them contain a duplicate is ``1 - (1-0/N)(1-1/N)…(1-(n-1)/N)``.
+:class:`Budget` computes it exactly to the precision of a float, for spaces of 2 ids and of 2**200.
+
+>>> from sqlalchemy_public_id import NanoId
+>>> budget = NanoId(length=12).budget()
+>>> round(budget.years_at(0.01, per_hour=1000), 1)
+35.2
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Budget"]
+
+_HOURS_PER_YEAR = 24 * 365.25
+_CERTAIN = 40.0
+"""At n(n-1)/2N of 40 the chance is 1 - 4e-18: a float cannot tell it from certainty."""
+_SPARSE = 1000
+"""Where fewer than one id in this many is taken, four terms of the series are exact to a float. Elsewhere the factors
+are multiplied one by one: with the bound above these are fewer than 100 000."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a space of :attr:`capacity` equally likely ids allows."""
+
+    capacity: int
+    """How many different ids there are."""
+
+    def probability(self, issued: int) -> float:
+        """The chance that *issued* ids contain at least one duplicate, from 0.0 to 1.0."""
+        if issued < 0:
+            raise ValueError(f"issued is {issued}, expected 0 or more")
+        if issued <= 1:
+            return 0.0
+        if issued > self.capacity:
+            return 1.0
+        pairs = issued * (issued - 1) // 2
+        if pairs > _CERTAIN * self.capacity:
+            return 1.0
+        return -math.expm1(self._log_of_distinct(issued))
+
+    def ids_at(self, probability: float) -> int:
+        """How many ids can be issued before the chance of a duplicate reaches *probability* (above 0, below 1)."""
+        if not 0.0 < probability < 1.0:
+            raise ValueError(f"probability is {probability}, expected a number above 0 and below 1")
+        low, high = 1, self.capacity + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.probability(middle) < probability:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def years_at(self, probability: float, *, per_hour: float) -> float:
+        """How many years of *per_hour* ids an hour it takes until the chance of a duplicate reaches *probability*."""
+        if not per_hour > 0:
+            raise ValueError(f"per_hour is {per_hour}, expected a number above 0")
+        return self.ids_at(probability) / per_hour / _HOURS_PER_YEAR
+
+    def _log_of_distinct(self, issued: int) -> float:
+        """The logarithm of the chance that all *issued* ids differ."""
+        if issued * _SPARSE > self.capacity:
+            return math.fsum(math.log1p(-taken / self.capacity) for taken in range(1, issued))
+        # log(1-x) = -x - x**2/2 - x**3/3 - …, summed over x = i/N by Faulhaber's formulas, in whole numbers.
+        m = issued - 1
+        first = m * (m + 1) // 2
+        second = m * (m + 1) * (2 * m + 1) // 6
+        third = first * first
+        fourth = second * (3 * m * m + 3 * m - 1) // 5
+        n = self.capacity
+        return -math.fsum((first / n, second / n**2 / 2, third / n**3 / 3, fourth / n**4 / 4))

@@ -1,0 +1,132 @@
+"""Collision retry: the unique index decides, and a collided INSERT is run again with a new id.
+
+ORM programs need nothing of this module: an engine is guarded from the first time a session uses it. Programs that use
+Core alone call :func:`install` once for each engine:
+
+>>> from sqlalchemy import create_engine
+>>> from sqlalchemy_public_id import guard
+>>> engine = create_engine("sqlite://")
+>>> guard.install(engine)
+
+A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 where nothing
+else is said), inside the caller's transaction, which stays usable. Ids that the caller gave and violations of any other
+constraint go through untouched. Nothing more is sent than without the guard while nothing collides, except on
+PostgreSQL, where an INSERT of several rows stands inside a savepoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Insert as InsertStatement
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Dialect, Engine
+from sqlalchemy.engine.interfaces import ExecuteStyle
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.guard.batch import id_parameters
+from sqlalchemy_public_id.guard.retry import Insert
+from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes, skipping_conflicts
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+__all__ = ["install", "uninstall"]
+
+_installed: weakref.WeakKeyDictionary[Dialect, weakref.WeakSet[Engine]] = weakref.WeakKeyDictionary()
+_unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
+_lock = threading.RLock()
+_rows_done: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def install(engine: Engine | AsyncEngine) -> None:
+    """Guard the INSERTs of *engine*. Safe to call again, and from several threads."""
+    engine = _sync(engine)
+    with _lock:
+        _unwanted.discard(engine.dialect)
+        _install(engine)
+
+
+def uninstall(engine: Engine | AsyncEngine) -> None:
+    """Undo :func:`install`, for *engine* and its ``execution_options()`` copies; sessions will not guard it again."""
+    dialect = _sync(engine).dialect
+    with _lock:
+        _unwanted.add(dialect)
+        for guarded in _installed.pop(dialect, ()):
+            event.remove(guarded, "before_execute", _before_execute)
+        for name, handler in _DIALECT_EVENTS.items():
+            if event.contains(dialect, name, handler):
+                event.remove(dialect, name, handler)
+
+
+def install_for(connection: Connection) -> None:
+    """Guard the engine of *connection*, unless :func:`uninstall` was called for it."""
+    engine = connection.engine
+    guarded = _installed.get(engine.dialect)
+    if guarded is not None and engine in guarded:
+        return
+    with _lock:
+        if engine.dialect not in _unwanted:
+            _install(engine)
+
+
+def _install(engine: Engine) -> None:
+    if not traits_for(engine.dialect).retries:
+        return
+    guarded = _installed.setdefault(engine.dialect, weakref.WeakSet())
+    if engine in guarded:
+        return
+    event.listen(engine, "before_execute", _before_execute, retval=True)
+    for name, handler in _DIALECT_EVENTS.items():
+        if not event.contains(engine.dialect, name, handler):
+            event.listen(engine.dialect, name, handler)
+    guarded.add(engine)
+
+
+def _sync(engine: Any) -> Engine:
+    found: Engine = getattr(engine, "sync_engine", engine)
+    return found
+
+
+# --- handlers
+
+
+def _before_execute(
+    connection: Connection, statement: Any, multiparams: Any, params: Any, execution_options: Any
+) -> tuple[Any, Any, Any]:
+    if isinstance(statement, InsertStatement):
+        columns = id_columns(statement)
+        if columns:
+            refuse_mistakes(statement, columns)
+            if not multiparams and traits_for(connection.dialect).aborts_transaction:
+                statement = skipping_conflicts(statement)
+    return statement, multiparams, params
+
+
+def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    if not _concerns(context):
+        return None
+    first = 0
+    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
+        first = _rows_done.get(context, 0)
+    insert = Insert(context, cursor, statement, parameters, first)
+    rows = insert.run()
+    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
+        _rows_done[context] = first + rows
+    return True
+
+
+def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    if not _concerns(context):
+        return None
+    Insert(context, cursor, statement, parameters).run_many()
+    return True
+
+
+def _concerns(context: Any) -> bool:
+    return bool(context is not None and context.isinsert and context.compiled and id_parameters(context.compiled))
+
+
+_DIALECT_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}

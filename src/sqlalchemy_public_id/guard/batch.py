@@ -1,0 +1,182 @@
+"""Where the public ids stand in a compiled INSERT and in the parameters of one execution of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Column
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.interfaces import ExecuteStyle
+
+from sqlalchemy_public_id._compat import plain_table, values_names
+from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.types import PublicIdType, public_id_columns
+
+__all__ = ["Batch", "IdParameter", "Slot", "id_parameters"]
+
+
+@dataclass(frozen=True)
+class IdParameter:
+    """A bound parameter of an INSERT that holds a public id."""
+
+    column: Column[Any]
+    name: str
+    """The name of the parameter."""
+    made: bool
+    """Whether the column default makes it, in every execution of the statement."""
+
+
+_parameters: weakref.WeakKeyDictionary[Any, tuple[IdParameter, ...]] = weakref.WeakKeyDictionary()
+
+
+def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
+    """The parameters of the INSERT *compiled* that hold public ids; empty if there are none."""
+    found = _parameters.get(compiled)
+    if found is None:
+        found = _parameters[compiled] = tuple(_find(compiled))
+    return found
+
+
+def _find(compiled: Any) -> Iterator[IdParameter]:
+    table = getattr(compiled.statement, "table", None)
+    if table is None:
+        return  # an INSERT inside a CTE; nothing is known of its rows
+    columns = {column.key: column for column in public_id_columns(plain_table(table))}
+    # For insert().values([…]), the prefetched columns of later rows are stand-ins: key "public_id_m1", "original" the column
+    made = {column.key: columns.get(getattr(column, "original", column).key) for column in compiled.insert_prefetch}
+    for name, bound in compiled.binds.items():
+        if made.get(name) is not None:
+            yield IdParameter(made[name], name, made=True)
+            continue
+        for key, column in columns.items():
+            row = name.removeprefix(f"{key}_m")
+            if bound.type is column.type and (name == key or (row != name and row.isdigit())):
+                yield IdParameter(column, name, made=False)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One public id in one execution."""
+
+    row: int
+    """The position of its row in ``context.compiled_parameters``."""
+    parameter: IdParameter
+    place: Any
+    """Where it stands in the parameters given to the driver: a key or a position, behind the row for executemany."""
+
+    @property
+    def column(self) -> Column[Any]:
+        return self.parameter.column
+
+
+class Batch:
+    """The rows of one call to the driver: what their ids are, and how to replace one.
+
+    *parameters* is what the driver gets. A batch of "insertmanyvalues" begins at row *first*.
+    """
+
+    def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
+        self.context = context
+        self.parameters = parameters
+        self.pending = pending.of(context.root_connection)
+        self._many = isinstance(parameters, list) and context.execute_style is ExecuteStyle.EXECUTEMANY
+        self._names = id_parameters(context.compiled)
+        self._first = first
+        self._copied = False
+        compiled = context.compiled
+        self._positions = (
+            {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None
+        )
+        self.rows, self._width, self._numbered = self._shape()
+
+    # --- reading
+
+    @property
+    def may_be_ours(self) -> bool:
+        """Whether the library made any of the ids, found out without looking at each row."""
+        return bool(self.pending) or any(parameter.made for parameter in self._names)
+
+    @cached_property
+    def slots(self) -> list[Slot]:
+        """The public ids of all rows. Made when something has collided, and not before."""
+        return list(self._find_slots())
+
+    def text(self, slot: Slot) -> str:
+        """The id in *slot*."""
+        value: str = self.context.compiled_parameters[slot.row][slot.parameter.name]
+        return value
+
+    def is_ours(self, slot: Slot) -> bool:
+        """Whether the library made the id in *slot*, so that it may be replaced."""
+        if slot.parameter.made:
+            return True
+        return self.pending is not None and (slot.column, self.text(slot)) in self.pending
+
+    # --- writing
+
+    def replace(self, slot: Slot, new: str) -> None:
+        """Put *new* into *slot*: for the driver, for the result that SQLAlchemy builds, and for the object."""
+        old = self.text(slot)
+        self.context.compiled_parameters[slot.row][slot.parameter.name] = new
+        processor = _bind_processor(slot.column, self.context.dialect)
+        stored = processor(new) if processor else new
+        if not self._copied:
+            self.parameters, self._copied = _mutable(self.parameters), True
+        if self._many:
+            row = self.parameters[slot.row - self._first] = _mutable(self.parameters[slot.row - self._first])
+            row[slot.place] = stored
+        else:
+            self.parameters[slot.place] = stored
+        if self.pending is not None:
+            self.pending.replace(slot.column, old, new)
+
+    def for_driver(self) -> Any:
+        """The parameters in the shape the driver was given them."""
+        if not self._copied or isinstance(self.parameters, dict):
+            return self.parameters
+        if self._many:
+            return [tuple(row) if isinstance(row, list) else row for row in self.parameters]
+        return tuple(self.parameters)
+
+    # --- inside
+
+    def _find_slots(self) -> Iterator[Slot]:
+        given = self.context.compiled_parameters
+        escaped = self.context.compiled.escaped_bind_names or {}
+        for parameter in self._names:
+            name = escaped.get(parameter.name, parameter.name)
+            for row in range(self.rows):
+                if parameter.name not in given[self._first + row]:
+                    continue
+                if self._positions is not None:
+                    place: Any = self._positions[parameter.name] + row * self._width
+                else:
+                    place = f"{name}__{row}" if self._numbered else name
+                yield Slot(self._first + row, parameter, place)
+
+    def _shape(self) -> tuple[int, int, bool]:
+        """How many rows there are, how many positions lie between them, and whether names carry a row number."""
+        compiled, parameters = self.context.compiled, self.parameters
+        if self._many:
+            return len(parameters), 0, False
+        if self.context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
+            return 1, 0, False
+        if self._positions is None and self._names[0].name in parameters:
+            return 1, 0, False  # SQLAlchemy goes row by row, with the statement as it is
+        names = compiled.bind_names.values() if self._positions is None else compiled.positiontup
+        repeated = values_names(compiled)
+        width = sum(name in repeated for name in names)
+        return (len(parameters) - len(names) + width) // width, width, True
+
+
+def _mutable(parameters: Any) -> Any:
+    return dict(parameters) if isinstance(parameters, dict) else list(parameters)
+
+
+def _bind_processor(column: Column[Any], dialect: Dialect) -> Any:
+    assert isinstance(column.type, PublicIdType)
+    return column.type.dialect_impl(dialect).bind_processor(dialect)

@@ -1,0 +1,57 @@
+"""Whether a violated constraint is the unique index of a public-id column."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from sqlalchemy import Column, UniqueConstraint
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.dialects import Violation
+
+__all__ = ["Match", "matches"]
+
+
+class Match(enum.Enum):
+    """An answer that may be unknown: the database's constraints can have other names than the metadata's."""
+
+    YES = enum.auto()
+    NO = enum.auto()
+    MAYBE = enum.auto()
+
+
+def matches(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
+    """Whether *violation* is one of a unique index or constraint on *column* alone."""
+    if violation.columns is not None:
+        return Match.YES if violation.columns == (column.name,) else Match.NO
+    if violation.constraint is None:
+        return Match.MAYBE
+    own, others = _names(column, dialect)
+    if violation.constraint in own:
+        return Match.YES
+    return Match.NO if violation.constraint in others else Match.MAYBE
+
+
+def _names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
+    """The names of the unique constraints and indexes of *column* alone, and of the table's others."""
+    table = column.table
+    own: set[str] = set()
+    others = {"PRIMARY", f"{table.name}_pkey"}
+    prepare = dialect.identifier_preparer
+    for constraint in table.constraints:
+        name = prepare.format_constraint(constraint) if constraint.name is not None else None
+        alone = isinstance(constraint, UniqueConstraint) and list(constraint.columns) == [column]
+        if alone and name is None:  # the names that PostgreSQL, MySQL and MariaDB make up
+            own |= {f"{table.name}_{column.name}_key", column.name}
+        elif name is not None:
+            (own if alone else others).add(_unquoted(name, prepare))
+    for index in table.indexes:
+        alone = bool(index.unique) and list(index.columns) == [column]
+        (own if alone else others).add(_unquoted(prepare.format_index(index), prepare))
+    return own, others
+
+
+def _unquoted(name: str, prepare: Any) -> str:
+    quote = prepare.initial_quote
+    return name[1:-1] if name.startswith(quote) else name

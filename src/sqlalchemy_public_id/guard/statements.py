@@ -1,0 +1,118 @@
+"""INSERT statements before they are compiled: what must not be run, and what PostgreSQL needs."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from sqlalchemy import Column, Insert, Table, UniqueConstraint
+from sqlalchemy.exc import DontWrapMixin
+
+from sqlalchemy_public_id._compat import has_many_rows, plain_table, post_values, quiet, rotated_columns, selected_names
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
+from sqlalchemy_public_id.registry import model_of
+from sqlalchemy_public_id.types import public_id_columns
+
+__all__ = ["id_columns", "refuse_mistakes", "refuse_mistakes_of", "skipping_conflicts"]
+
+_columns: weakref.WeakKeyDictionary[Table, tuple[int, list[Column[Any]]]] = weakref.WeakKeyDictionary()
+_quiet: weakref.WeakKeyDictionary[Insert, Insert] = weakref.WeakKeyDictionary()
+
+
+class _Unwrapped(DontWrapMixin):
+    """Marks errors that SQLAlchemy must not hide inside a ``StatementError``."""
+
+
+class _UnwrappedImmutablePublicId(ImmutablePublicId, _Unwrapped):
+    pass
+
+
+class _UnwrappedConfigurationError(ConfigurationError, _Unwrapped):
+    pass
+
+
+_UnwrappedImmutablePublicId.__name__ = "ImmutablePublicId"
+_UnwrappedConfigurationError.__name__ = "ConfigurationError"
+
+
+def id_columns(insert: Insert) -> list[Column[Any]]:
+    """The public-id columns of the table that *insert* writes to."""
+    table = plain_table(insert.table)
+    if not isinstance(table, Table):
+        return []
+    known, found = _columns.get(table, (-1, []))
+    if known != len(table.columns):  # a table can be given more columns
+        found = public_id_columns(table)
+        _columns[table] = len(table.columns), found
+    return found
+
+
+def refuse_mistakes(insert: Insert, columns: list[Column[Any]]) -> None:
+    """Refuse an upsert that would change public ids, and an INSERT … FROM SELECT that would repeat one."""
+    clause = post_values(insert)
+    if clause is not None:
+        rotated = rotated_columns(clause)
+        for column in columns:
+            if column.key in rotated or column.name in rotated:
+                raise _rotation(column)
+    if insert.select is not None:
+        for column in columns:
+            if column.default is not None and insert.include_insert_from_select_defaults:
+                _refuse_from_select(insert, column)
+
+
+_last: weakref.ref[Any] | None = None
+
+
+def refuse_mistakes_of(context: Any) -> None:
+    """The same for the statement that runs in *context*, once for each; for programs without the guard."""
+    global _last
+    if _last is None or _last() is not context:
+        _last = weakref.ref(context)
+        insert = context.compiled.statement
+        if isinstance(insert, Insert):
+            refuse_mistakes(insert, id_columns(insert))
+
+
+def skipping_conflicts(insert: Insert) -> Insert:
+    """*insert* in the form for PostgreSQL: a collision must not abort the transaction.
+
+    There is no conflict target, so that it also works while the unique index is still being built, on partitioned
+    tables, and for a role without SELECT. Whatever else keeps the row out is found out afterwards.
+    """
+    if post_values(insert) is not None or insert.select is not None or has_many_rows(insert):
+        return insert
+    found = _quiet.get(insert)
+    if found is None:
+        if _has_deferrable_constraint(insert.table):
+            return insert  # PostgreSQL refuses ON CONFLICT without a target there
+        found = _quiet[insert] = quiet(insert)
+    return found
+
+
+def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
+    if {column.key, column.name} & selected_names(insert):
+        return
+    raise _UnwrappedConfigurationError(
+        f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, because the "
+        f"default is evaluated once for the statement. Read the rows and insert them: "
+        f"connection.execute(insert(table), [dict(row) for row in connection.execute(select).mappings()])"
+    )
+
+
+def _rotation(column: Column[Any]) -> ImmutablePublicId:
+    model = model_of(column.table, column.key)
+    name = model.__name__ if model else column.table.name
+    return _UnwrappedImmutablePublicId(
+        f"this upsert would give an existing {name} a new {column.name}; leave it (and the key) out of the update: "
+        f"set_={{c.name: c for c in stmt.excluded if c.name not in ('id', {column.name!r})}}",
+        model=name,
+        attribute=column.key,
+    )
+
+
+def _has_deferrable_constraint(table: Any) -> bool:
+    return any(
+        isinstance(constraint, UniqueConstraint) and constraint.deferrable
+        for constraint in getattr(table, "constraints", ())
+    )

@@ -1,0 +1,177 @@
+"""What happens to a mapped attribute that holds a public id.
+
+* **Before the INSERT** (``before_insert``) an object without an id gets one; two objects of one flush never get the same.
+* **On first access** of an object that is not flushed yet (``init_scalar``) the id is made at once, so that
+  ``User().public_id`` is known before the flush.
+* **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`).
+
+The listeners are set up with the mapper: :func:`watch` is called when the first column type is made, never at import.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from sqlalchemy import Column, event
+from sqlalchemy.engine import Connection
+from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper, Session
+from sqlalchemy.orm.attributes import AttributeEventToken
+
+from sqlalchemy_public_id import guard, registry
+from sqlalchemy_public_id.errors import ImmutablePublicId
+from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.guard.retry import exhausted
+from sqlalchemy_public_id.types import PublicIdType, max_retries, when_first_used
+
+__all__ = ["ensure_ids", "id_attributes", "watch"]
+
+_GIVEN = "sqlalchemy_public_id.given"
+"""In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
+
+_connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+_watching = False
+
+
+def watch() -> None:
+    """Begin to look at mappers and sessions. Safe to call again."""
+    global _watching
+    with _lock:
+        if not _watching:
+            _watching = True
+            event.listen(Mapper, "mapper_configured", _on_mapper_configured)
+            event.listen(Session, "after_begin", _on_begin)
+            event.listen(Session, "after_flush", _on_flushed)
+            event.listen(Session, "after_soft_rollback", _on_rolled_back)
+
+
+def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
+    return {
+        prop.key: prop.columns[0]
+        for prop in mapper.column_attrs
+        if isinstance(prop.columns[0], Column) and isinstance(prop.columns[0].type, PublicIdType)
+    }
+
+
+def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
+    """Give the object of *state* the ids it lacks, and note for *connection* which ones may be replaced."""
+    waiting = pending.of(connection)
+    if waiting is None:
+        guard.install_for(connection)
+        waiting = pending.begin(connection)
+    values = state.dict
+    for key, column in attributes.items():
+        value = values.get(key)
+        if value is None:
+            value = column.type.next_id()  # type: ignore[attr-defined]
+        elif key in state.info.get(_GIVEN, ()):
+            continue
+        entry = column, value
+        if entry in waiting:
+            if waiting[entry][0] is state:
+                continue
+            entry = column, _another(waiting, column, connection)
+        values[key] = entry[1]
+        waiting[entry] = state, key
+
+
+def _another(waiting: pending.Pending, column: Column[Any], connection: Connection) -> str:
+    """An id that no other row of the flush has."""
+    assert isinstance(column.type, PublicIdType)
+    for _ in range(max_retries(column)):
+        value = column.type.next_id()
+        if (column, value) not in waiting:
+            return value
+    raise exhausted(connection, column)
+
+
+# --- mappers
+
+
+def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    inherited = id_attributes(mapper.inherits) if mapper.inherits is not None else {}
+    attributes = {key: column for key, column in id_attributes(mapper).items() if key not in inherited}
+    if not attributes:
+        return
+    for key, column in attributes.items():
+        registry.remember_model(column.table, column.key, model)
+        _listen_to_attribute(mapper.attrs[key], column)
+    formats = [column.type.id_format for column in attributes.values()]  # type: ignore[attr-defined]
+    registry.models(mapper.registry).claim(model, *formats)
+
+    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+        ensure_ids(state, attributes, connection)
+
+    event.listen(mapper, "before_insert", before_insert, raw=True, propagate=True)
+
+
+def _listen_to_attribute(prop: ColumnProperty[Any] | Any, column: Column[Any]) -> None:
+    key, type_ = prop.key, column.type
+    assert isinstance(type_, PublicIdType)
+
+    def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
+        if state.has_identity:
+            return value
+        made = values[key] = type_.next_id()
+        return made
+
+    def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
+        model = state.class_.__name__
+        if state.has_identity:
+            if value != old:
+                raise _immutable(model, key, old, value)
+            return old
+        if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it
+            state.info.get(_GIVEN, set()).discard(key)
+            return type_.next_id()
+        checked = type_.checked(value, field=f"{model}.{key}")
+        state.info.setdefault(_GIVEN, set()).add(key)
+        return checked
+
+    def on_delete(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
+        if state.has_identity:
+            raise _immutable(state.class_.__name__, key, value, None)
+
+    attribute = prop.class_attribute
+    event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True, propagate=True)
+    event.listen(attribute, "set", on_set, raw=True, retval=True, propagate=True, active_history=True)
+    event.listen(attribute, "remove", on_delete, raw=True, propagate=True)
+
+
+def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
+    return ImmutablePublicId(
+        f"{model}.{key} is {old!r} and cannot become {new!r}: links to the row would break; "
+        f"to give the row another id on purpose, execute an UPDATE statement",
+        model=model,
+        attribute=key,
+        old=old,
+        new=new,
+    )
+
+
+# --- sessions
+
+
+def _on_begin(session: Session, transaction: object, connection: Connection) -> None:
+    guard.install_for(connection)
+    _connections_of(session).add(connection)
+
+
+def _on_flushed(session: Session, context: object) -> None:
+    for connection in _connections_of(session):
+        pending.drop(connection)
+
+
+def _on_rolled_back(session: Session, previous: object) -> None:
+    _on_flushed(session, previous)
+
+
+def _connections_of(session: Session) -> weakref.WeakSet[Connection]:
+    """The connections that *session* has used."""
+    return _connections.setdefault(session, weakref.WeakSet())
+
+
+when_first_used(watch)

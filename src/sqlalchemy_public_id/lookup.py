@@ -1,0 +1,206 @@
+"""Find rows by public id.
+
+>>> from sqlalchemy_public_id import lookup
+>>> user = lookup.get_one(session, User, "izkpm55j334u")
+>>> lookup.get(session, User, "no such id") is None
+True
+
+A text that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is answered without
+a statement: :func:`get` says ``None``, :func:`get_one` raises
+:class:`~sqlalchemy_public_id.PublicIdNotFound`, the others leave it out. The integer key is never accepted.
+
+``sqlalchemy_public_id.asyncio.lookup`` has the same functions for an ``AsyncSession``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam, inspect, select
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
+from sqlalchemy.orm.interfaces import ORMOption
+
+from sqlalchemy_public_id import registry
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound
+from sqlalchemy_public_id.listeners import id_attributes
+from sqlalchemy_public_id.types import PublicIdType
+
+__all__ = ["get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
+
+M = TypeVar("M")
+"""A model."""
+
+
+def get(
+    session: Session,
+    model: type[M],
+    public_id: object,
+    *,
+    attribute: str | None = None,
+    options: Sequence[ORMOption] = (),
+    with_for_update: bool | Mapping[str, Any] = False,
+    populate_existing: bool = False,
+    execution_options: Mapping[str, Any] | None = None,
+) -> M | None:
+    """The row of *model* with this public id, or ``None``.
+
+    :param attribute: which public id, where a model has several; ``public_id`` by default.
+    :param options: loader options, such as ``selectinload(User.orders)``.
+    :param with_for_update: ``True``, or the arguments of :meth:`sqlalchemy.Select.with_for_update`.
+    :param populate_existing: whether an object that is in the session already is loaded anew.
+    :param execution_options: for the statement.
+    """
+    key, type_ = _identifier(model, attribute)
+    if not type_.id_format.is_valid(public_id):
+        return None
+    query = select(model).where(getattr(model, key) == public_id)
+    if options:
+        query = query.options(*options)
+    if with_for_update is not False:
+        query = query.with_for_update(**({} if with_for_update is True else with_for_update))
+    chosen = dict(execution_options or {})
+    if populate_existing:
+        chosen["populate_existing"] = True
+    return session.scalars(query, execution_options=chosen).unique().one_or_none()
+
+
+def get_one(session: Session, model: type[M], public_id: object, **how: Any) -> M:
+    """The row of *model* with this public id; takes what :func:`get` takes.
+
+    :raises PublicIdNotFound: where there is none, and where the text cannot be an id of the model.
+    """
+    found = get(session, model, public_id, **how)
+    if found is None:
+        raise PublicIdNotFound(public_id, model=model.__name__)
+    return found
+
+
+def resolve(session: Session, public_id: object, *, base: Any = None, **how: Any) -> Any | None:
+    """The row with this public id, of whichever model its prefix tells; takes what :func:`get` takes.
+
+    :param base: the declarative base to search, where several have a model with this prefix.
+    :raises DuplicatePrefix: where several bases do and none is named.
+    """
+    models = list(dict.fromkeys(registry.models_of(public_id)))
+    if base is not None:
+        wanted = getattr(base, "registry", base)
+        models = [model for model in models if inspect(model).registry is wanted]
+    if len(models) > 1:
+        first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
+        prefix = str(public_id)
+        raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
+    if not models:
+        return None
+    for key, column in id_attributes(inspect(models[0])).items():
+        if column.type.id_format.is_valid(public_id):  # type: ignore[attr-defined]
+            return get(session, models[0], public_id, attribute=key, **how)
+    return None
+
+
+def get_many(
+    session: Session,
+    model: type[M],
+    public_ids: Iterable[object],
+    *,
+    attribute: str | None = None,
+    options: Sequence[ORMOption] = (),
+    execution_options: Mapping[str, Any] | None = None,
+) -> dict[str, M]:
+    """The rows of *model* with these public ids, by id, in the order of *public_ids*; unknown ones are left out.
+
+    One statement; more only where the database limits the number of parameters (SQLite: 32 766).
+    """
+    key, type_ = _identifier(model, attribute)
+    wanted = _well_formed(type_, public_ids)
+    found: dict[str, M] = {}
+    for condition in _any_of(session, model, getattr(model, key), wanted, type_.id_format.max_length):
+        query = select(model).where(condition).options(*options)
+        for row in session.scalars(query, execution_options=dict(execution_options or {})).unique():
+            found[getattr(row, key)] = row
+    return {public_id: found[public_id] for public_id in wanted if public_id in found}
+
+
+def keys_of(
+    session: Session, model: type[Any], public_ids: Iterable[object], *, attribute: str | None = None
+) -> dict[str, Any]:
+    """Public id → key, without loading the rows; unknown ids are left out. One statement, as with :func:`get_many`.
+
+    A composite key comes as a tuple.
+    """
+    key, type_ = _identifier(model, attribute)
+    wanted = _well_formed(type_, public_ids)
+    shown: InstrumentedAttribute[str] = getattr(model, key)
+    found: dict[str, Any] = {}
+    for condition in _any_of(session, model, shown, wanted, type_.id_format.max_length):
+        for public_id, *primary in session.execute(select(shown, *_primary(model)).where(condition)):
+            found[public_id] = primary[0] if len(primary) == 1 else tuple(primary)
+    return {public_id: found[public_id] for public_id in wanted if public_id in found}
+
+
+def public_ids_of(
+    session: Session, model: type[Any], keys: Iterable[Any], *, attribute: str | None = None
+) -> dict[Any, str]:
+    """Key → public id, without loading the rows; unknown keys are left out. One statement, as with :func:`get_many`."""
+    name, _ = _identifier(model, attribute)
+    shown: InstrumentedAttribute[str] = getattr(model, name)
+    primary = _primary(model)
+    if len(primary) != 1:
+        raise ConfigurationError(f"{model.__name__} has a composite key; select its rows with an ordinary statement")
+    wanted = list(dict.fromkeys(keys))
+    limit = traits_for(session.get_bind(inspect(model)).dialect).max_parameters or len(wanted)
+    found: dict[Any, str] = {}
+    for at in range(0, len(wanted), limit or 1):
+        query = select(primary[0], shown).where(primary[0].in_(wanted[at : at + limit]))
+        found.update((key, public_id) for key, public_id in session.execute(query))
+    return {key: found[key] for key in wanted if key in found}
+
+
+# --- inside
+
+
+def _identifier(model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
+    """The name and type of the public id of *model* that is meant."""
+    mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
+    if not isinstance(mapper, Mapper):
+        raise ConfigurationError(f"{model!r} is not a mapped class")
+    attributes = id_attributes(mapper)
+    if attribute is None:
+        attribute = "public_id" if "public_id" in attributes or len(attributes) != 1 else next(iter(attributes))
+    column = attributes.get(attribute)
+    if column is None:
+        has = ", ".join(attributes) or "none"
+        raise ConfigurationError(
+            f"{model.__name__} has no public id {attribute!r} (it has: {has}); name one of them with attribute=…, "
+            f"or add PublicIdMixin to the model"
+        )
+    assert isinstance(column.type, PublicIdType)
+    return attribute, column.type
+
+
+def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
+    is_valid = type_.id_format.is_valid
+    return list(dict.fromkeys(str(public_id) for public_id in public_ids if is_valid(public_id)))
+
+
+def _primary(model: type[Any]) -> list[Any]:
+    mapper: Mapper[Any] = inspect(model)
+    return [mapper.attrs[mapper.get_property_by_column(column).key].class_attribute for column in mapper.primary_key]
+
+
+def _any_of(
+    session: Session, model: type[Any], column: Any, wanted: list[str], length: int
+) -> Iterator[ColumnElement[bool]]:
+    """Conditions that, together, select the rows with the ids *wanted*: as few as the database allows."""
+    traits = traits_for(session.get_bind(inspect(model)).dialect)
+    if not wanted:
+        return
+    if traits.array_parameters:
+        yield column == any_(bindparam(None, wanted, type_=ARRAY(String(length))))
+        return
+    limit = traits.max_parameters or len(wanted)
+    for at in range(0, len(wanted), limit):
+        yield column.in_(wanted[at : at + limit])
+
+

@@ -1,0 +1,193 @@
+"""Declare the two identifiers of a model: an internal key, and a public id.
+
+>>> from sqlalchemy import String
+>>> from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+>>> from sqlalchemy_public_id import PublicIdMixin
+>>> class Base(DeclarativeBase): ...
+>>> class User(PublicIdMixin, Base):
+...     __tablename__ = "user"
+...     name: Mapped[str] = mapped_column(String(255))
+>>> [column.name for column in User.__table__.columns]
+['id', 'public_id', 'name']
+
+``__public_id__`` says which ids a model has: a format, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed id,
+``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyright as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args, get_origin, overload
+
+from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
+from sqlalchemy.dialects import mysql
+from sqlalchemy.orm import Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
+from typing_extensions import TypeVar
+
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.guard.statements import refuse_mistakes_of
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
+
+__all__ = [
+    "PublicIdColumnMixin",
+    "PublicIdColumnMixinDataclass",
+    "PublicIdMixin",
+    "PublicIdMixinDataclass",
+    "bigint_key",
+    "public_id_column",
+]
+
+IdT = TypeVar("IdT", bound=str, default=str)
+TypedIdT = TypeVar("TypedIdT", bound=TypedId)
+
+_NAME_BYTES = 63
+"""PostgreSQL's limit for a name; MySQL and MariaDB allow 64 characters."""
+
+
+def bigint_key(**kwargs: Any) -> MappedColumn[int]:
+    """An internal key: a primary key of 64 bits that the database counts up.
+
+    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite, the only
+    type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    """
+    type_ = (
+        BigInteger()
+        .with_variant(Integer(), "sqlite")
+        .with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
+    )
+    return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
+
+
+@overload
+def public_id_column(
+    format: type[TypedIdT], *, name: str | None = None, max_retries: int = MAX_RETRIES, **kwargs: Any
+) -> MappedColumn[TypedIdT]: ...
+@overload
+def public_id_column(
+    format: Format | None = None, *, name: str | None = None, max_retries: int = MAX_RETRIES, **kwargs: Any
+) -> MappedColumn[str]: ...
+def public_id_column(
+    format: Format | type[TypedId] | None = None,
+    *,
+    name: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    **kwargs: Any,
+) -> MappedColumn[Any]:
+    """A column of public ids: never null, with a unique index named ``uq_<table>_<column>``.
+
+    :param format: a format or a typed id class; ``NanoId()`` by default.
+    :param name: the name of the column, where it is not that of the attribute.
+    :param max_retries: how many new ids are tried for a row whose id collided, before
+        :class:`~sqlalchemy_public_id.PublicIdCollision`.
+    :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
+
+    >>> from sqlalchemy.orm import DeclarativeBase, Mapped
+    >>> from sqlalchemy_public_id import NanoId, bigint_key, public_id_column
+    >>> class Base(DeclarativeBase): ...
+    >>> class Legacy(Base):
+    ...     __tablename__ = "legacy"
+    ...     id: Mapped[int] = bigint_key()
+    ...     slug: Mapped[str] = public_id_column(NanoId(length=10), max_retries=20)
+    >>> [index.name for index in Legacy.__table__.indexes]
+    ['uq_legacy_slug']
+    """
+    for option in ("default", "nullable", "unique", "index"):
+        if option in kwargs:
+            raise ConfigurationError(
+                f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
+            )
+    type_ = PublicIdType(NanoId() if format is None else format)
+    names = () if name is None else (name,)
+    mapped: MappedColumn[Any] = mapped_column(
+        *names, type_, nullable=False, unique=True, index=True, insert_default=_default(type_), **kwargs
+    )
+    set_max_retries(mapped.column, max_retries)
+    event.listen(mapped.column, "after_parent_attach", _name_index, propagate=True)
+    return mapped
+
+
+def _default(type_: PublicIdType) -> Any:
+    """The column default: makes an id for each row of an INSERT that brings none."""
+
+    def next_public_id(context: Any) -> str:
+        refuse_mistakes_of(context)
+        return type_.next_id()
+
+    return next_public_id
+
+
+def _name_index(column: Column[Any], table: Any) -> None:
+    """Name the unique index, which SQLAlchemy has just made, the same on every database."""
+    if isinstance(table, Table):
+        for index in table.indexes:
+            if index.unique and list(index.columns) == [column]:
+                index.name = index_name(table.name, column.name)
+
+
+def index_name(table: str, column: str) -> str:
+    """``uq_<table>_<column>``; a longer name is cut, and ends with a hash of the whole."""
+    name = f"uq_{table}_{column}".encode()
+    if len(name) > _NAME_BYTES:
+        digest = hashlib.sha256(name).hexdigest()[:8]
+        name = name[: _NAME_BYTES - 9].decode(errors="ignore").encode() + f"_{digest}".encode()
+    return name.decode()
+
+
+class PublicIdColumnMixin(Generic[IdT]):
+    """Adds the column ``public_id`` to a model that has a key already."""
+
+    __public_id__: ClassVar[Format | type[TypedId]]
+
+    if TYPE_CHECKING:
+        public_id: Mapped[IdT]
+    else:
+
+        @declared_attr
+        def public_id(cls):
+            return public_id_column(declared_format(cls), sort_order=-9)
+
+
+class PublicIdMixin(PublicIdColumnMixin[IdT]):
+    """Adds a key ``id`` and the column ``public_id`` to a model."""
+
+    id: Mapped[int] = bigint_key(sort_order=-10)
+
+
+class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
+    """:class:`PublicIdColumnMixin` for models that are dataclasses. The attribute is no argument of the constructor."""
+
+    __public_id__: ClassVar[Format | type[TypedId]]
+
+    if TYPE_CHECKING:
+        public_id: Mapped[IdT] = mapped_column(init=False)
+    else:
+
+        @declared_attr
+        def public_id(cls):
+            return public_id_column(declared_format(cls), sort_order=-9, init=False)
+
+
+class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
+    """:class:`PublicIdMixin` for models that are dataclasses. The attributes are no arguments of the constructor."""
+
+    id: Mapped[int] = bigint_key(sort_order=-10, init=False)
+
+
+def declared_format(model: type[Any]) -> Format | type[TypedId]:
+    """What *model* says of its ids: ``__public_id__``, or the typed id in ``PublicIdMixin[…]``, or nothing."""
+    said = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
+    for base in model.__mro__:
+        for generic in base.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(generic)
+            if isinstance(origin, type) and issubclass(origin, (PublicIdColumnMixin, PublicIdColumnMixinDataclass)):
+                for argument in get_args(generic):
+                    if isinstance(argument, type) and issubclass(argument, TypedId):
+                        if said is not None and said is not argument:
+                            raise ConfigurationError(
+                                f"{model.__name__} has two formats, {said!r} as __public_id__ and {argument.__name__} "
+                                f"as the type of its mixin; leave one out"
+                            )
+                        return argument
+    return NanoId() if said is None else said

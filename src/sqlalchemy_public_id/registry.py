@@ -1,0 +1,140 @@
+"""Who owns a prefix: prefix → format, typed id, model.
+
+Typed ids share one namespace, because ``TypedId.parse()`` must find the type of any text. Models have one namespace for
+each declarative base, because ``lookup.resolve()`` must find the model, and two bases are two applications.
+
+Nothing is kept alive by being registered. An owner that was declared again in the same place (a reloaded module, a
+notebook cell) replaces its predecessor.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy_public_id.errors import DuplicatePrefix
+from sqlalchemy_public_id.formats import Format
+
+__all__ = ["Prefixes", "model_of", "models", "models_of", "remember_model", "typed_ids"]
+
+
+@dataclass(frozen=True)
+class _Claim:
+    prefix: str
+    separator: str
+    format: Format
+    owner: weakref.ref[type[Any]]
+    name: str
+    """Module and qualified name of the owner: the same after a reload."""
+
+    def confusion_with(self, other: _Claim) -> str | None:
+        """How this claim and *other* could be taken for each other, in words; ``None`` where they cannot."""
+        if self.prefix == other.prefix:
+            return "belongs to"
+        if self.prefix.lower() == other.prefix.lower():
+            return f"differs only in case from {other.prefix!r} of"
+        shorter, longer = sorted((self, other), key=lambda claim: len(claim._lead))
+        rest = longer._lead.removeprefix(shorter._lead)
+        # Where the rest holds the shorter one's separator, splitting at the last one tells them apart.
+        if rest != longer._lead and shorter.separator not in rest:
+            return f"cannot be told from {other.prefix!r} of"
+        return None
+
+    @property
+    def _lead(self) -> str:
+        return self.prefix + self.separator
+
+
+class Prefixes:
+    """One namespace of prefixes. Safe in threads."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, _Claim] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, owner: type[Any], *formats: Format) -> None:
+        """Reserve the prefixes of *formats*, those they still accept included, for *owner*.
+
+        :raises DuplicatePrefix: where another living owner has one of them, or one that could be taken for it; nothing
+            is reserved then.
+        """
+        name = f"{owner.__module__}.{owner.__qualname__}"
+        reference = weakref.ref(owner)
+        wanted = [
+            _Claim(part.prefix, part.separator, format, reference, name)
+            for format in formats
+            for part in format._chain()
+            if part.prefix is not None
+        ]
+        with self._lock:
+            for claim in wanted:
+                self._refuse_confusion(claim)
+            for prefix in [prefix for prefix, held in self._claims.items() if held.name == name]:
+                del self._claims[prefix]
+            for claim in wanted:
+                self._claims[claim.prefix] = claim
+
+    def owner_of(self, text: object) -> type[Any] | None:
+        """The owner whose format accepts *text*, found by the prefix before the last separator."""
+        if not isinstance(text, str):
+            return None
+        claims = list(self._claims.values())
+        if len(text) > max((claim.format.max_length for claim in claims), default=0):
+            return None
+        for separator in dict.fromkeys(claim.separator for claim in claims):
+            claim = self._claims.get(text.rpartition(separator)[0])
+            if claim is not None and claim.separator == separator and claim.format.is_valid(text):
+                return claim.owner()
+        return None
+
+    def _refuse_confusion(self, newcomer: _Claim) -> None:
+        for holder in list(self._claims.values()):
+            why = newcomer.confusion_with(holder)
+            if why is None or holder.name == newcomer.name:
+                continue
+            if holder.owner() is not None:
+                gc.collect()  # classes die in cycles: look again before an error is made of a dead one
+            if holder.owner() is not None:
+                raise DuplicatePrefix(newcomer.prefix, holder=holder.name, newcomer=newcomer.name, why=why)
+            del self._claims[holder.prefix]
+
+
+typed_ids = Prefixes()
+"""The prefixes of all typed ids."""
+
+_models: weakref.WeakKeyDictionary[Any, Prefixes] = weakref.WeakKeyDictionary()
+_models_lock = threading.Lock()
+
+
+def models(scope: object) -> Prefixes:
+    """The prefixes of the models of *scope*, a declarative base's registry."""
+    with _models_lock:
+        return _models.setdefault(scope, Prefixes())
+
+
+def models_of(text: object) -> Iterator[type[Any]]:
+    """The models, over all scopes, to which the public id *text* belongs. More than one only with several scopes."""
+    with _models_lock:
+        scopes = list(_models.values())
+    for prefixes in scopes:
+        owner = prefixes.owner_of(text)
+        if owner is not None:
+            yield owner
+
+
+_model_of_column: weakref.WeakKeyDictionary[Any, dict[str, weakref.ref[type[Any]]]] = weakref.WeakKeyDictionary()
+
+
+def remember_model(table: object, column: str, model: type[Any]) -> None:
+    """Note that *model* is mapped to the public-id *column* of *table*, for error messages."""
+    _model_of_column.setdefault(table, {})[column] = weakref.ref(model)
+
+
+def model_of(table: object, column: str) -> type[Any] | None:
+    """The model that is mapped to *column* of *table*, if there is one."""
+    found = _model_of_column.get(table, {}).get(column)
+    return found() if found is not None else None

@@ -1,0 +1,105 @@
+"""Typed ids: the public ids of one kind of object as a type of their own.
+
+>>> from sqlalchemy_public_id import NanoId, TypedId
+>>> class InvoiceId(TypedId, prefix="inv", format=NanoId(length=10)): ...
+>>> made = InvoiceId()
+>>> checked = InvoiceId("inv_3k9x0a7b2c")
+>>> TypedId.parse("inv_3k9x0a7b2c")
+InvoiceId('inv_3k9x0a7b2c')
+
+A typed id is a :class:`str` in every way: it equals its text, hashes like it, and is stored, pickled and written as JSON
+like it. What it adds is a type, so that mypy and pyright refuse an ``OrderId`` where an ``InvoiceId`` is wanted, and
+the promise that its text is well-formed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from typing_extensions import Self
+
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.registry import typed_ids
+
+__all__ = ["TypedId"]
+
+_NEW: Final[Any] = object()
+
+
+class TypedId(str):
+    """A public id of one type. Declare a subclass; call it without an argument to make an id, with a text to check one.
+
+    :param prefix: what the ids begin with, such as ``"cus"``; it may stand in *format* instead.
+    :param format: the form of the ids; :class:`NanoId` by default.
+    :param aliases: former prefixes, whose ids remain valid as they are.
+    :raises DuplicatePrefix: at declaration, where another type has the prefix or one that could be taken for it.
+    """
+
+    __slots__ = ()
+
+    id_format: ClassVar[Format]
+    """The format of the type's ids, prefix included. (``format`` is a method of :class:`str`.)"""
+    prefix: ClassVar[str]
+    """The prefix of new ids of the type."""
+
+    def __init_subclass__(
+        cls, *, prefix: str | None = None, format: Format | None = None, aliases: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if prefix is None and format is None:
+            if aliases:
+                raise ConfigurationError(f"{cls.__name__} has aliases but no prefix; write prefix=... as well")
+            return  # an abstract type, to be given a prefix by its subclasses
+        if isinstance(aliases, str):
+            raise ConfigurationError(f"{cls.__name__}: aliases is {aliases!r}, expected a tuple: ({aliases!r},)")
+        cls.id_format = _format_of(cls, prefix, format, aliases)
+        cls.prefix = str(cls.id_format.prefix)
+        typed_ids.claim(cls, cls.id_format)
+
+    def __new__(cls, text: str = _NEW) -> Self:
+        if type(text) is cls:
+            return text
+        format = getattr(cls, "id_format", None)
+        if format is None:
+            raise ConfigurationError(
+                f"{cls.__name__} has no prefix, so it has no ids; "
+                f'declare a type with one: class CustomerId({cls.__name__}, prefix="cus"): ...'
+            )
+        return str.__new__(cls, format.generate() if text is _NEW else format.validate(text, field=cls.__name__))
+
+    @classmethod
+    def parse(cls, text: str, field: str | None = None) -> Self:
+        """*text* as an id of the type that its prefix tells, which is this type or a subclass of it.
+
+        :raises InvalidPublicId: where the prefix belongs to no such type, or the rest is malformed.
+        """
+        owner = typed_ids.owner_of(text)
+        if owner is not None and issubclass(owner, cls):
+            return str.__new__(owner, text)
+        format = getattr(cls, "id_format", None)
+        expected = format.expected if format else f"an id of a declared {cls.__name__} type"
+        reason = f"it is of type {owner.__name__}" if owner else "no type has ids like this"
+        raise InvalidPublicId(text, expected=expected, reason=reason, field=field)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str.__repr__(self)})"
+
+
+def _format_of(cls: type[TypedId], prefix: str | None, format: Format | None, aliases: tuple[str, ...]) -> Format:
+    """The whole format of a type from the arguments of its declaration."""
+    if format is None:
+        format = NanoId(prefix=prefix)
+    elif not isinstance(format, Format):
+        raise ConfigurationError(f"{cls.__name__}: format is {format!r}, expected a format such as NanoId(length=12)")
+    elif prefix is not None and format.prefix not in (None, prefix):
+        raise ConfigurationError(
+            f"{cls.__name__} has two prefixes, {prefix!r} and {format.prefix!r} of its format; "
+            f"for a former prefix write aliases=({format.prefix!r},)"
+        )
+    elif prefix is not None and format.prefix is None:
+        format = format.prefixed(prefix)
+    if format.prefix is None:
+        raise ConfigurationError(f'{cls.__name__} has no prefix; write class {cls.__name__}(TypedId, prefix="...")')
+    own = format.prefixed(format.prefix)
+    return format.accepting(*(own.prefixed(alias) for alias in aliases)) if aliases else format

@@ -1,0 +1,177 @@
+"""The column type of public ids.
+
+>>> from sqlalchemy import Column, MetaData, Table
+>>> from sqlalchemy_public_id import NanoId, PublicIdType
+>>> format = NanoId(prefix="cus")
+>>> customer = Table(
+...     "customer",
+...     MetaData(),
+...     Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
+... )
+
+Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
+:func:`~sqlalchemy_public_id.public_id_column`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Column, String
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.sql import operators
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.typed import TypedId
+
+__all__ = ["MAX_RETRIES", "PublicIdType", "format_of", "max_retries", "public_id_columns", "when_first_used"]
+
+MAX_RETRIES = 1000
+"""How many new ids are tried for a row whose id collided, where nothing else is said."""
+
+_RETRIES_KEY = "sqlalchemy_public_id.max_retries"
+_COMPARISONS = {operator.eq, operator.ne, operators.in_op, operators.not_in_op}
+
+_first_use: list[Callable[[], None]] = []
+
+
+def when_first_used(callback: Callable[[], None]) -> None:
+    """Have *callback* called once, when the first column type is made: importing the package does nothing."""
+    _first_use.append(callback)
+
+
+def format_of(declared: Format | type[TypedId]) -> Format:
+    """The format of what a column was declared with."""
+    if isinstance(declared, Format):
+        return declared
+    if isinstance(declared, type) and issubclass(declared, TypedId):
+        if hasattr(declared, "id_format"):
+            return declared.id_format
+        raise ConfigurationError(f'{declared.__name__} has no prefix; write class {declared.__name__}(…, prefix="...")')
+    raise ConfigurationError(
+        f"{declared!r} is not a format; expected a format such as NanoId(length=12), or a TypedId class"
+    )
+
+
+class _UnwrappedInvalidPublicId(InvalidPublicId, DontWrapMixin):
+    """The same error, which SQLAlchemy does not hide inside a ``StatementError``."""
+
+
+_UnwrappedInvalidPublicId.__name__ = _UnwrappedInvalidPublicId.__qualname__ = "InvalidPublicId"
+
+
+class _ComparedId(TypeDecorator[str]):
+    """What a public id is compared with. A text that no row can hold matches none, instead of being an error."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise _unwrapped(value, f"a text of up to {self.length} characters")
+        return str.__str__(value) if len(value) <= self.length and value.isascii() and "\0" not in value else ""
+
+
+def _unwrapped(value: object, expected: str) -> InvalidPublicId:
+    return _UnwrappedInvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}")
+
+
+class PublicIdType(TypeDecorator[str]):
+    """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
+
+    Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
+    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. What is written is checked
+    (:class:`InvalidPublicId`); what is read is trusted, and comes back as the typed id where there is one.
+    Comparing the column with a malformed text is no error and matches no row.
+
+    A subclass has to say ``cache_ok = True`` for itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+    """
+
+    impl = String
+    cache_ok = True  # the one argument is hashable, and kept under its own name
+
+    def __init__(self, format: Format | type[TypedId]) -> None:
+        self.format = format
+        self._format = format_of(format)
+        self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
+        super().__init__(self._format.max_length)
+        while _first_use:
+            _first_use.pop()()
+
+    def next_id(self) -> str:
+        """A new id for a row, not yet known to be free."""
+        text = self._format.generate()
+        return text if self._typed is None else str.__new__(self._typed, text)
+
+    def checked(self, value: object, field: str | None = None) -> str:
+        """*value* as the attribute shows it, or :class:`InvalidPublicId`."""
+        text = self._format.validate(value, field=field)
+        typed = self._typed
+        return text if typed is None or type(text) is typed else str.__new__(typed, text)
+
+    @property
+    def id_format(self) -> Format:
+        """The format of the ids, whether it was given itself or through a typed id."""
+        return self._format
+
+    @property
+    def python_type(self) -> type[str]:
+        return self._typed or str
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(traits_for(dialect).text(self._format.max_length))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        if not self._format.is_valid(value):
+            try:
+                self._format.validate(value)
+            except InvalidPublicId as error:
+                raise _UnwrappedInvalidPublicId(value, expected=error.expected, reason=error.reason) from None
+        return str.__str__(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Nothing to do for text; for a typed id, one call in C a row."""
+        if self._typed is None:
+            return None
+        made = partial(str.__new__, self._typed)
+        return lambda value: None if value is None else made(value)
+
+    def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
+        return _ComparedId(self._format.max_length) if op in _COMPARISONS else String()
+
+    def __repr__(self) -> str:
+        shown = repr(self.format) if self._typed is None else self._typed.__name__
+        return f"{type(self).__name__}({shown})"
+
+
+def public_id_columns(table: Any) -> list[Column[Any]]:
+    """The public-id columns of *table*."""
+    return [column for column in table.columns if isinstance(column.type, PublicIdType)]
+
+
+def max_retries(column: Column[Any]) -> int:
+    """How many new ids may be tried for a row of *column*."""
+    value: int = column.info.get(_RETRIES_KEY, MAX_RETRIES)
+    return value
+
+
+def set_max_retries(column: Column[Any], value: int) -> None:
+    """Say how many new ids may be tried for a row of *column*."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigurationError(f"max_retries is {value!r}, expected a whole number of 0 or more")
+    column.info[_RETRIES_KEY] = value

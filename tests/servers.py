@@ -1,0 +1,148 @@
+"""The databases that the tests run on: found, not assumed.
+
+Looked for in this order: ``PUBLIC_ID_TEST_URLS`` (comma separated), servers on the usual ports of this machine, and
+containers where a Docker engine answers. SQLite needs no server.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import URL, make_url
+
+DRIVERS = {
+    "sqlite": ("sqlite", "aiosqlite"),
+    "postgresql": ("psycopg", "psycopg_async", "asyncpg"),
+    "mysql": ("pymysql", "aiomysql", "asyncmy"),
+    "mariadb": ("pymysql", "aiomysql", "asyncmy"),
+}
+"""Database → drivers. The same driver on two databases is one driver of the seven."""
+
+SYNC = {"sqlite": "sqlite", "postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+
+_USUAL = {
+    "postgresql": "postgresql+psycopg://postgres@127.0.0.1:5432/test",
+    "mysql": "mysql+pymysql://root@127.0.0.1:3307/test",
+    "mariadb": "mariadb+pymysql://root@127.0.0.1:3306/test",
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A database that answered."""
+
+    database: str
+    url: URL
+    version: str
+    source: str
+
+    def url_for(self, driver: str) -> URL:
+        """The URL that reaches this server through *driver*."""
+        name = "psycopg" if driver == "psycopg_async" else driver
+        return self.url.set(drivername=self.database if driver == "sqlite" else f"{self.database}+{name}")
+
+
+@cache
+def servers() -> dict[str, Server]:
+    """Database → server, for all that were found."""
+    found = {"sqlite": _sqlite()}
+    named = [url.strip() for url in os.environ.get("PUBLIC_ID_TEST_URLS", "").split(",") if url.strip()]
+    for text_ in named:
+        url = make_url(text_)
+        server = _answering(url.get_backend_name(), url, "PUBLIC_ID_TEST_URLS")
+        if server is not None:
+            found[server.database] = server
+    for database, usual in _USUAL.items():
+        if database not in found and (server := _answering(database, make_url(usual), "usual port")) is not None:
+            found[database] = server
+    for database in _USUAL.keys() - found.keys():
+        if (server := _container(database)) is not None:
+            found[database] = server
+    return {database: found[database] for database in DRIVERS if database in found}
+
+
+def report(required: bool) -> list[str]:
+    """What was found and what was not, as the lines of a table."""
+    lines = [f"{'database':<12}{'version':<26}{'drivers':<34}found"]
+    for database, drivers in DRIVERS.items():
+        server = servers().get(database)
+        if server is None:
+            lines.append(f"{database:<12}{'-':<26}{'-':<34}{'NO' if required else 'no (its tests are skipped)'}")
+        else:
+            lines.append(f"{database:<12}{server.version:<26}{', '.join(drivers):<34}{server.source}")
+    return lines
+
+
+def _sqlite() -> Server:
+    import sqlite3
+
+    folder = Path(tempfile.mkdtemp(prefix="public-id-"))
+    return Server("sqlite", make_url(f"sqlite:///{folder}/test.db"), sqlite3.sqlite_version, "built in")
+
+
+def _answering(database: str, url: URL, source: str) -> Server | None:
+    """The server at *url*, if it answers and is what its URL says: MariaDB and MySQL look alike from afar."""
+    arguments: dict[str, Any] = {"connect_timeout": 3} if database != "sqlite" else {}
+    try:
+        engine = create_engine(url, connect_args=arguments)
+        with engine.connect() as connection:
+            version = str(connection.scalar(text("select version()")))
+        engine.dispose()
+    except Exception:
+        return None
+    if database in {"mysql", "mariadb"} and ("MariaDB" in version) != (database == "mariadb"):
+        return None
+    return Server(database, url, _short(version), source)
+
+
+def _short(version: str) -> str:
+    words = version.replace("PostgreSQL ", "").split()
+    return words[0].split("-MariaDB")[0] if words else version
+
+
+@cache
+def _docker() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    try:
+        return subprocess.run(["docker", "info"], capture_output=True, timeout=10).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+_containers: list[Any] = []
+
+
+def _container(database: str) -> Server | None:
+    """A server in a container, where a Docker engine answers; it goes away with the test run."""
+    if not _docker():
+        return None
+    if database == "postgresql":
+        from testcontainers.postgres import PostgresContainer
+
+        container = PostgresContainer("postgres:17", driver="psycopg").with_command(
+            "postgres -c max_prepared_transactions=64"
+        )
+    else:
+        from testcontainers.mysql import MySqlContainer
+
+        image = {"mysql": "mysql:8.4", "mariadb": "mariadb:11.4"}[database]
+        container = MySqlContainer(image, dialect="pymysql", username="root", dbname="test")
+    container.start()
+    _containers.append(container)
+    url = make_url(container.get_connection_url())
+    return _answering(database, url.set(drivername=f"{database}+{SYNC[database]}"), "container")
+
+
+def stop_containers() -> None:
+    """Stop what :func:`servers` started."""
+    while _containers:
+        _containers.pop().stop()
