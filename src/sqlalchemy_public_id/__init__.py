@@ -1,7 +1,7 @@
 """Public ids for SQLAlchemy: a BIGINT key inside the database, an opaque public id outside."""
 
-from sqlalchemy_public_id import guard, lookup
-from sqlalchemy_public_id._version import __version__
+from sqlalchemy_public_id import bulk, guard, lookup
+from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
     ConfigurationError,
     DuplicatePrefix,
@@ -34,3 +34,35 @@ from sqlalchemy_public_id.mixins import (
 )
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
+
+__all__ = [
+    "BASE36",
+    "BASE58",
+    "BASE62",
+    "bigint_key",
+    "Budget",
+    "bulk",
+    "ConfigurationError",
+    "CROCKFORD32",
+    "DuplicatePrefix",
+    "Format",
+    "guard",
+    "ImmutablePublicId",
+    "InvalidPublicId",
+    "KeySpaceExhausted",
+    "lookup",
+    "MissingExtra",
+    "NanoId",
+    "public_id_column",
+    "PublicIdCollision",
+    "PublicIdColumnMixin",
+    "PublicIdColumnMixinDataclass",
+    "PublicIdError",
+    "PublicIdMixin",
+    "PublicIdMixinDataclass",
+    "PublicIdNotFound",
+    "PublicIdType",
+    "TypedId",
+    "UNAMBIGUOUS",
+    "URLSAFE64",
+]

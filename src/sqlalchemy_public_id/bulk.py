@@ -6,10 +6,10 @@
 >>> all(user.id and user.public_id for user in users)
 True
 
-Where the database returns the keys of many rows at once (PostgreSQL, MariaDB, SQLite), this is ``add_all()`` and
-``flush()``. MySQL cannot, so the unit of work sends one INSERT per row there; :func:`insert` sends rows in large
-statements instead and reads their keys back by public id. Objects that need the unit of work (with relationships set,
-SQL expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it.
+Where the database returns the keys of many rows at once and in order (PostgreSQL, MariaDB), this is ``add_all()`` and
+``flush()``. MySQL and SQLite cannot, so the unit of work sends one INSERT per row there; :func:`insert` sends the rows
+together instead and reads their keys back by public id. Objects that need the unit of work (with relationships set, SQL
+expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id import listeners
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import pending
 
 __all__ = ["insert"]
@@ -56,7 +57,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
     """Whether multi-row statements do for *states* all that the unit of work would."""
     dialect = session.get_bind(mapper).dialect
-    if dialect.insert_executemany_returning or len(states) < 2:
+    if len(states) < 2 or (dialect.insert_executemany_returning and traits_for(dialect).returns_in_order):
         return False
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):

@@ -30,6 +30,7 @@ __all__ = ["ensure_ids", "id_attributes", "watch"]
 _GIVEN = "sqlalchemy_public_id.given"
 """In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
 
+_attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _watching = False
@@ -49,11 +50,16 @@ def watch() -> None:
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
-    return {
-        prop.key: prop.columns[0]
-        for prop in mapper.column_attrs
-        if isinstance(prop.columns[0], Column) and isinstance(prop.columns[0].type, PublicIdType)
-    }
+    found = _attributes.get(mapper)
+    if found is None:
+        found = {
+            prop.key: prop.columns[0]
+            for prop in mapper.column_attrs
+            if isinstance(prop.columns[0], Column) and isinstance(prop.columns[0].type, PublicIdType)
+        }
+        if mapper.configured:  # until then, attributes can come to it
+            _attributes[mapper] = found
+    return found
 
 
 def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:

@@ -42,6 +42,8 @@ class Traits:
     """Whether a failed statement aborts the transaction, so that it needs a savepoint to be tried again."""
     reads_old_snapshot: bool = False
     """Whether a plain SELECT may miss the committed row that an INSERT has just run into; a locking read does not."""
+    returns_in_order: bool = True
+    """Whether RETURNING, where the database has it, can be matched to the rows that were sent."""
     many_rows: ManyRows = ManyRows.ALL_OR_NOTHING
     max_parameters: int | None = 900
     """How many bound parameters a statement may have; ``None`` where there is no limit to reach."""

@@ -195,11 +195,9 @@ class Format(ABC):
         """What is wrong with *text*, for the error message."""
         if not isinstance(text, str):
             return f"it is of type {type(text).__name__}"
-        if len(text) > self.max_length:
-            return f"it has {len(text)} characters"
         if self._lead and not text.startswith(self._lead):
-            prefix, found, _ = text.rpartition(self.separator)
-            return f"the prefix is {prefix!r}" if found else "it has no prefix"
+            prefix, found, _ = text[:MAX_LENGTH].rpartition(self.separator)
+            return f"the prefix is {prefix!r}" if found else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
             return f"it has {len(text)} characters"
         if not self._own_regex.fullmatch(text):

@@ -55,11 +55,12 @@ class IdPool(list[str]):
 class RandomText:
     """Random texts of one *length* over one *alphabet*, each text equally likely.
 
-    >>> len(RandomText("ab", 5)(3))
-    3
+    >>> texts = RandomText("ab", 5)(3)
+    >>> len(texts) >= 3, {len(text) for text in texts}
+    (True, {5})
     """
 
-    __slots__ = ("_drop", "_length", "_table")
+    __slots__ = ("_bytes_per_character", "_drop", "_length", "_table")
 
     def __init__(self, alphabet: str, length: int) -> None:
         size = len(alphabet)
@@ -67,16 +68,15 @@ class RandomText:
         self._table = (alphabet.encode("ascii") * (256 // size)).ljust(256, b"\0")
         self._drop = bytes(range(keep, 256))
         self._length = length
+        self._bytes_per_character = 256 / keep
 
     def __call__(self, count: int = 1, urandom: Callable[[int], bytes] = os.urandom) -> list[str]:
         """At least *count* texts."""
-        length = self._length
-        wanted = max(count * length, _CHUNK)
+        wanted = count * self._length
         while True:
-            epoch = _epoch
-            text = ""
-            while len(text) < count * length:
-                text += urandom(wanted).translate(self._table, self._drop).decode("ascii")
-            texts = [text[at : at + length] for at in range(0, len(text) - length + 1, length)]
+            epoch, text = _epoch, ""
+            while len(text) < wanted:
+                more = max(int((wanted - len(text)) * self._bytes_per_character) + 16, _CHUNK)
+                text += urandom(more).translate(self._table, self._drop).decode("ascii")
             if epoch == _epoch:  # not forked meanwhile, by a signal handler say: these bytes are ours alone
-                return texts
+                return [text[at : at + self._length] for at in range(0, len(text) - self._length + 1, self._length)]

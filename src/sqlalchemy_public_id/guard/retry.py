@@ -127,17 +127,15 @@ class Insert:
             yield
             return
         cursor = proxied.cursor()
+        cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:
-            cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
-            try:
-                yield
-            except BaseException:
-                cursor.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-                raise
-            finally:
-                cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
-        finally:
-            cursor.close()
+            yield
+        except self.dialect.dbapi.IntegrityError:
+            cursor.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+            cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            raise
+        cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        cursor.close()
 
     def _slices(self) -> Iterator[tuple[int, list[Any]]]:
         """Parameter sets in groups that the driver sends as one statement each, with the position of the first."""

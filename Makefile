@@ -1,0 +1,80 @@
+# make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
+# make test    the whole suite against the built wheel, on every database that can be had here
+# Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
+
+PYTHON     ?= python3
+SQLALCHEMY ?= 2.1
+URL        ?= sqlite://
+ARGS       ?=
+
+VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
+BIN    := $(VENV)/bin
+EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
+PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
+SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
+
+.PHONY: demo test install databases lint docs bench clean
+
+demo: $(VENV)/demo.done
+	@$(BIN)/python -m examples.two_identifiers "$(URL)"
+
+test: $(VENV)/test.done databases
+	$(BIN)/python -m pytest $(ARGS)
+
+# An editable installation with all tools, for working on the library.
+install: $(BIN)/python
+	$(BIN)/pip install -qq --editable '.[$(EXTRAS)]' --group test --group lint --group docs --group bench $(PINNED)
+
+databases:
+	@scripts/databases up || echo "The tests of what is missing are skipped, unless ARGS=--require-all-databases." >&2
+
+lint: $(VENV)/lint.done
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/docs.done
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -qq -b html docs docs/_build/html
+
+bench: $(VENV)/bench.done databases
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+# --- set up
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; say PYTHON=python3.12")'
+	@echo "Setting up $(VENV) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' build
+
+# The wheel is built once and is what demo and tests run.
+dist/built: $(SOURCES) | $(BIN)/python
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@touch $@
+
+define installed
+	@$(BIN)/pip install -qq --upgrade $$(ls dist/*.whl)'[$(EXTRAS)]' $(PINNED) $(1)
+	@$(BIN)/pip install -qq --force-reinstall --no-deps dist/*.whl
+	@touch $@
+endef
+
+$(VENV)/demo.done: dist/built
+	$(call installed,--group demo)
+
+$(VENV)/test.done: dist/built
+	$(call installed,--group test --group lint)
+
+$(VENV)/lint.done: dist/built
+	$(call installed,--group lint --group test)
+
+$(VENV)/docs.done: dist/built
+	$(call installed,--group docs)
+
+$(VENV)/bench.done: dist/built
+	$(call installed,--group bench)

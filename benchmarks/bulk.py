@@ -1,0 +1,46 @@
+"""Many rows with their keys filled in on MySQL, which has no RETURNING: ``bulk.insert`` against ``add_all`` and flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+from sqlalchemy_public_id import bulk
+
+from benchmarks.databases import Bench, empty
+from benchmarks.measure import Comparison, Subject, interleaved
+from benchmarks.models import User
+
+__all__ = ["run"]
+
+
+def run(bench: Bench) -> Iterator[Comparison]:
+    """Compare the two, µs a row; the objects are the same, and are made beforehand."""
+    rows = bench.times(5_000, 500)
+    for database in bench.on("mysql"):
+        with database.engines() as (guarded, _):
+            taken = interleaved(_insert(guarded, bulk.insert, rows), _insert(guarded, _flush, rows), bench.times(15, 4))
+            names = "bulk.insert()", "add_all() + flush()"
+            yield Comparison.of_times(f"{rows} rows with keys, {database.name}", names, taken, rows, goal=1 / 8)
+
+
+def _flush(session: Session, users: list[User]) -> None:
+    session.add_all(users)
+    session.flush()
+
+
+def _insert(engine: Engine, insert: Callable[[Session, list[User]], None], rows: int) -> Subject:
+    @contextmanager
+    def subject() -> Iterator[Callable[[], object]]:
+        empty(engine)
+        users = [User(name=f"name {number}", email=f"{number}@example.org") for number in range(rows)]
+        with Session(engine) as session:
+            session.connection()
+            yield lambda: insert(session, users)
+            stored = session.execute(select(User.id, User.public_id)).tuples().all()
+            assert {(user.id, user.public_id) for user in users} == set(stored)
+            assert len(stored) == rows
+
+    return subject

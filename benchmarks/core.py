@@ -1,0 +1,40 @@
+"""What the guard costs a program of Core alone: ``executemany`` on a guarded engine, against one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, Table, insert
+
+from benchmarks.databases import ALL, Bench, empty
+from benchmarks.measure import Comparison, Subject, interleaved
+from benchmarks.models import Base
+
+__all__ = ["run"]
+
+_ROWS = 1000
+
+
+def run(bench: Bench) -> Iterator[Comparison]:
+    """Compare one executemany, µs a row; both sides make the ids by the column default."""
+    for database in bench.on(*ALL):
+        with database.engines() as (guarded, plain):
+            taken = interleaved(_executemany(guarded), _executemany(plain), bench.times(60, 5))
+            names = "guard.install(engine)", "no guard"
+            yield Comparison.of_times(f"executemany of {_ROWS} rows, {database.name}", names, taken, _ROWS)
+
+
+def _executemany(engine: Engine) -> Subject:
+    table = Base.metadata.tables["user"]
+    assert isinstance(table, Table)
+
+    @contextmanager
+    def subject() -> Iterator[Callable[[], object]]:
+        empty(engine)
+        rows = [{"name": f"name {number}", "email": f"{number}@example.org"} for number in range(_ROWS)]
+        with engine.connect() as connection:
+            connection.begin()
+            yield lambda: connection.execute(insert(table), rows)
+
+    return subject

@@ -1,0 +1,112 @@
+"""The servers, and a database of its own on each of them, which is dropped afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, make_url, text
+from sqlalchemy.pool import NullPool
+from sqlalchemy_public_id import guard
+
+from benchmarks.models import Base
+
+__all__ = ["ALL", "Bench", "Database", "opened"]
+
+_USUAL = {
+    "postgresql": "postgresql+psycopg://postgres@127.0.0.1:5432/test",
+    "mariadb": "mariadb+pymysql://root@127.0.0.1:3306/test",
+    "mysql": "mysql+pymysql://root@127.0.0.1:3307/test",
+}
+ALL = ("sqlite", *_USUAL)
+
+
+@dataclass
+class Database:
+    """A database with the table of the models in it."""
+
+    name: str
+    url: URL
+    version: str
+
+    @contextmanager
+    def engines(self) -> Iterator[tuple[Engine, Engine]]:
+        """An engine that the library guards, and one that it leaves alone. The table is there, and is empty."""
+        guarded, plain = create_engine(self.url), create_engine(self.url)
+        guard.install(guarded)
+        guard.uninstall(plain)
+        empty(plain)
+        try:
+            yield guarded, plain
+        finally:
+            guarded.dispose()
+            plain.dispose()
+
+
+def empty(engine: Engine) -> None:
+    """Make the table anew."""
+    Base.metadata.drop_all(engine)
+    Base.metadata.create_all(engine)
+
+
+@dataclass
+class Bench:
+    """What a suite is given."""
+
+    quick: bool
+    databases: dict[str, Database]
+    missing: list[str] = field(default_factory=list)
+
+    def on(self, *names: str) -> list[Database]:
+        """The databases of these names that were found."""
+        return [self.databases[name] for name in names if name in self.databases]
+
+    def times(self, number: int, quick: int) -> int:
+        """*number*, or *quick* where ``--quick`` is given."""
+        return quick if self.quick else number
+
+
+@contextmanager
+def opened(urls: Sequence[str], names: Sequence[str] = ALL) -> Iterator[tuple[dict[str, Database], list[str]]]:
+    """The databases of *names* that answer, at *urls* or on the usual ports, and what is wrong with the others."""
+    given = {url.get_backend_name(): url for url in map(make_url, urls)}
+    found: dict[str, Database] = {}
+    missing: list[str] = []
+    with ExitStack() as stack:
+        for name in names:
+            try:
+                found[name] = stack.enter_context(_database(name, given.get(name)))
+            except Exception as error:
+                missing.append(f"{name} left out: {str(error).splitlines()[0]}")
+        yield found, missing
+
+
+@contextmanager
+def _database(name: str, url: URL | None) -> Iterator[Database]:
+    if name == "sqlite":
+        import sqlite3
+
+        with tempfile.TemporaryDirectory(prefix="public-id-bench-") as folder:
+            own = url or make_url(f"sqlite:///{Path(folder, 'bench.db')}")
+            yield Database(name, own, sqlite3.sqlite_version)
+        return
+    url = url or make_url(_USUAL[name])
+    own_name = f"public_id_bench_{os.getpid()}"
+    arguments: dict[str, Any] = {"connect_timeout": 3}
+    server = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool, connect_args=arguments)
+    with server.connect() as connection:
+        version = str(connection.scalar(text("select version()")))
+        if ("MariaDB" in version) != (name == "mariadb"):
+            raise LookupError(f"{url} is {version}")
+        connection.execute(text(f"CREATE DATABASE {own_name}"))
+    try:
+        words = version.replace("PostgreSQL ", "").split()
+        yield Database(name, url.set(database=own_name), words[0].split("-MariaDB")[0])
+    finally:
+        with server.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {own_name}"))

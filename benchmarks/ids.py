@@ -1,0 +1,71 @@
+"""Making ids, in this process alone: ours, and what people use instead.
+
+Each statement is what a program would write, without a function around it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Iterator
+
+import fastnanoid
+import nanoid
+import uuid_utils
+from sqlalchemy_public_id import BASE36, URLSAFE64, NanoId, TypedId
+
+from benchmarks.databases import Bench
+from benchmarks.measure import Comparison, interleaved, repeated
+
+__all__ = ["run"]
+
+
+class CustomerId(TypedId, prefix="cus"):
+    """A typed id."""
+
+
+_NAMES = {
+    "BASE36": BASE36,
+    "fmt": NanoId(),
+    "short": NanoId(prefix="cus"),
+    "checked": NanoId(check_digit=True),
+    "long": NanoId(21, URLSAFE64),
+    "CustomerId": CustomerId,
+    "fastnanoid": fastnanoid,
+    "nanoid": nanoid,
+    "secrets": secrets,
+    "uuid": uuid,
+    "uuid_utils": uuid_utils,
+}
+
+_SECRETS = '"".join(secrets.choice(BASE36) for _ in range(12))'
+_FAST = "fastnanoid.generate(BASE36, 12)"
+_MANY = 1000
+
+_CASES: list[tuple[str, str, str, float | None]] = [
+    ("12 of base 36", "fmt.generate()", _FAST, 0.30),
+    ("12 of base 36", "fmt.generate()", "nanoid.generate(BASE36, 12)", 0.08),
+    ("12 of base 36", "fmt.generate()", _SECRETS, None),
+    ("12 of base 36 / a UUID", "fmt.generate()", "str(uuid_utils.uuid4())", None),
+    ("12 of base 36 / a UUID", "fmt.generate()", "str(uuid_utils.uuid7())", None),
+    ("12 of base 36 / a UUID", "fmt.generate()", "str(uuid.uuid4())", None),
+    ("21 of 64 (the rivals' default)", "long.generate()", "fastnanoid.generate()", None),
+    ("21 of 64 (the rivals' default)", "long.generate()", "nanoid.generate()", None),
+    ("1000 at once", f"fmt.generate_many({_MANY})", f"[{_FAST} for _ in range({_MANY})]", None),
+    ("with a prefix", "short.generate()", f'"cus_" + {_FAST}', None),
+    ("with a check digit / without", "checked.generate()", _FAST, None),
+    ("typed id / a text", "CustomerId()", f'"cus_" + {_FAST}', None),
+]
+"""What, our statement, the rival's, the goal."""
+
+
+def run(bench: Bench) -> Iterator[Comparison]:
+    """Compare the statements, µs an id."""
+    for what, ours, rival, goal in _CASES:
+        each = _MANY if str(_MANY) in ours else 1
+        number = bench.times(20_000, 2_000) // each
+        taken = interleaved(
+            repeated(ours, number, **_NAMES), repeated(rival, number, **_NAMES), rounds=bench.times(60, 10)
+        )
+        names = ours.replace("fmt", "NanoId()"), "join(secrets.choice × 12)" if rival == _SECRETS else rival
+        yield Comparison.of_times(what, names, taken, number * each, goal)

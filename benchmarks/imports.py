@@ -1,0 +1,47 @@
+"""What importing the library costs a program that imports ``sqlalchemy.orm`` anyway. Each sample is a new process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks.databases import Bench
+from benchmarks.measure import Comparison
+
+__all__ = ["run"]
+
+_PROGRAM = """
+import time
+wall, cpu = time.perf_counter(), time.process_time()
+import sqlalchemy.orm
+{more}
+print(time.perf_counter() - wall, time.process_time() - cpu)
+"""
+
+
+def run(bench: Bench) -> Iterator[Comparison]:
+    """Compare the two programs, ms."""
+    ours, rival = _PROGRAM.format(more="import sqlalchemy_public_id"), _PROGRAM.format(more="")
+    taken: dict[str, list[tuple[float, float]]] = {ours: [], rival: []}
+    for turn in range(-1, bench.times(40, 5)):
+        for program in (ours, rival) if turn % 2 else (rival, ours):
+            sample = _milliseconds(program)
+            if turn >= 0:  # the first round fills the caches
+                taken[program].append(sample)
+    (our_wall, our_cpu), (rival_wall, rival_cpu) = (map(list, zip(*taken[program], strict=True)) for program in taken)
+    yield Comparison(
+        "sqlalchemy.orm and …",
+        *("sqlalchemy_public_id", "nothing more", "ms"),
+        *(our_wall, rival_wall),
+        goal=25,
+        difference=True,
+        cpu=(our_cpu, rival_cpu),
+    )
+
+
+def _milliseconds(program: str) -> tuple[float, float]:
+    """Wall and CPU time of the imports of *program*, without the start of Python itself."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    wall, cpu = map(float, done.stdout.split())
+    return wall * 1000, cpu * 1000

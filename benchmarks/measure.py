@@ -1,0 +1,126 @@
+"""Two subjects measured in turn, A B B A A B …, so that whatever else the machine does falls on both alike.
+
+>>> from contextlib import contextmanager
+>>> @contextmanager
+... def adding():
+...     yield lambda: sum(range(1000))
+>>> ours, rival = interleaved(adding, adding, rounds=4)
+>>> len(ours.wall), len(rival.wall)
+(4, 4)
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import timeit
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Comparison", "Samples", "Subject", "interleaved", "repeated"]
+
+Subject = Callable[[], AbstractContextManager[Callable[[], object]]]
+"""Makes what is needed, yields what is timed, and tidies up; only the middle is timed."""
+
+
+@dataclass
+class Samples:
+    """The times of one subject in seconds, in the order in which they were taken."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """The time of this process alone: less than the wall time by what the server and other processes took."""
+
+
+def interleaved(ours: Subject, rival: Subject, rounds: int) -> tuple[Samples, Samples]:
+    """Time each subject *rounds* times, in alternating order, after one round that is thrown away."""
+    taken = Samples(), Samples()
+    for turn in range(-1, rounds):
+        pair = list(zip((ours, rival), taken, strict=True))
+        for subject, samples in pair if turn % 2 else reversed(pair):
+            wall, cpu = _time(subject)
+            if turn >= 0:
+                samples.wall.append(wall)
+                samples.cpu.append(cpu)
+    return taken
+
+
+def _time(subject: Subject) -> tuple[float, float]:
+    """Wall and CPU time of *subject*. Garbage is collected first; while it runs, the collector is on, as in a program."""
+    with subject() as work:
+        gc.collect()
+        cpu, wall = time.process_time(), time.perf_counter()
+        work()
+        return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def repeated(statement: str, number: int, **names: Any) -> Subject:
+    """*statement* run *number* times without a call around it, as :mod:`timeit` does it."""
+    timer = timeit.Timer(statement, "gc.enable()", globals={"gc": gc, **names})
+
+    @contextmanager
+    def subject() -> Iterator[Callable[[], object]]:
+        yield lambda: timer.timeit(number)
+
+    return subject
+
+
+@dataclass
+class Comparison:
+    """One row of the table. The values are those of one operation, in *unit*."""
+
+    what: str
+    ours_name: str
+    rival_name: str
+    unit: str
+    ours: list[float]
+    rival: list[float]
+    goal: float | None = None
+    """The largest value of :attr:`figure` that is good enough."""
+    difference: bool = False
+    """Whether ours and rival are compared by subtraction, instead of division."""
+    cpu: tuple[list[float], list[float]] | None = None
+
+    @classmethod
+    def of_times(
+        cls, what: str, names: tuple[str, str], taken: tuple[Samples, Samples], per: int, goal: float | None = None
+    ) -> Comparison:
+        """Times in µs of one of the *per* operations in each sample."""
+        ours, rival = ([value * 1e6 / per for value in samples.wall] for samples in taken)
+        cpu = tuple([value * 1e6 / per for value in samples.cpu] for samples in taken)
+        return cls(what, *names, "µs", ours, rival, goal, cpu=(cpu[0], cpu[1]))
+
+    @property
+    def figures(self) -> list[float]:
+        """The quotient or difference of each pair of neighbours in time."""
+        return _compared(self.ours, self.rival, self.difference)
+
+    @property
+    def figure(self) -> float:
+        """The median of :attr:`figures`."""
+        return statistics.median(self.figures)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of :attr:`figures`: half of the pairs lie between them."""
+        if len(self.figures) < 2:
+            return self.figure, self.figure
+        low, _, high = statistics.quantiles(self.figures, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def cpu_figure(self) -> float | None:
+        """The same as :attr:`figure`, of the CPU time of this process alone."""
+        return None if self.cpu is None else statistics.median(_compared(*self.cpu, self.difference))
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the goal is reached; ``None`` where there is none."""
+        return None if self.goal is None else self.figure <= self.goal
+
+
+def _compared(ours: list[float], rival: list[float], difference: bool) -> list[float]:
+    return [one - other if difference else one / other for one, other in zip(ours, rival, strict=True)]

@@ -1,0 +1,326 @@
+"""The id of an object is known before the flush, checked where it is given, and its own until it is stored."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from marks import on
+from rows import agree, stored
+from sqlalchemy import MetaData, String, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, defer, load_only, make_transient, mapped_column
+
+from sqlalchemy_public_id import (
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    PublicIdMixinDataclass,
+    TypedId,
+    bigint_key,
+    public_id_column,
+    testing,
+)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class AccountId(TypedId, prefix="early_account"): ...
+
+
+class Account(PublicIdMixin[AccountId], Base):
+    __tablename__ = "account"
+
+
+class Link(Base):
+    """Two public ids, one under another column name."""
+
+    __tablename__ = "link"
+    id: Mapped[int] = bigint_key()
+    short: Mapped[str] = public_id_column(NanoId(length=8))
+    long: Mapped[str] = public_id_column(NanoId(length=20), name="long_text")
+
+
+class Note(PublicIdMixinDataclass, Base):
+    __tablename__ = "note"
+    text: Mapped[str] = mapped_column(String(50))
+
+
+A, B = "a" * 12, "b" * 12
+EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
+pytestmark = pytest.mark.usefixtures("tables")
+
+
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+@pytest.fixture
+def user(session: Session) -> User:
+    """A stored user, loaded, whose public id is A."""
+    user = User(name="Ada", public_id=A)
+    session.add(user)
+    session.commit()
+    session.refresh(user)
+    return user
+
+
+# --- before the flush
+
+
+@EVERYWHERE
+def test_early_id_is_the_stored_one(session: Session) -> None:
+    """The id that an object shows before the flush is the one its row gets."""
+    user = User()
+    early = user.public_id
+    session.add(user)
+    session.commit()
+
+    assert User.__public_id__.is_valid(early)
+    assert {user.id: early} == stored(session, User)
+
+
+@on("sqlite")
+def test_early_ids_of_pending_objects(session: Session) -> None:
+    """Looking at a pending object's id makes it, without a flush."""
+    user = User()
+    session.add(user)
+    early = user.public_id
+
+    assert user in session.new
+    session.flush()
+    assert early == user.public_id
+
+
+@on("sqlite")
+def test_early_typed_id() -> None:
+    """An early id has the type of the column."""
+    account = Account()
+
+    assert AccountId is type(account.public_id)
+
+
+@on("sqlite")
+def test_each_attribute_has_its_own_early_id(session: Session) -> None:
+    """An object with two public ids shows both, each in its own format, and stores what it has shown."""
+    link = Link()
+    shown = link.short, link.long
+    session.add(link)
+    session.commit()
+
+    assert [len(text) for text in shown] == [8, 20]
+    assert shown == session.connection().execute(select(Link.__table__.c.short, Link.__table__.c.long_text)).one()
+
+
+@on("sqlite")
+def test_early_id_of_a_dataclass(session: Session) -> None:
+    """A mapped dataclass, whose constructor sets every field, knows its id early as well."""
+    note = Note("remember")
+    early = note.public_id
+    session.add(note)
+    session.commit()
+
+    assert {note.id: early} == stored(session, Note)
+
+
+@on("sqlite")
+def test_early_id_survives_pickling() -> None:
+    """A copy made by pickle before the flush shows the same id."""
+    user = User(name="Ada")
+    early = user.public_id
+
+    assert early == pickle.loads(pickle.dumps(user)).public_id
+
+
+@on("sqlite")
+def test_no_early_id_for_a_loaded_object(session: Session, user: User) -> None:
+    """A stored object whose id is not loaded loads it, rather than making one up."""
+    session.expunge_all()
+    for option in (load_only(User.name), defer(User.public_id)):
+        found = session.scalars(select(User).options(option)).one()
+        assert "public_id" not in found.__dict__
+        assert found.public_id == A
+        session.expunge_all()
+
+
+MOVES: dict[str, Callable[[Session, User], Any]] = {
+    "add": lambda session, user: session.add(user),
+    "merge": lambda session, user: session.merge(user),
+    "bulk_save_objects": lambda session, user: session.bulk_save_objects([user]),
+    "pickle": lambda session, user: session.add(pickle.loads(pickle.dumps(user))),
+}
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("move", MOVES)
+def test_early_id_may_be_replaced(session: Session, user: User, move: str) -> None:
+    """An id shown before the flush was made, not given: however its object is written, a collision is retried."""
+    with testing.collisions(User, A):
+        early = User(name="Grace")
+        assert early.public_id == A
+        MOVES[move](session, early)
+        session.commit()
+
+    assert len(set(stored(session, User).values())) == 2
+
+
+# --- given
+
+
+@on("sqlite")
+@pytest.mark.parametrize("bad", ["", "short", "A" * 12, "a" * 13, f"{A}\n", 1, 1.5, b"a" * 12, True])
+def test_malformed_id_is_refused_by_the_constructor(bad: object) -> None:
+    """What is not an id is refused where it is given, naming the attribute."""
+    with pytest.raises(InvalidPublicId) as caught:
+        User(public_id=bad)
+
+    assert ("User.public_id", bad) == (caught.value.field, caught.value.value)
+
+
+@on("sqlite")
+def test_malformed_id_is_refused_by_assignment(session: Session) -> None:
+    """A refused assignment leaves the id as it was, and the object usable."""
+    user = User(public_id=A)
+    with pytest.raises(InvalidPublicId):
+        user.public_id = "nonsense"
+    session.add(user)
+    session.commit()
+
+    assert {user.id: A} == stored(session, User)
+
+
+@on("sqlite")
+def test_given_id_may_change_before_the_flush(session: Session) -> None:
+    """The id of an object that is not stored can be given again."""
+    user = User(public_id=A)
+    user.public_id = B
+    session.add(user)
+    user.public_id = A
+    session.commit()
+
+    assert {user.id: A} == stored(session, User)
+
+
+@on("sqlite")
+def test_none_is_an_id_to_be_made(session: Session) -> None:
+    """``None`` asks for an id, which is known at once."""
+    user = User(public_id=None)
+    early = user.public_id
+    session.add(user)
+    session.commit()
+
+    assert User.__public_id__.is_valid(early)
+    assert {user.id: early} == stored(session, User)
+
+
+@EVERYWHERE
+def test_none_takes_a_given_id_back(session: Session, user: User) -> None:
+    """After ``None`` the id is the library's again, which replaces it where it collides."""
+    other = User(public_id=A)
+    other.public_id = None
+    session.add(other)
+    session.commit()
+
+    agree(session, [user, other])
+
+
+@on("sqlite")
+def test_deleted_before_the_flush(session: Session) -> None:
+    """``del`` on an unstored object leaves it to get another id."""
+    user = User(public_id=A)
+    del user.public_id
+    session.add(user)
+    session.commit()
+
+    assert user.public_id != A
+    agree(session, [user])
+
+
+@on("sqlite")
+def test_a_stored_id_given_to_another_object(session: Session, user: User) -> None:
+    """An id taken from a stored object is a given one: the duplicate is the caller's error."""
+    session.add(User(public_id=user.public_id))
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+# --- stored no more
+
+
+@EVERYWHERE
+def test_rolled_back_object_keeps_its_id_when_added_again(session: Session) -> None:
+    """A rollback takes the row away and leaves the object its id, as links to it may be out already."""
+    user = User()
+    session.add(user)
+    session.flush()
+    made = user.public_id
+    session.rollback()
+    session.add(user)
+    session.commit()
+
+    assert {user.id: made} == stored(session, User)
+
+
+@on("sqlite")
+def test_rolled_back_object_may_be_given_another_id(session: Session) -> None:
+    """Without a row there is nothing to protect."""
+    user = User(public_id=A)
+    session.add(user)
+    session.flush()
+    session.rollback()
+    user.public_id = B
+    session.add(user)
+    session.commit()
+
+    assert {user.id: B} == stored(session, User)
+
+
+@EVERYWHERE
+def test_given_id_is_still_given_after_a_rollback(session: Session) -> None:
+    """An id that the caller gave is not replaced in a second attempt either."""
+    user = User(public_id=A)
+    session.add(user)
+    session.flush()
+    session.rollback()
+    session.execute(insert(User), {"id": 99, "public_id": A})
+    session.add(user)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+@on("sqlite")
+def test_transient_copy_may_be_given_another_id(session: Session, user: User) -> None:
+    """``make_transient`` is SQLAlchemy's way to copy a row; the copy takes another id."""
+    session.expunge(user)
+    make_transient(user)
+    user.id = None  # type: ignore[assignment]
+    user.public_id = B
+    session.add(user)
+    session.commit()
+
+    assert stored(session, User) == {1: A, 2: B}
+
+
+@on("sqlite")
+def test_deleted_object_keeps_its_id_when_added_again(session: Session, user: User) -> None:
+    """A row that is deleted and written again has the id it had."""
+    session.delete(user)
+    session.commit()
+    make_transient(user)
+    session.add(user)
+    session.commit()
+
+    assert {user.id: A} == stored(session, User)

@@ -1,0 +1,23 @@
+"""What the tables hold, past the session's identity map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import Session
+
+
+def stored(session: Session, model: type[Any]) -> dict[int, str]:
+    """Key → public id, for all rows of *model*."""
+    table = inspect(model).persist_selectable
+    return dict(session.connection().execute(select(table.c.id, table.c.public_id)).all())
+
+
+def agree(session: Session, objects: list[Any]) -> None:
+    """Every object has the key and the id of a row of its own, and no two rows share an id."""
+    rows = stored(session, type(objects[0]))
+
+    assert {each.id: each.public_id for each in objects}.items() <= rows.items()
+    assert len({each.id for each in objects}) == len(objects)
+    assert len(set(rows.values())) == len(rows)
