@@ -38,15 +38,22 @@ def main() -> None:
         bench = Bench(options.quick, databases, missing)
         about = report.facts(bench)
         for suite in suites:
-            try:
-                for comparison in SUITES[suite](bench):
-                    comparison.what = f"{suite}: {comparison.what}"
-                    comparisons.append(comparison)
-                    print(f"{comparison.what} {comparison.figure:.3f}", file=sys.stderr, flush=True)
-            except Exception:
-                missing.append(f"{suite} broke off:\n{traceback.format_exc()}")
+            comparisons += _run(suite, bench)
     report.show(comparisons, about)
     print(f"\nAll samples: {report.write(comparisons, about, options.results)}")
+
+
+def _run(suite: str, bench: Bench) -> list[Comparison]:
+    """The comparisons of *suite*, up to where it fails, if it does."""
+    done: list[Comparison] = []
+    try:
+        for comparison in SUITES[suite](bench):
+            comparison.what = f"{suite}: {comparison.what}"
+            done.append(comparison)
+            print(f"{comparison.what} {comparison.figure:.3f}", file=sys.stderr, flush=True)
+    except Exception:
+        bench.missing.append(f"{suite} broke off:\n{traceback.format_exc()}")
+    return done
 
 
 main()

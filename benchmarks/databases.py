@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
-from sqlalchemy_public_id import guard
 
 from benchmarks.models import Base
+from sqlalchemy_public_id import guard
 
 __all__ = ["ALL", "Bench", "Database", "opened"]
 
@@ -79,11 +80,20 @@ def opened(urls: Sequence[str], names: Sequence[str] = ALL) -> Iterator[tuple[di
     missing: list[str] = []
     with ExitStack() as stack:
         for name in names:
-            try:
-                found[name] = stack.enter_context(_database(name, given.get(name)))
-            except Exception as error:
-                missing.append(f"{name} left out: {str(error).splitlines()[0]}")
+            answer = _entered(stack, name, given.get(name))
+            if isinstance(answer, Database):
+                found[name] = answer
+            else:
+                missing.append(f"{name} left out: {answer}")
         yield found, missing
+
+
+def _entered(stack: ExitStack, name: str, url: URL | None) -> Database | str:
+    """The database, or why there is none."""
+    try:
+        return stack.enter_context(_database(name, url))
+    except (SQLAlchemyError, LookupError) as error:
+        return str(error).splitlines()[0]
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
-from sqlalchemy_public_id import NanoId
 
 from benchmarks.databases import Bench, empty
 from benchmarks.measure import Comparison, Subject, interleaved
 from benchmarks.models import PlainUser, User
+from sqlalchemy_public_id import NanoId
 
 __all__ = ["run"]
 

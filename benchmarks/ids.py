@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import fastnanoid
 import nanoid
 import uuid_utils
-from sqlalchemy_public_id import BASE36, URLSAFE64, NanoId, TypedId
 
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison, interleaved, repeated
+from sqlalchemy_public_id import BASE36, URLSAFE64, NanoId, TypedId
 
 __all__ = ["run"]
 

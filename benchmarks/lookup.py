@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
-from sqlalchemy_public_id import lookup
 
 from benchmarks.databases import ALL, Bench
 from benchmarks.measure import Comparison, Subject, interleaved
 from benchmarks.models import PlainUser, User
+from sqlalchemy_public_id import lookup
 
 __all__ = ["run"]
 

@@ -49,7 +49,7 @@ def interleaved(ours: Subject, rival: Subject, rounds: int) -> tuple[Samples, Sa
 
 
 def _time(subject: Subject) -> tuple[float, float]:
-    """Wall and CPU time of *subject*. Garbage is collected first; while it runs, the collector is on, as in a program."""
+    """Wall and CPU time of *subject*. Garbage is collected first; the collector is on meanwhile, as in a program."""
     with subject() as work:
         gc.collect()
         cpu, wall = time.process_time(), time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Identity, Integer, String
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
 from sqlalchemy_public_id import PublicIdMixin
 
 __all__ = ["Base", "PlainUser", "User"]

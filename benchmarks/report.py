@@ -87,7 +87,7 @@ def _cells(each: Comparison) -> list[str]:
     low, high = each.spread
     form, goal_form = ("{:+.3g}", "≤ {:+g}") if each.difference else ("{:.3f}", "≤ {:g}")
     ratio = form.format(each.figure)
-    if len(each.ours) > 1:
+    if low != high:
         ratio += f" ({form.format(low)} … {form.format(high)})"
     sides = (each.ours_name, each.ours), (each.rival_name, each.rival)
     return [

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
-from sqlalchemy_public_id import NanoId
 
 from benchmarks.databases import ALL, Bench
 from benchmarks.measure import Comparison
 from benchmarks.models import PlainUser, User
+from sqlalchemy_public_id import NanoId
 
 __all__ = ["run"]
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import pkgutil
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy.exc import SAWarning
+
 from sqlalchemy_public_id import __version__
+
+if TYPE_CHECKING:
+    from docutils.nodes import Element
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 project = "sqlalchemy-public-id"
 author = "The sqlalchemy-public-id founders"
-copyright = "The sqlalchemy-public-id founders"
+copyright = author
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -18,6 +30,43 @@ html_theme = "furo"
 html_title = project
 
 add_module_names = False
-autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+
 nitpicky = True
+nitpick_ignore = [
+    ("py:class", "AsyncEngine"),  # imported for type checkers only: the guard must not import greenlet
+]
+
+# autodoc looks at every attribute of the mixins; SQLAlchemy minds, because they are no models themselves
+warnings.filterwarnings("ignore", "Unmanaged access of declarative attribute", SAWarning)
+
+
+def find_by_meaning(
+    app: Sphinx, env: BuildEnvironment, reference: pending_xref, content: Element
+) -> Element | None:
+    """Resolve a name as Python would where it stands: by the module of the docstring, or as an absolute name.
+
+    Names of this library become links, wherever they were imported from. Names of other projects stay text: their
+    inventories would have to be fetched, and a build needs no network. A name that does not exist is a warning.
+    """
+    if reference.get("refdomain") != "py":
+        return None
+    target = reference["reftarget"]
+    for name in (f"{reference.get('py:module')}.{target}", target):
+        try:
+            thing: Any = pkgutil.resolve_name(name)
+        except (AttributeError, ImportError, ValueError):
+            continue
+        home = f"{thing.__module__}.{getattr(thing, '__qualname__', target)}"
+        if isinstance(thing, TypeVar) or not home.startswith("sqlalchemy_public_id."):
+            return content
+        domain = env.domains.python_domain
+        return domain.resolve_xref(env, reference["refdoc"], app.builder, "obj", home, reference, content)
+    return None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the resolver."""
+    app.connect("missing-reference", find_by_meaning)

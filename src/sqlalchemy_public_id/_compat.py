@@ -3,13 +3,15 @@
 Everything else in this library uses public API.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from typing import Any
 
 from sqlalchemy import Insert, Table
 from sqlalchemy.dialects.postgresql.dml import OnConflictDoNothing
-from sqlalchemy.engine.interfaces import Compiled
+from sqlalchemy.sql.compiler import Compiled
 
 __all__ = [
     "QUIET_SQL",
@@ -68,7 +70,7 @@ def selected_names(insert: Insert) -> set[str]:
 
 def rotated_columns(clause: Any) -> set[str]:
     """The names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
-    pairs = getattr(clause, "update_values_to_set", None)  # PostgreSQL, SQLite
+    pairs: dict[Any, Any] | list[Any] | None = getattr(clause, "update_values_to_set", None)  # PostgreSQL, SQLite
     if pairs is None:
         pairs = getattr(clause, "update", None)  # MySQL, MariaDB
     names = pairs.keys() if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]

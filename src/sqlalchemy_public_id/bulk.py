@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, Table, select
 from sqlalchemy import insert as insert_into
@@ -41,7 +41,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     """
     batch = list(objects)
     session.flush()
-    rest = []
+    rest: list[object] = []
     states = [instance_state(each) for each in batch]
     for mapper, group in groupby(states, key=lambda state: state.mapper):
         members = list(group)
@@ -82,6 +82,7 @@ def _insert_statements(session: Session, mapper: Mapper[Any], states: list[Insta
     connection = session.connection(bind_arguments={"mapper": mapper})
     ids = listeners.id_attributes(mapper)
     columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs if isinstance(prop.columns[0], Column)}
+    table = cast("Table", mapper.local_table)  # _goes_in_statements() has made sure
     discriminator = mapper.polymorphic_on
     try:
         for state in states:
@@ -91,7 +92,7 @@ def _insert_statements(session: Session, mapper: Mapper[Any], states: list[Insta
             rows = [{columns[name].key: state.dict[name] for name in names} for state in members]
             if discriminator is not None and isinstance(discriminator, Column):
                 rows = [{discriminator.key: mapper.polymorphic_identity} | row for row in rows]
-            connection.execute(insert_into(mapper.local_table), rows)
+            connection.execute(insert_into(table), rows)
             _read_back(session, mapper, members, [name for name in columns if name not in names])
     finally:
         pending.drop(connection)

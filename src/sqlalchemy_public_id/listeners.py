@@ -23,7 +23,7 @@ from sqlalchemy_public_id import guard, registry
 from sqlalchemy_public_id.errors import ImmutablePublicId
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.retry import exhausted
-from sqlalchemy_public_id.types import PublicIdType, max_retries, when_first_used
+from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
 
 __all__ = ["ensure_ids", "id_attributes", "watch"]
 
@@ -72,7 +72,7 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
     for key, column in attributes.items():
         value = values.get(key)
         if value is None:
-            value = column.type.next_id()  # type: ignore[attr-defined]
+            value = public_id_type(column).next_id()
         elif key in state.info.get(_GIVEN, ()):
             continue
         entry = column, value
@@ -86,9 +86,9 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
 
 def _another(waiting: pending.Pending, column: Column[Any], connection: Connection) -> str:
     """An id that no other row of the flush has."""
-    assert isinstance(column.type, PublicIdType)
+    type_ = public_id_type(column)
     for _ in range(max_retries(column)):
-        value = column.type.next_id()
+        value = type_.next_id()
         if (column, value) not in waiting:
             return value
     raise exhausted(connection, column)
@@ -105,7 +105,7 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     for key, column in attributes.items():
         registry.remember_model(column.table, column.key, model)
         _listen_to_attribute(mapper.attrs[key], column)
-    formats = [column.type.id_format for column in attributes.values()]  # type: ignore[attr-defined]
+    formats = [public_id_type(column).id_format for column in attributes.values()]
     registry.models(mapper.registry).claim(model, *formats)
 
     def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
@@ -115,8 +115,7 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 
 
 def _listen_to_attribute(prop: ColumnProperty[Any] | Any, column: Column[Any]) -> None:
-    key, type_ = prop.key, column.type
-    assert isinstance(type_, PublicIdType)
+    key, type_ = prop.key, public_id_type(column)
 
     def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:

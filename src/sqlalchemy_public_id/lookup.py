@@ -15,17 +15,17 @@ a statement: :func:`get` says ``None``, :func:`get_one` raises
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam, inspect, select
-from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Mapper, Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound
 from sqlalchemy_public_id.listeners import id_attributes
-from sqlalchemy_public_id.types import PublicIdType
+from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = ["get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
 
@@ -86,15 +86,15 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **how: Any
     models = list(dict.fromkeys(registry.models_of(public_id)))
     if base is not None:
         wanted = getattr(base, "registry", base)
-        models = [model for model in models if inspect(model).registry is wanted]
+        models = [model for model in models if _mapper(model).registry is wanted]
     if len(models) > 1:
         first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
         prefix = str(public_id)
         raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
     if not models:
         return None
-    for key, column in id_attributes(inspect(models[0])).items():
-        if column.type.id_format.is_valid(public_id):  # type: ignore[attr-defined]
+    for key, column in id_attributes(_mapper(models[0])).items():
+        if public_id_type(column).id_format.is_valid(public_id):
             return get(session, models[0], public_id, attribute=key, **how)
     return None
 
@@ -162,7 +162,7 @@ def public_ids_of(
 
 def _identifier(model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
     """The name and type of the public id of *model* that is meant."""
-    mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
         raise ConfigurationError(f"{model!r} is not a mapped class")
     attributes = id_attributes(mapper)
@@ -175,8 +175,7 @@ def _identifier(model: type[Any], attribute: str | None) -> tuple[str, PublicIdT
             f"{model.__name__} has no public id {attribute!r} (it has: {has}); name one of them with attribute=…, "
             f"or add PublicIdMixin to the model"
         )
-    assert isinstance(column.type, PublicIdType)
-    return attribute, column.type
+    return attribute, public_id_type(column)
 
 
 def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
@@ -184,8 +183,13 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
     return list(dict.fromkeys(str(public_id) for public_id in public_ids if is_valid(public_id)))
 
 
-def _primary(model: type[Any]) -> list[Any]:
+def _mapper(model: type[Any]) -> Mapper[Any]:
     mapper: Mapper[Any] = inspect(model)
+    return mapper
+
+
+def _primary(model: type[Any]) -> list[Any]:
+    mapper = _mapper(model)
     return [mapper.attrs[mapper.get_property_by_column(column).key].class_attribute for column in mapper.primary_key]
 
 

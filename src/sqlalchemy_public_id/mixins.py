@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args, get_or
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
+from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -99,9 +100,8 @@ def public_id_column(
                 f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
             )
     type_ = PublicIdType(NanoId() if format is None else format)
-    names = () if name is None else (name,)
     mapped: MappedColumn[Any] = mapped_column(
-        *names, type_, nullable=False, unique=True, index=True, insert_default=_default(type_), **kwargs
+        name, type_, nullable=False, unique=True, index=True, insert_default=_default(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
     event.listen(mapped.column, "after_parent_attach", _name_index, propagate=True)
@@ -123,7 +123,7 @@ def _name_index(column: Column[Any], table: Any) -> None:
     if isinstance(table, Table):
         for index in table.indexes:
             if index.unique and list(index.columns) == [column]:
-                index.name = index_name(table.name, column.name)
+                index.name = quoted_name(index_name(table.name, column.name), None)
 
 
 def index_name(table: str, column: str) -> str:
@@ -172,7 +172,10 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
 class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
     """:class:`PublicIdMixin` for models that are dataclasses. The attributes are no arguments of the constructor."""
 
-    id: Mapped[int] = bigint_key(sort_order=-10, init=False)
+    if TYPE_CHECKING:
+        id: Mapped[int] = mapped_column(init=False)  # what type checkers know as a field of a dataclass
+    else:
+        id: Mapped[int] = bigint_key(sort_order=-10, init=False)
 
 
 def declared_format(model: type[Any]) -> Format | type[TypedId]:

@@ -67,7 +67,7 @@ class Prefixes:
         wanted = [
             _Claim(part.prefix, part.separator, format, reference, name)
             for format in formats
-            for part in format._chain()
+            for part in format._chain()  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
             if part.prefix is not None
         ]
         with self._lock:

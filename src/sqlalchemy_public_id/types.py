@@ -31,7 +31,16 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = ["MAX_RETRIES", "PublicIdType", "format_of", "max_retries", "public_id_columns", "when_first_used"]
+__all__ = [
+    "MAX_RETRIES",
+    "PublicIdType",
+    "format_of",
+    "max_retries",
+    "public_id_columns",
+    "public_id_type",
+    "set_max_retries",
+    "when_first_used",
+]
 
 MAX_RETRIES = 1000
 """How many new ids are tried for a row whose id collided, where nothing else is said."""
@@ -144,7 +153,10 @@ class PublicIdType(TypeDecorator[str]):
                 raise _UnwrappedInvalidPublicId(value, expected=error.expected, reason=error.reason) from None
         return str.__str__(value)
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+    # SQLAlchemy's protocol names the argument, which partial objects and lambdas need not
+    def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], Any] | None:
         """Nothing to do for text; for a typed id, one call in C a row."""
         if self._typed is None:
             return None
@@ -162,6 +174,12 @@ class PublicIdType(TypeDecorator[str]):
 def public_id_columns(table: Any) -> list[Column[Any]]:
     """The public-id columns of *table*."""
     return [column for column in table.columns if isinstance(column.type, PublicIdType)]
+
+
+def public_id_type(column: Column[Any]) -> PublicIdType:
+    """The type of *column*, one of public ids."""
+    assert isinstance(column.type, PublicIdType)
+    return column.type
 
 
 def max_retries(column: Column[Any]) -> int:

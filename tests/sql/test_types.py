@@ -189,10 +189,10 @@ def test_what_is_no_format(declared: Any) -> None:
 
 
 QUOTED = {
-    "sqlite://": "code = '''%:\\'",
-    "postgresql+psycopg://": "code = '''%%:\\'",
-    "mysql+pymysql://": "code = '''%%:\\\\'",
-    "mariadb+pymysql://": "code = '''%%:\\\\'",
+    "sqlite://": "code = '''%:a'",
+    "postgresql+psycopg://": "code = '''%%:a'",
+    "mysql+pymysql://": "code = '''%%:a'",
+    "mariadb+pymysql://": "code = '''%%:a'",
 }
 
 
@@ -203,9 +203,9 @@ def test_literals(url: str) -> None:
         "t",
         MetaData(),
         Column("public_id", PublicIdType(NanoId(length=5))),
-        Column("code", PublicIdType(NanoId(length=4, alphabet="'%:\\"))),
+        Column("code", PublicIdType(NanoId(length=4, alphabet="'%:a"))),
     )
-    condition = (table.c.public_id == "abcde") & table.c.public_id.in_(["abcde", "é", "\0"]) & (table.c.code == "'%:\\")
+    condition = (table.c.public_id == "abcde") & table.c.public_id.in_(["abcde", "é", "\0"]) & (table.c.code == "'%:a")
     text = str(condition.compile(dialect=make_url(url).get_dialect()(), compile_kwargs={"literal_binds": True}))
 
     assert text.replace("t.", "") == f"public_id = 'abcde' AND public_id IN ('abcde', '', '') AND {QUOTED[url]}"

@@ -41,12 +41,12 @@ async def get(
 
 async def get_one(session: AsyncSession, model: type[M], public_id: object, **how: Any) -> M:
     """As :func:`sqlalchemy_public_id.lookup.get_one`."""
-    return await session.run_sync(lookup.get_one, model, public_id, **how)
+    return await session.run_sync(lambda sync: lookup.get_one(sync, model, public_id, **how))
 
 
 async def resolve(session: AsyncSession, public_id: object, *, base: Any = None, **how: Any) -> Any | None:
     """As :func:`sqlalchemy_public_id.lookup.resolve`."""
-    return await session.run_sync(lookup.resolve, public_id, base=base, **how)
+    return await session.run_sync(lambda sync: lookup.resolve(sync, public_id, base=base, **how))
 
 
 async def get_many(

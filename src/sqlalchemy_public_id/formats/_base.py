@@ -25,7 +25,8 @@ class Format(ABC):
     """Makes, checks and describes the public ids of one kind.
 
     A format is a value: immutable, hashable, equal to another one with the same settings, and it knows no database.
-    Subclasses set :attr:`prefix` and :attr:`separator`, call :meth:`_describe` once, and implement :meth:`_make`.
+    Subclasses set :attr:`prefix`, :attr:`separator` and ``_accepted``, call :meth:`_describe` once, and implement
+    :meth:`_make`.
     """
 
     ordered: ClassVar[bool] = False
@@ -35,6 +36,8 @@ class Format(ABC):
     """The object type written before the separator, if there is one."""
     separator: str
     """What stands between the prefix and the rest."""
+    _accepted: tuple[Format, ...]
+    """The older formats that are still accepted."""
 
     # --- what a subclass says of itself
 
@@ -47,11 +50,6 @@ class Format(ABC):
     @abstractmethod
     def entropy_bits(self) -> float:
         """How many random bits an id holds: what guessing one costs."""
-
-    @property
-    @abstractmethod
-    def _accepted(self) -> tuple[Format, ...]:
-        """The older formats that are still accepted."""
 
     @abstractmethod
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
@@ -112,7 +110,8 @@ class Format(ABC):
         """*count* new ids, faster than one by one."""
         if count < 0:
             raise ValueError(f"count is {count}, expected 0 or more")
-        pool, ids = self._pool, []
+        pool = self._pool
+        ids: list[str] = []
         try:
             while len(ids) < count:
                 ids.append(pool.pop())
@@ -237,7 +236,7 @@ def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
 
 def character_class(alphabet: str) -> str:
     """A regular expression for one character of *alphabet*."""
-    parts = []
+    parts: list[str] = []
     for first, last in _runs(alphabet):
         between = "-" if ord(last) - ord(first) > 1 else ""
         ends = (first,) if first == last else (first, last)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -70,18 +70,19 @@ class NanoId(Format):
         self._describe(f"{character_class(alphabet)}{{{total}}}", total, expected)
         object.__setattr__(self, "_random", RandomText(alphabet, length))
 
-    _random = None  # set above; no annotation, so that it is no field
+    _random: ClassVar[RandomText]  # each format has its own, set above; as a ClassVar it is no field
 
     @property
     def capacity(self) -> int:
-        return len(self.alphabet) ** self.length
+        capacity: int = len(self.alphabet) ** self.length
+        return capacity
 
     @property
     def entropy_bits(self) -> float:
         return self.length * math.log2(len(self.alphabet))
 
     def _make(self, count: int) -> list[str]:
-        texts: list[str] = self._random(count)  # type: ignore[misc]
+        texts = self._random(count)
         if self.check_digit:
             alphabet = self.alphabet
             texts = [text + check_character(text, alphabet) for text in texts]
@@ -92,7 +93,7 @@ class NanoId(Format):
         return "its check digit is wrong, so it is mistyped" if self.check_digit and not is_checked(body) else None
 
     def prefixed(self, prefix: str | None) -> Self:
-        return type(self)(**(self._settings() | {"prefix": prefix}))._with_accepted(self._accepted)
+        return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         copy = type(self)(*self._settings().values())
@@ -115,4 +116,4 @@ class NanoId(Format):
 
 
 def _rebuild(cls: type[NanoId], settings: tuple[Any, ...], older: tuple[Format, ...]) -> NanoId:
-    return cls(*settings)._with_accepted(older)
+    return cls(*settings).accepting(*older)

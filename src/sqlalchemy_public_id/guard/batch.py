@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Dialect
@@ -16,7 +16,10 @@ from sqlalchemy_public_id._compat import plain_table, values_names
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.types import PublicIdType, public_id_columns
 
-__all__ = ["Batch", "IdParameter", "Slot", "id_parameters"]
+__all__ = ["Batch", "IdParameter", "Row", "Slot", "id_parameters"]
+
+Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
+"""The parameters of one row in the shape the driver wants."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,9 @@ def _find(compiled: Any) -> Iterator[IdParameter]:
     # For insert().values([…]), the prefetched columns of later rows are stand-ins: key "public_id_m1", "original" the column
     made = {column.key: columns.get(getattr(column, "original", column).key) for column in compiled.insert_prefetch}
     for name, bound in compiled.binds.items():
-        if made.get(name) is not None:
-            yield IdParameter(made[name], name, made=True)
+        prefetched = made.get(name)
+        if prefetched is not None:
+            yield IdParameter(prefetched, name, made=True)
             continue
         for key, column in columns.items():
             row = name.removeprefix(f"{key}_m")
@@ -88,7 +92,7 @@ class Batch:
         self._first = first
         self._copied = False
         compiled = context.compiled
-        self._positions = (
+        self._positions: dict[str, int] | None = (
             {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None
         )
         self.rows, self._width, self._numbered = self._shape()
@@ -136,17 +140,17 @@ class Batch:
 
     def for_driver(self) -> Any:
         """The parameters in the shape the driver was given them."""
-        if not self._copied or isinstance(self.parameters, dict):
+        if not self._copied:
             return self.parameters
         if self._many:
-            return [tuple(row) if isinstance(row, list) else row for row in self.parameters]
-        return tuple(self.parameters)
+            return [_final(row) for row in self.parameters]
+        return _final(self.parameters)
 
     # --- inside
 
     def _find_slots(self) -> Iterator[Slot]:
         given = self.context.compiled_parameters
-        escaped = self.context.compiled.escaped_bind_names or {}
+        escaped: dict[str, str] = self.context.compiled.escaped_bind_names or {}
         for parameter in self._names:
             name = escaped.get(parameter.name, parameter.name)
             for row in range(self.rows):
@@ -173,8 +177,12 @@ class Batch:
         return (len(parameters) - len(names) + width) // width, width, True
 
 
-def _mutable(parameters: Any) -> Any:
-    return dict(parameters) if isinstance(parameters, dict) else list(parameters)
+def _mutable(row: Row) -> Any:
+    return dict(row) if isinstance(row, dict) else list(row)
+
+
+def _final(row: Row) -> Row:
+    return tuple(row) if isinstance(row, list) else row
 
 
 def _bind_processor(column: Column[Any], dialect: Dialect) -> Any:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from operator import length_hint
 from typing import Any
 
 from sqlalchemy import Column, func, select
@@ -22,7 +23,7 @@ from sqlalchemy import Column, func, select
 from sqlalchemy_public_id._compat import QUIET_SQL, is_quiet
 from sqlalchemy_public_id.dialects import ManyRows, Traits, traits_for
 from sqlalchemy_public_id.errors import PublicIdCollision
-from sqlalchemy_public_id.guard.batch import Batch, Slot
+from sqlalchemy_public_id.guard.batch import Batch, Row, Slot
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import PublicIdType, max_retries
@@ -93,18 +94,11 @@ class Insert:
         """Rows that the driver takes one after the other: count them, and go on from the one that failed."""
         first = 0
         while first < len(self.parameters):
-            taken = 0
-
-            def rows(start: int = first) -> Iterator[Any]:
-                nonlocal taken
-                for at in range(start, len(self.parameters)):
-                    taken += 1
-                    yield self.parameters[at]
-
+            waiting = iter(self.parameters[first:])
             try:
-                return self._execute_many(rows())
+                return self._execute_many(waiting)
             except self.dialect.dbapi.IntegrityError as error:
-                first += taken - 1
+                first = len(self.parameters) - length_hint(waiting) - 1
                 batch = Batch(self.context, [self.parameters[first]], first)
                 self._replace(batch, self._collided(batch, error))
                 self.parameters = list(self.parameters)
@@ -120,7 +114,7 @@ class Insert:
                 self._replace(batch, self._collided(batch, error))
 
     @contextmanager
-    def _savepoint(self) -> Iterator[None]:
+    def _savepoint(self) -> Generator[None]:
         """Keep the transaction usable where a failed statement would abort it."""
         proxied = self.connection.connection
         if not self.traits.aborts_transaction or self.traits.in_autocommit(proxied.dbapi_connection):
@@ -137,13 +131,15 @@ class Insert:
         cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         cursor.close()
 
-    def _slices(self) -> Iterator[tuple[int, list[Any]]]:
+    def _slices(self) -> Iterator[tuple[int, list[Row]]]:
         """Parameter sets in groups that the driver sends as one statement each, with the position of the first."""
         limit = self.traits.slice_bytes(self.dialect.driver) - len(self.statement)
         if not _PLAIN_ROW.search(self.statement):
             limit = 0  # the driver sends such rows one by one
-        first, rows, size = 0, [], 0
-        for at, row in enumerate(self.parameters):
+        first, size = 0, 0
+        rows: list[Row] = []
+        given: list[Row] = self.parameters
+        for at, row in enumerate(given):
             row_size = sum(map(_written_size, row.values() if isinstance(row, dict) else row)) + 8
             if rows and size + row_size > limit:
                 yield first, rows
@@ -180,7 +176,7 @@ class Insert:
 
     def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot]) -> list[Slot]:
         """The slots whose id is in the table, or in another row of the batch; given ids go before made ones."""
-        found = []
+        found: list[Slot] = []
         seen = self._exists(column, [batch.text(slot) for slot in slots])
         for slot in sorted(slots, key=batch.is_ours):
             text = batch.text(slot)
@@ -250,10 +246,10 @@ def exhausted(connection: Any, column: Column[Any]) -> PublicIdCollision:
     )
 
 
-def _written_size(value: Any) -> int:
+def _written_size(value: object) -> int:
     """How many bytes *value* takes in a statement at most, escaped and quoted."""
     if isinstance(value, str):
         return (2 if value.isascii() else 4) * len(value) + 12
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return 2 * len(value) + 12
+        return 2 * len(value) + 12  # pyright: ignore[reportUnknownArgumentType]  # memoryview of what, does not matter
     return 80

@@ -16,27 +16,27 @@ Both work on the format of the model: where several models share one format obje
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import inspect
-from sqlalchemy.orm import Mapper
+from sqlalchemy.orm import InstanceState, Mapper
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.listeners import id_attributes
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of
+from sqlalchemy_public_id.types import format_of, public_id_type
 
 __all__ = ["collisions", "fixed_ids"]
 
-Target = Format | type[Any]
+Target: TypeAlias = Format | type[Any]
 """A format, a typed id class, or a model."""
 
 
 @contextmanager
-def fixed_ids(target: Any, *public_ids: str, attribute: str = "public_id") -> Iterator[None]:
+def fixed_ids(target: Target, *public_ids: str, attribute: str = "public_id") -> Generator[None]:
     """The next ids of *target* are *public_ids*, in this order; random ones follow.
 
     :param target: a model, a typed id class, or a format.
@@ -45,16 +45,17 @@ def fixed_ids(target: Any, *public_ids: str, attribute: str = "public_id") -> It
     """
     format = _format(target, attribute)
     forced = [str.__str__(format.validate(public_id)) for public_id in reversed(public_ids)]
-    waiting = len(format._pool)  # ids are taken from the end: what is above this mark at the end was not used
-    format._pool.extend(forced)
+    pool = format._pool  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
+    waiting = len(pool)  # ids are taken from the end: what is above this mark at the end was not used
+    pool.extend(forced)
     try:
         yield
     finally:
-        del format._pool[waiting:]
+        del pool[waiting:]
 
 
 @contextmanager
-def collisions(target: Any, taken: str, times: int = 1, attribute: str = "public_id") -> Iterator[None]:
+def collisions(target: Target, taken: str, times: int = 1, attribute: str = "public_id") -> Generator[None]:
     """The next *times* ids of *target* are *taken*, the id of a row that exists: each INSERT has to be retried.
 
     >>> from sqlalchemy_public_id import testing
@@ -72,14 +73,13 @@ def collisions(target: Any, taken: str, times: int = 1, attribute: str = "public
         yield
 
 
-def _format(target: Any, attribute: str) -> Format:
+def _format(target: Target, attribute: str) -> Format:
     if isinstance(target, Format) or (isinstance(target, type) and issubclass(target, TypedId)):
         return format_of(target)
-    mapper = inspect(target, raiseerr=False)
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(target, raiseerr=False))
     columns = id_attributes(mapper) if isinstance(mapper, Mapper) else {}
     if attribute not in columns:
         raise ConfigurationError(
             f"{target!r} is neither a format, nor a typed id, nor a model with the public id {attribute!r}"
         )
-    found: Format = columns[attribute].type.id_format  # type: ignore[attr-defined]
-    return found
+    return public_id_type(columns[attribute]).id_format

@@ -1,0 +1,68 @@
+"""Hypothesis strategies: formats, the settings they are made with, and the texts that programs are given as ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from sqlalchemy_public_id import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64, Format, NanoId
+
+PRINTABLE = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+
+junk = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5), st.lists(st.none())
+)
+"""Values of any other type, and texts of any characters."""
+
+any_text = st.text(st.characters())
+"""Texts of any characters, lone surrogates and NUL included."""
+
+presets = st.sampled_from([BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64])
+alphabets = presets | st.lists(st.sampled_from(PRINTABLE), min_size=1, unique=True).map("".join)
+prefixes = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,15}", fullmatch=True)
+separators = st.text(PRINTABLE, min_size=1, max_size=3)
+
+
+def settings() -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments for :class:`NanoId`; some of them cannot work."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "length": st.integers(-1, 300) | junk,
+            "alphabet": alphabets | junk,
+            "prefix": prefixes | junk,
+            "separator": separators | junk,
+            "check_digit": st.booleans() | junk,
+        },
+    )
+
+
+@st.composite
+def nanoids(draw: st.DrawFn) -> NanoId:
+    """Any :class:`NanoId` that accepts its own ids alone."""
+    check_digit = draw(st.booleans())
+    alphabet = draw(st.sampled_from([BASE36, BASE36.upper()]) if check_digit else alphabets)
+    others = sorted(set(PRINTABLE) - set(alphabet))
+    prefix = draw(st.none() | prefixes) if others else None
+    separator = draw(st.text(others, min_size=1, max_size=3)) if prefix else "_"
+    return NanoId(draw(st.integers(1, 40)), alphabet, prefix, separator, check_digit)
+
+
+@st.composite
+def formats(draw: st.DrawFn) -> Format:
+    """Any format, one that accepts older formats included."""
+    return draw(nanoids()).accepting(*draw(st.lists(nanoids(), max_size=2)))
+
+
+def texts(format: Format) -> st.SearchStrategy[str]:
+    """Texts of every kind, mostly those that are ids of *format* or look much like one."""
+    alike = st.from_regex(format.pattern)  # a wrong check digit, or a newline at the end, now and then
+    spoiled = st.tuples(alike, st.integers(0, format.max_length), st.integers(0, 2), st.text(st.characters(), max_size=2))
+    return alike | any_text | spoiled.map(_spoil)
+
+
+def _spoil(parts: tuple[str, int, int, str]) -> str:
+    """The text with some of its characters cut out and others put in their place."""
+    text, at, cut, instead = parts
+    return text[:at] + instead + text[at + cut :]

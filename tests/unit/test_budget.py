@@ -1,0 +1,158 @@
+"""The arithmetic of collisions, against exact fractions and many-digit decimals."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_public_id import Budget, NanoId
+
+EXACT = 1e-13
+"""The relative error that is let pass; a float holds 1e-16."""
+
+
+def exact(capacity: int, issued: int) -> Fraction:
+    """The chance of a duplicate, as a fraction."""
+    return 1 - math.prod((1 - Fraction(taken, capacity) for taken in range(issued)), start=Fraction(1))
+
+
+def precise(capacity: int, issued: int) -> float:
+    """The chance of a duplicate in a space of a million ids or more, by Stirling's series in 150 digits."""
+    with localcontext() as context:
+        context.prec = 150
+
+        def log_factorial(number: int) -> Decimal:
+            n = Decimal(number)
+            series = 1 / (12 * n) - 1 / (360 * n**3) + 1 / (1260 * n**5) - 1 / (1680 * n**7)
+            return n * n.ln() - n + n.ln() / 2 + series  # and ln(2 pi)/2, which cancels out
+
+        distinct = log_factorial(capacity) - log_factorial(capacity - issued) - issued * Decimal(capacity).ln()
+        return float(1 - distinct.exp())
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 10, 36, 365])
+def test_tiny_spaces_are_exact(capacity: int) -> None:
+    """Every count in a tiny space has the chance that the product of fractions gives."""
+    budget = Budget(capacity)
+    counts = range(capacity + 2)
+
+    assert [float(exact(capacity, n)) for n in counts] == pytest.approx(list(map(budget.probability, counts)), rel=1e-14)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 300))
+def test_small_spaces_are_exact(capacity: int, issued: int) -> None:
+    """Any small space has the chances that the product of fractions gives."""
+    assert float(exact(capacity, min(issued, capacity + 1))) == pytest.approx(
+        Budget(capacity).probability(min(issued, capacity + 1)), rel=EXACT
+    )
+
+
+@given(st.floats(20, 250), st.floats(-6, 2))
+def test_large_spaces_are_exact(bits: float, pairs: float) -> None:
+    """Any large space has the chances that many-digit arithmetic gives, near to certainty and far from it."""
+    capacity = int(2**bits)
+    issued = 1 + math.isqrt(int(capacity * 10**pairs))
+
+    assert precise(capacity, issued) == pytest.approx(Budget(capacity).probability(issued), rel=EXACT)
+
+
+@pytest.mark.parametrize("issued", [2, 998, 999, 1000, 1001, 1002])
+def test_both_methods_agree_where_they_meet(issued: int) -> None:
+    """The switch between multiplying factors and summing the series cannot be seen in the result."""
+    assert precise(10**6, issued) == pytest.approx(Budget(10**6).probability(issued), rel=EXACT)
+
+
+@pytest.mark.parametrize("capacity", [36**12, 2**122, 94**60])
+def test_two_ids(capacity: int) -> None:
+    """Two ids are the same once in as many cases as there are ids."""
+    assert Budget(capacity).probability(2) == pytest.approx(1 / capacity, rel=1e-15)
+
+
+def test_birthdays() -> None:
+    """The classic: with 23 people, two have the same birthday more likely than not."""
+    assert Budget(365).ids_at(0.5) == 22
+    assert Budget(365).probability(23) == pytest.approx(0.5072972343239854, rel=1e-14)
+
+
+def test_the_known_figure() -> None:
+    """Twelve characters of base 36: 1 % after about 35 years at a thousand ids an hour."""
+    budget = NanoId(length=12).budget()
+
+    assert 36**12 == budget.capacity
+    assert budget.years_at(0.01, per_hour=1000) == pytest.approx(35, abs=0.5)
+    assert budget.probability(int(35.2 * 24 * 365.25 * 1000)) == pytest.approx(0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("probability", [1e-300, 1e-9, 0.01, 0.3, 0.999999])
+@pytest.mark.parametrize("capacity", [1, 2, 7, 365, 10**6, 10**8, 36**12, 2**122, 2**800])
+def test_ids_at_is_the_largest_count_below(capacity: int, probability: float) -> None:
+    """So many ids are below the probability; one more is not."""
+    budget = Budget(capacity)
+    ids = budget.ids_at(probability)
+
+    assert budget.probability(ids) < probability <= budget.probability(ids + 1)
+
+
+@given(st.integers(1, 400), st.fractions(0, 1).filter(lambda fraction: 0 < float(fraction) < 1))
+def test_ids_at_is_exact_in_tiny_spaces(capacity: int, probability: Fraction) -> None:
+    """The count agrees with exact fractions."""
+    ids = Budget(capacity).ids_at(float(probability))
+
+    assert exact(capacity, ids) < probability * (1 + Fraction(1, 10**13))
+    assert exact(capacity, ids + 1) > probability * (1 - Fraction(1, 10**13))
+
+
+@given(st.integers(1, 10**30), st.lists(st.integers(0, 10**16), min_size=2, unique=True).map(sorted))
+def test_more_ids_are_no_safer(capacity: int, counts: list[int]) -> None:
+    """The chance never falls while ids are issued, and stays within 0 and 1."""
+    chances = [Budget(capacity).probability(count) for count in counts]
+
+    assert chances[0] >= 0.0
+    assert chances[-1] <= 1.0
+    assert all(later >= earlier * (1 - EXACT) for earlier, later in zip(chances, chances[1:]))
+
+
+def test_more_than_all() -> None:
+    """More ids than there are contain a duplicate for certain, and no or one id none."""
+    assert [0.0, 0.0, 1.0] == [Budget(5).probability(issued) for issued in (0, 1, 6)]
+
+
+@pytest.mark.parametrize("format", [NanoId(length=200), NanoId(length=255)], ids=repr)
+def test_the_longest_formats(format: NanoId) -> None:
+    """Spaces beyond the range of a float have a budget too: one that nobody uses up."""
+    budget = format.budget()
+
+    assert budget.probability(10**100) == pytest.approx(1e200 / 2 / budget.capacity, rel=EXACT)
+    assert budget.ids_at(0.5) == pytest.approx(math.sqrt(2 * math.log(2)) * 36 ** (format.length / 2), rel=1e-9)
+
+
+def test_years_follow_the_rate() -> None:
+    """Twice the rate, half the years; a rate may be a fraction."""
+    budget = NanoId().budget()
+
+    assert budget.years_at(0.01, per_hour=0.5) == pytest.approx(4 * budget.years_at(0.01, per_hour=2))
+
+
+@pytest.mark.parametrize("probability", [0, 1, -0.1, 1.1, math.nan, math.inf])
+def test_impossible_probabilities(probability: float) -> None:
+    """What can never or must always be is refused."""
+    with pytest.raises(ValueError, match="probability is .*, expected a number above 0 and below 1"):
+        Budget(36).ids_at(probability)
+
+
+@pytest.mark.parametrize("per_hour", [0, -1, math.nan])
+def test_impossible_rates(per_hour: float) -> None:
+    """A rate that never arrives is refused."""
+    with pytest.raises(ValueError, match="per_hour is .*, expected a number above 0"):
+        Budget(36).years_at(0.01, per_hour=per_hour)
+
+
+def test_negative_counts() -> None:
+    """Fewer than no ids are refused."""
+    with pytest.raises(ValueError, match="issued is -1, expected 0 or more"):
+        Budget(36).probability(-1)
