@@ -85,7 +85,11 @@ class Demo:
                 insert(Artist.__table__).values(rows)  # type: ignore[arg-type]
             ),
             "bulk_insert_mappings(2 rows)": lambda: session.bulk_insert_mappings(Artist, rows),  # type: ignore[arg-type]
-            "an id that the caller gives": lambda: (setattr(ali, "public_id", given), session.add(ali), session.flush()),
+            "an id that the caller gives": lambda: (
+                setattr(ali, "public_id", given),
+                session.add(ali),
+                session.flush(),
+            ),
             "bulk.insert(1000 albums)": lambda: bulk.insert(session, many),
         }
         shown = Table("way to write", "statements", "rows in all", title="Writing")
@@ -122,7 +126,9 @@ class Demo:
                 session.add(Locker(holder="one too many"))
                 session.flush()
         except PublicIdCollision as error:
-            shown.add_row("one more", f"PublicIdCollision: {error.rows} of {error.capacity} taken, {error.attempts} attempts")
+            shown.add_row(
+                "one more", f"PublicIdCollision: {error.rows} of {error.capacity} taken, {error.attempts} attempts"
+            )
         session.commit()
         self.console.print(shown)
         self.check("36 lockers and the artist are committed", self.count(Locker) == 36 and artist.id is not None)

@@ -9,33 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Insert, Table
-from sqlalchemy.dialects.postgresql.dml import OnConflictDoNothing
-from sqlalchemy.sql.compiler import Compiled
+from sqlalchemy import Column, Insert, Table
 
 __all__ = [
-    "QUIET_SQL",
+    "has_expressions",
     "has_many_rows",
-    "is_quiet",
+    "key_behind_returning",
     "plain_table",
     "post_values",
-    "quiet",
     "rotated_columns",
     "selected_names",
     "values_names",
 ]
-
-QUIET_SQL = " ON CONFLICT DO NOTHING"
-"""The text that :func:`quiet` adds to a compiled INSERT."""
-
-
-class _Quiet(OnConflictDoNothing):
-    """ON CONFLICT DO NOTHING without a target. It has no state, so one compiled form serves all (2.0 does not know)."""
-
-    inherit_cache = True
-
-
-_QUIET = _Quiet()
 
 
 def post_values(insert: Insert) -> Any:
@@ -43,24 +28,14 @@ def post_values(insert: Insert) -> Any:
     return insert._post_values_clause
 
 
-def quiet(insert: Insert) -> Insert:
-    """A copy of *insert* that skips a row instead of violating a unique constraint (PostgreSQL).
-
-    SQLAlchemy offers ``on_conflict_do_nothing()`` only on its PostgreSQL ``Insert``, and the unit of work makes plain ones.
-    """
-    copy = insert._generate()
-    copy._post_values_clause = _QUIET
-    return copy
-
-
-def is_quiet(compiled: Compiled) -> bool:
-    """Whether *compiled* is an INSERT that :func:`quiet` has changed."""
-    return getattr(compiled.statement, "_post_values_clause", None) is _QUIET
-
-
 def has_many_rows(insert: Insert) -> bool:
     """Whether *insert* has rows of its own, ``insert().values([{…}, {…}])``."""
     return bool(insert._multi_values)
+
+
+def has_expressions(insert: Insert) -> bool:
+    """Whether *insert* has values of its own, ``insert().values(…)``, beside the parameters it is executed with."""
+    return insert._values is not None
 
 
 def selected_names(insert: Insert) -> set[str]:
@@ -80,6 +55,15 @@ def rotated_columns(clause: Any) -> set[str]:
 def values_names(compiled: Any) -> set[str]:
     """The names of the parameters that are repeated for each row of an "insertmanyvalues" batch."""
     return {name for element in compiled._insertmanyvalues.insert_crud_params for name in element[3]}
+
+
+def key_behind_returning(compiled: Any) -> Column[Any] | None:
+    """The key that SQLAlchemy appends to the RETURNING of an "insertmanyvalues" batch, to bring its rows into order."""
+    many = compiled._insertmanyvalues
+    if many is None or not many.implicit_sentinel or not many.sort_by_parameter_order:
+        return None
+    column: Column[Any] = many.sentinel_columns[0]
+    return column
 
 
 def plain_table(table: Any) -> Table:

@@ -62,7 +62,11 @@ def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
         return False
-    if keys[0] is not table.autoincrement_column or not listeners.id_attributes(mapper) or mapper.version_id_col is not None:
+    if (
+        keys[0] is not table.autoincrement_column
+        or not listeners.id_attributes(mapper)
+        or mapper.version_id_col is not None
+    ):
         return False
     if len(list(mapper.dispatch.before_insert)) > 1 or list(mapper.dispatch.after_insert):
         return False
@@ -73,7 +77,9 @@ def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[
             return False
         if any(state.dict.get(name) for name in relationships & state.dict.keys()):
             return False
-        if any(isinstance(value, ClauseElement) or hasattr(value, "__clause_element__") for value in state.dict.values()):
+        if any(
+            isinstance(value, ClauseElement) or hasattr(value, "__clause_element__") for value in state.dict.values()
+        ):
             return False
     return True
 

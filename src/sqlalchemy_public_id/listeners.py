@@ -1,6 +1,6 @@
 """What happens to a mapped attribute that holds a public id.
 
-* **Before the INSERT** (``before_insert``) an object without an id gets one; two objects of one flush never get the same.
+* **Before the INSERT** (``before_insert``) an object without an id gets one; two objects of a flush never get the same.
 * **On first access** of an object that is not flushed yet (``init_scalar``) the id is made at once, so that
   ``User().public_id`` is known before the flush.
 * **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`).

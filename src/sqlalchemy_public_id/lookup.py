@@ -206,5 +206,3 @@ def _any_of(
     limit = traits.max_parameters or len(wanted)
     for at in range(0, len(wanted), limit):
         yield column.in_(wanted[at : at + limit])
-
-

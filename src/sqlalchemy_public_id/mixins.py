@@ -10,8 +10,8 @@
 >>> [column.name for column in User.__table__.columns]
 ['id', 'public_id', 'name']
 
-``__public_id__`` says which ids a model has: a format, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed id,
-``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyright as well.
+``__public_id__`` says which ids a model has: a format, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed
+id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyright as well.
 """
 
 from __future__ import annotations
@@ -50,14 +50,10 @@ _NAME_BYTES = 63
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     """An internal key: a primary key of 64 bits that the database counts up.
 
-    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite, the only
-    type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite, the
+    only type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
-    type_ = (
-        BigInteger()
-        .with_variant(Integer(), "sqlite")
-        .with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
-    )
+    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 

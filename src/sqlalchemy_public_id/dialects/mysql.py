@@ -16,6 +16,8 @@ _KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'\s*$")
 
 
 class MySQL(Traits):
+    """MySQL and MariaDB, through any driver."""
+
     retries = True
     aborts_transaction = False
     reads_old_snapshot = True  # REPEATABLE READ is the default
@@ -33,5 +35,5 @@ class MySQL(Traits):
         return Violation(constraint=found[1] if found else None)
 
     def slice_bytes(self, driver: str) -> int:
-        # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its asynchronous kin, 64 KiB for mysqlclient
+        # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its kin, 64 KiB for mysqlclient
         return 1_000_000 if driver in {"pymysql", "aiomysql", "asyncmy"} else 60_000

@@ -15,6 +15,8 @@ _UNIQUE_VIOLATION = "23505"
 
 
 class PostgreSQL(Traits):
+    """PostgreSQL, through any driver."""
+
     retries = True
     max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
     array_parameters = True

@@ -12,6 +12,8 @@ _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<colu
 
 
 class SQLite(Traits):
+    """SQLite, through any driver."""
+
     retries = True
     aborts_transaction = False
     returns_in_order = False  # SQLAlchemy sends one INSERT for each object of a flush

@@ -185,7 +185,7 @@ class Format(ABC):
         return self._fault(text[len(self._lead) :]) is None
 
     def _chain(self) -> Iterator[Format]:
-        """This format and everything it accepts, the newest first."""
+        """The format itself and everything it accepts, the newest first."""
         yield self
         for older in self._accepted:
             yield from older._chain()
@@ -212,7 +212,11 @@ class Format(ABC):
             raise ConfigurationError(
                 f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
             )
-        if not isinstance(separator, str) or not separator or not all("!" <= character <= "~" for character in separator):
+        if (
+            not isinstance(separator, str)
+            or not separator
+            or not all("!" <= character <= "~" for character in separator)
+        ):
             raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
         return prefix + separator
 

@@ -56,7 +56,7 @@ class NanoId(Format):
             raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(twice)}")
         if self.prefix is not None and set(str(self.separator)) & set(alphabet):
             raise ConfigurationError(
-                f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told from the rest: "
+                f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told: "
                 f"use a separator such as '.' or '~', or another alphabet"
             )
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):

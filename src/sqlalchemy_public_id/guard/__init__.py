@@ -8,10 +8,11 @@ Core alone call :func:`install` once for each engine:
 >>> engine = create_engine("sqlite://")
 >>> guard.install(engine)
 
-A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 where nothing
-else is said), inside the caller's transaction, which stays usable. Ids that the caller gave and violations of any other
-constraint go through untouched. Nothing more is sent than without the guard while nothing collides, except on
-PostgreSQL, where an INSERT of several rows stands inside a savepoint.
+A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 where
+nothing else is said), inside the caller's transaction, which stays usable. Ids that the caller gave and violations of
+any other constraint go through untouched. While nothing collides, nothing more is sent than without the guard, with one
+exception: on PostgreSQL, an INSERT of several rows outside of a flush stands inside a savepoint. The INSERTs of a flush
+get an ``ON CONFLICT DO NOTHING`` there, after they were logged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.batch import id_parameters
 from sqlalchemy_public_id.guard.retry import Insert
-from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes, skipping_conflicts
+from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -78,7 +79,7 @@ def _install(engine: Engine) -> None:
     guarded = _installed.setdefault(engine.dialect, weakref.WeakSet())
     if engine in guarded:
         return
-    event.listen(engine, "before_execute", _before_execute, retval=True)
+    event.listen(engine, "before_execute", _before_execute)
     for name, handler in _DIALECT_EVENTS.items():
         if not event.contains(engine.dialect, name, handler):
             event.listen(engine.dialect, name, handler)
@@ -95,14 +96,11 @@ def _sync(engine: Any) -> Engine:
 
 def _before_execute(
     connection: Connection, statement: Any, multiparams: Any, params: Any, execution_options: Any
-) -> tuple[Any, Any, Any]:
+) -> None:
     if isinstance(statement, InsertStatement):
         columns = id_columns(statement)
         if columns:
             refuse_mistakes(statement, columns)
-            if not multiparams and traits_for(connection.dialect).aborts_transaction:
-                statement = skipping_conflicts(statement)
-    return statement, multiparams, params
 
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:

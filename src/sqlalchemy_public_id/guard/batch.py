@@ -49,7 +49,7 @@ def _find(compiled: Any) -> Iterator[IdParameter]:
     if table is None:
         return  # an INSERT inside a CTE; nothing is known of its rows
     columns = {column.key: column for column in public_id_columns(plain_table(table))}
-    # For insert().values([…]), the prefetched columns of later rows are stand-ins: key "public_id_m1", "original" the column
+    # for insert().values([…]), the prefetched columns of later rows are stand-ins: "public_id_m1" with an "original"
     made = {column.key: columns.get(getattr(column, "original", column).key) for column in compiled.insert_prefetch}
     for name, bound in compiled.binds.items():
         prefetched = made.get(name)
@@ -95,7 +95,7 @@ class Batch:
         self._positions: dict[str, int] | None = (
             {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None
         )
-        self.rows, self._width, self._numbered = self._shape()
+        self.rows, self._width, self.numbered = self._shape()
 
     # --- reading
 
@@ -119,6 +119,17 @@ class Batch:
         if slot.parameter.made:
             return True
         return self.pending is not None and (slot.column, self.text(slot)) in self.pending
+
+    def slots_by_row(self) -> dict[int, list[Slot]]:
+        """Row → its public ids."""
+        rows: dict[int, list[Slot]] = {}
+        for slot in self.slots:
+            rows.setdefault(slot.row, []).append(slot)
+        return rows
+
+    def names_in_row(self) -> set[str]:
+        """The names of the parameters of a row."""
+        return set(self.context.compiled_parameters[self._first])
 
     # --- writing
 
@@ -159,7 +170,7 @@ class Batch:
                 if self._positions is not None:
                     place: Any = self._positions[parameter.name] + row * self._width
                 else:
-                    place = f"{name}__{row}" if self._numbered else name
+                    place = f"{name}__{row}" if self.numbered else name
                 yield Slot(self._first + row, parameter, place)
 
     def _shape(self) -> tuple[int, int, bool]:

@@ -23,11 +23,11 @@ class Pending(dict[tuple[Column[Any], str], tuple[InstanceState[Any], str]]):
     __slots__ = ("__weakref__",)
 
     def replace(self, column: Column[Any], old: str, new: str) -> None:
-        """Give the object whose row has the id *old* the id *new*, if there is such an object."""
+        """The row with the id *old*, and its object, have the id *new* now."""
         found = self.pop((column, old), None)
         if found is not None:
-            state, key = found
             self[column, new] = found
+            state, key = found
             instance = state.obj()
             if instance is not None:
                 set_committed_value(instance, key, new)

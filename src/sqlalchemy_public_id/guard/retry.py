@@ -5,8 +5,9 @@ How much of the statement a collision undoes differs (see :mod:`sqlalchemy_publi
 * SQLite, MySQL, MariaDB, one statement: it failed alone; run it again.
 * SQLite ``executemany``: the rows before the failed one are there; go on from the failed one.
 * MySQL and MariaDB ``executemany``: sent in slices of one statement each; run the failed slice again.
-* PostgreSQL: one row goes with ``ON CONFLICT DO NOTHING``, and a row count of zero is the collision; several rows go
-  inside a savepoint, because a failed statement aborts the transaction.
+* PostgreSQL, where a failed statement aborts the transaction: INSERTs of one row and those of a flush go with
+  ``ON CONFLICT DO NOTHING``, and rows that are missing afterwards are inserted with other ids
+  (``guard/quiet.py``); other INSERTs of several rows go inside a savepoint.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any
 
 from sqlalchemy import Column, func, select
 
-from sqlalchemy_public_id._compat import QUIET_SQL, is_quiet
 from sqlalchemy_public_id.dialects import ManyRows, Traits, traits_for
 from sqlalchemy_public_id.errors import PublicIdCollision
+from sqlalchemy_public_id.guard import quiet
 from sqlalchemy_public_id.guard.batch import Batch, Row, Slot
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.registry import model_of
@@ -48,6 +49,7 @@ class Insert:
         self.dialect = context.dialect
         self.traits: Traits = traits_for(context.dialect)
         self.connection = context.root_connection
+        self.options = {key: value for key, value in context.execution_options.items() if key == "schema_translate_map"}
         self._tries: Counter[tuple[int, str]] = Counter()
         self._taken: set[tuple[Column[Any], str]] = set()
 
@@ -56,11 +58,9 @@ class Insert:
     def run(self) -> int:
         """One statement, of one row or many; how many rows these were."""
         batch = Batch(self.context, self.parameters, self.first)
-        if is_quiet(self.context.compiled):
-            self._run_quietly(batch)
-        elif not batch.may_be_ours:
+        if not batch.may_be_ours:
             self._execute(batch.parameters)
-        else:
+        elif not (self._saves_transaction and quiet.run(self, batch)):
             self._until_it_fits(batch, lambda: self._execute(batch.for_driver()))
         return batch.rows
 
@@ -76,31 +76,18 @@ class Insert:
             batch = Batch(self.context, self.parameters)
             self._until_it_fits(batch, lambda: self._execute_many(batch.for_driver()))
 
-    def _run_quietly(self, batch: Batch) -> None:
-        """One row, whose statement skips it instead of failing (PostgreSQL)."""
-        self._execute(batch.parameters)
-        while self.cursor.rowcount == 0:
-            collided = [slot for slot in batch.slots if self._exists(slot.column, [batch.text(slot)])]
-            if not collided or not all(map(batch.is_ours, collided)):
-                # something else kept the row out: without ON CONFLICT the database says what
-                self.dialect.do_execute(
-                    self.cursor, self.statement.replace(QUIET_SQL, "", 1), batch.for_driver(), self.context
-                )
-                return
-            self._replace(batch, collided)
-            self._execute(batch.for_driver())
-
     def _run_row_by_row(self) -> None:
         """Rows that the driver takes one after the other: count them, and go on from the one that failed."""
         first = 0
         while first < len(self.parameters):
             waiting = iter(self.parameters[first:])
             try:
-                return self._execute_many(waiting)
+                self._execute_many(waiting)
+                return
             except self.dialect.dbapi.IntegrityError as error:
                 first = len(self.parameters) - length_hint(waiting) - 1
                 batch = Batch(self.context, [self.parameters[first]], first)
-                self._replace(batch, self._collided(batch, error))
+                self.replace(batch, self._collided(batch, error))
                 self.parameters = list(self.parameters)
                 self.parameters[first] = batch.for_driver()[0]
 
@@ -109,18 +96,24 @@ class Insert:
         while True:
             try:
                 with self._savepoint():
-                    return execute()
+                    execute()
+                return
             except self.dialect.dbapi.IntegrityError as error:
-                self._replace(batch, self._collided(batch, error))
+                self.replace(batch, self._collided(batch, error))
+
+    @property
+    def _saves_transaction(self) -> bool:
+        """Whether a failed statement would abort the transaction; under AUTOCOMMIT there is none to save."""
+        proxied = self.connection.connection
+        return self.traits.aborts_transaction and not self.traits.in_autocommit(proxied.dbapi_connection)
 
     @contextmanager
     def _savepoint(self) -> Generator[None]:
         """Keep the transaction usable where a failed statement would abort it."""
-        proxied = self.connection.connection
-        if not self.traits.aborts_transaction or self.traits.in_autocommit(proxied.dbapi_connection):
+        if not self._saves_transaction:
             yield
             return
-        cursor = proxied.cursor()
+        cursor = self.connection.connection.cursor()
         cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:
             yield
@@ -177,7 +170,7 @@ class Insert:
     def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot]) -> list[Slot]:
         """The slots whose id is in the table, or in another row of the batch; given ids go before made ones."""
         found: list[Slot] = []
-        seen = self._exists(column, [batch.text(slot) for slot in slots])
+        seen = self.exists(column, [batch.text(slot) for slot in slots])
         for slot in sorted(slots, key=batch.is_ours):
             text = batch.text(slot)
             if text in seen:
@@ -185,21 +178,20 @@ class Insert:
             seen.add(text)
         return found
 
-    def _exists(self, column: Column[Any], texts: list[str]) -> set[str]:
+    def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""
         found: set[str] = set()
         size = self.traits.max_parameters or len(texts)
-        options = {key: value for key, value in self.context.execution_options.items() if key == "schema_translate_map"}
         for at in range(0, len(texts), size):
             query = select(column).where(column.in_(texts[at : at + size]))
             if self.traits.reads_old_snapshot:
                 query = query.with_for_update(read=True)
-            found.update(self.connection.execute(query, execution_options=options).scalars())
+            found.update(self.connection.execute(query, execution_options=self.options).scalars())
         return found
 
     # --- new ids
 
-    def _replace(self, batch: Batch, slots: list[Slot]) -> None:
+    def replace(self, batch: Batch, slots: list[Slot]) -> None:
         """Fill *slots* with ids that are neither known to be taken nor in the batch."""
         if not slots:
             return

@@ -1,22 +1,21 @@
-"""INSERT statements before they are compiled: what must not be run, and what PostgreSQL needs."""
+"""INSERT statements that must not be run, because they would change or repeat public ids."""
 
 from __future__ import annotations
 
 import weakref
 from typing import Any
 
-from sqlalchemy import Column, Insert, Table, UniqueConstraint
+from sqlalchemy import Column, Insert, Table
 from sqlalchemy.exc import DontWrapMixin
 
-from sqlalchemy_public_id._compat import has_many_rows, plain_table, post_values, quiet, rotated_columns, selected_names
+from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import public_id_columns
 
-__all__ = ["id_columns", "refuse_mistakes", "refuse_mistakes_of", "skipping_conflicts"]
+__all__ = ["id_columns", "refuse_mistakes", "refuse_mistakes_of"]
 
 _columns: weakref.WeakKeyDictionary[Table, tuple[int, list[Column[Any]]]] = weakref.WeakKeyDictionary()
-_quiet: weakref.WeakKeyDictionary[Insert, Insert] = weakref.WeakKeyDictionary()
 
 
 class _Unwrapped(DontWrapMixin):
@@ -74,22 +73,6 @@ def refuse_mistakes_of(context: Any) -> None:
             refuse_mistakes(insert, id_columns(insert))
 
 
-def skipping_conflicts(insert: Insert) -> Insert:
-    """*insert* in the form for PostgreSQL: a collision must not abort the transaction.
-
-    There is no conflict target, so that it also works while the unique index is still being built, on partitioned
-    tables, and for a role without SELECT. Whatever else keeps the row out is found out afterwards.
-    """
-    if post_values(insert) is not None or insert.select is not None or has_many_rows(insert):
-        return insert
-    found = _quiet.get(insert)
-    if found is None:
-        if _has_deferrable_constraint(insert.table):
-            return insert  # PostgreSQL refuses ON CONFLICT without a target there
-        found = _quiet[insert] = quiet(insert)
-    return found
-
-
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
     if {column.key, column.name} & selected_names(insert):
         return
@@ -108,11 +91,4 @@ def _rotation(column: Column[Any]) -> ImmutablePublicId:
         f"set_={{c.name: c for c in stmt.excluded if c.name not in ('id', {column.name!r})}}",
         model=name,
         attribute=column.key,
-    )
-
-
-def _has_deferrable_constraint(table: Any) -> bool:
-    return any(
-        isinstance(constraint, UniqueConstraint) and constraint.deferrable
-        for constraint in getattr(table, "constraints", ())
     )
