@@ -50,8 +50,8 @@ _NAME_BYTES = 63
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     """An internal key: a primary key of 64 bits that the database counts up.
 
-    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite, the
-    only type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
+    the only type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)

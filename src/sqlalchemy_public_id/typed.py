@@ -8,8 +8,8 @@
 InvoiceId('inv_3k9x0a7b2c')
 
 A typed id is a :class:`str` in every way: it equals its text, hashes like it, and is stored, pickled and written as
-JSON like it. What it adds is a type, so that mypy and pyright refuse an ``OrderId`` where an ``InvoiceId`` is wanted, and
-the promise that its text is well-formed.
+JSON like it. What it adds is a type, so that mypy and pyright refuse an ``OrderId`` where an ``InvoiceId`` is wanted,
+and the promise that its text is well-formed.
 """
 
 from __future__ import annotations

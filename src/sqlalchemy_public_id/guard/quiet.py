@@ -2,8 +2,8 @@
 
 ``ON CONFLICT DO NOTHING`` is put into the text of the statement just before it is sent. It has no conflict target, so
 that it also works while the unique index is still being built, on partitioned tables, and for a role without SELECT.
-Whatever keeps a row out, the row is missing afterwards. Then the table is asked whether the id was the reason: if so, the
-row gets another one; if not, the plain INSERT is run, and the database says what is wrong.
+Whatever keeps a row out, the row is missing afterwards. Then the table is asked whether the id was the reason: if so,
+the row gets another one; if not, the plain INSERT is run, and the database says what is wrong.
 """
 
 from __future__ import annotations

@@ -32,7 +32,10 @@ from sqlalchemy_public_id.types import PublicIdType, max_retries
 __all__ = ["Insert", "exhausted"]
 
 _SAVEPOINT = "sqlalchemy_public_id"
-_PLAIN_ROW = re.compile(r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)\s*\Z", re.IGNORECASE)
+_PLAIN_ROW = re.compile(
+    r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)(?:\s*ON DUPLICATE\b.*)?\s*\Z", re.IGNORECASE | re.DOTALL
+)
+"""The statements that the drivers of MySQL turn into multi-row ones."""
 _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
 
