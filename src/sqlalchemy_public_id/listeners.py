@@ -22,7 +22,7 @@ from sqlalchemy.orm.attributes import AttributeEventToken
 from sqlalchemy_public_id import guard, registry
 from sqlalchemy_public_id.errors import ImmutablePublicId
 from sqlalchemy_public_id.guard import pending
-from sqlalchemy_public_id.guard.retry import exhausted
+from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
 
 __all__ = ["ensure_ids", "id_attributes", "watch"]

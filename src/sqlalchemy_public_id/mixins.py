@@ -17,11 +17,12 @@ id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyrigh
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
 from sqlalchemy.dialects import mysql
-from sqlalchemy.orm import Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
@@ -131,18 +132,35 @@ def index_name(table: str, column: str) -> str:
     return name.decode()
 
 
+if TYPE_CHECKING:
+
+    class _id_attribute(Generic[IdT]):  # noqa: N801  it stands where declared_attr does
+        """What :class:`declared_attr` is at run time, with a type for assignment.
+
+        A plain annotation ``Mapped[IdT]`` would make mypy refuse ``Order.public_id`` in a query.
+        """
+
+        def __init__(self, method: Callable[..., Mapped[IdT]]) -> None: ...
+        @overload
+        def __get__(self, instance: None, owner: Any) -> InstrumentedAttribute[IdT]: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> IdT: ...
+        def __get__(self, instance: object | None, owner: Any) -> Any: ...
+        def __set__(self, instance: object, value: IdT) -> None: ...
+
+else:
+    _id_attribute = declared_attr
+
+
 class PublicIdColumnMixin(Generic[IdT]):
     """Adds the column ``public_id`` to a model that has a key already."""
 
     __public_id__: ClassVar[Format | type[TypedId]]
 
-    if TYPE_CHECKING:
-        public_id: Mapped[IdT]
-    else:
-
-        @declared_attr
-        def public_id(cls):
-            return public_id_column(declared_format(cls), sort_order=-9)
+    @_id_attribute
+    def public_id(cls) -> Mapped[IdT]:
+        """The public id: unique, never null, made by the library unless it is given."""
+        return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9))
 
 
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
@@ -156,13 +174,10 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
 
     __public_id__: ClassVar[Format | type[TypedId]]
 
-    if TYPE_CHECKING:
-        public_id: Mapped[IdT] = mapped_column(init=False)
-    else:
-
-        @declared_attr
-        def public_id(cls):
-            return public_id_column(declared_format(cls), sort_order=-9, init=False)
+    @_id_attribute
+    def public_id(cls) -> Mapped[IdT]:
+        """The public id: unique, never null, made by the library."""
+        return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9, init=False))
 
 
 class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
@@ -174,7 +189,7 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
         id: Mapped[int] = bigint_key(sort_order=-10, init=False)
 
 
-def declared_format(model: type[Any]) -> Format | type[TypedId]:
+def declared_format(model: Any) -> Format | type[TypedId]:
     """What *model* says of its ids: ``__public_id__``, or the typed id in ``PublicIdMixin[…]``, or nothing."""
     said = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
     for base in model.__mro__:

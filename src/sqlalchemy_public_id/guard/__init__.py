@@ -27,8 +27,9 @@ from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import id_parameters
-from sqlalchemy_public_id.guard.retry import Insert
+from sqlalchemy_public_id.guard.retry import run, run_many
 from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes
 
 if TYPE_CHECKING:
@@ -106,20 +107,19 @@ def _before_execute(
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    first = 0
+    attempt = Attempt(context, cursor, statement)
     if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
-        first = _rows_done.get(context, 0)
-    insert = Insert(context, cursor, statement, parameters, first)
-    rows = insert.run()
-    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
-        _rows_done[context] = first + rows
+        done = _rows_done.get(context, 0)
+        _rows_done[context] = done + run(attempt, parameters, done)
+    else:
+        run(attempt, parameters)
     return True
 
 
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    Insert(context, cursor, statement, parameters).run_many()
+    run_many(Attempt(context, cursor, statement), parameters)
     return True
 
 

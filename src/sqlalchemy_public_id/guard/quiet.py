@@ -8,15 +8,13 @@ the row gets another one; if not, the plain INSERT is run, and the database says
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import ARRAY, Column, Table, UniqueConstraint, any_, bindparam, cast, func, insert, select
 
 from sqlalchemy_public_id._compat import has_expressions, has_many_rows, key_behind_returning, plain_table, post_values
+from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import Batch, Slot
-
-if TYPE_CHECKING:
-    from sqlalchemy_public_id.guard.retry import Insert
 
 __all__ = ["run"]
 
@@ -24,7 +22,7 @@ _QUIET = " ON CONFLICT DO NOTHING"
 _RETURNING = " RETURNING "
 
 
-def run(attempt: Insert, batch: Batch) -> bool:
+def run(attempt: Attempt, batch: Batch) -> bool:
     """Run the INSERT of *attempt* so that collisions do no harm, if it is of a form that allows it; whether it was."""
     statement = _quiet_text(attempt)
     if statement is None:
@@ -39,7 +37,7 @@ def run(attempt: Insert, batch: Batch) -> bool:
     return True
 
 
-def _quiet_text(attempt: Insert) -> str | None:
+def _quiet_text(attempt: Attempt) -> str | None:
     """The statement with ON CONFLICT DO NOTHING, or ``None`` where that is not possible."""
     statement, insert_ = attempt.statement, attempt.context.compiled.statement
     if post_values(insert_) is not None or insert_.select is not None or has_many_rows(insert_):
@@ -56,41 +54,39 @@ def _has_deferrable_constraint(table: Table) -> bool:
     return any(isinstance(constraint, UniqueConstraint) and constraint.deferrable for constraint in table.constraints)
 
 
-def _is_plain(attempt: Insert, batch: Batch) -> bool:
+def _is_plain(attempt: Attempt, batch: Batch) -> bool:
     """Whether each row is nothing but its parameters, so that one of them can be inserted by itself."""
     table = plain_table(attempt.context.compiled.statement.table)
     return not has_expressions(attempt.context.compiled.statement) and batch.names_in_row() <= set(table.columns.keys())
 
 
-def _one_row(attempt: Insert, batch: Batch, statement: str) -> None:
+def _one_row(attempt: Attempt, batch: Batch, statement: str) -> None:
     """A row count of zero is the collision."""
-    cursor, dialect, context = attempt.cursor, attempt.dialect, attempt.context
-    dialect.do_execute(cursor, statement, batch.for_driver(), context)
-    while cursor.rowcount == 0:
+    attempt.execute(batch.for_driver(), statement)
+    while attempt.cursor.rowcount == 0:
         collided = _collided(attempt, batch, batch.slots)
         if not collided:
-            dialect.do_execute(cursor, attempt.statement, batch.for_driver(), context)
+            attempt.execute(batch.for_driver())
             return
         attempt.replace(batch, collided)
-        dialect.do_execute(cursor, statement, batch.for_driver(), context)
+        attempt.execute(batch.for_driver(), statement)
 
 
-def _collided(attempt: Insert, batch: Batch, slots: list[Slot]) -> list[Slot]:
+def _collided(attempt: Attempt, batch: Batch, slots: list[Slot]) -> list[Slot]:
     """Those of *slots* whose id is taken; none if one of these was given by the caller, who has to be told."""
     found = [slot for slot in slots if attempt.exists(slot.column, [batch.text(slot)])]
     return found if all(map(batch.is_ours, found)) else []
 
 
-def _many_rows(attempt: Insert, batch: Batch, statement: str, key: Column[Any]) -> None:
+def _many_rows(attempt: Attempt, batch: Batch, statement: str, key: Column[Any]) -> None:
     """Too few rows in return are the collision: insert the missing ones one by one, then return all of them.
 
     For a flush only: where that fails half-way, the session rolls back the rows that are there already.
     """
-    cursor = attempt.cursor
-    attempt.dialect.do_execute(cursor, statement, batch.parameters, attempt.context)
-    if cursor.rowcount == batch.rows:
+    attempt.execute(batch.parameters, statement)
+    if attempt.cursor.rowcount == batch.rows:
         return
-    keys = _keys_of_rows(attempt, batch, key, [row[-1] for row in cursor.fetchall()])
+    keys = _keys_of_rows(attempt, batch, key, [row[-1] for row in attempt.cursor.fetchall()])
     for row, slots in batch.slots_by_row().items():
         if keys[row] is None:
             attempt.replace(batch, _collided(attempt, batch, slots))
@@ -98,7 +94,7 @@ def _many_rows(attempt: Insert, batch: Batch, statement: str, key: Column[Any]) 
     _return_all(attempt, key, list(keys.values()))
 
 
-def _keys_of_rows(attempt: Insert, batch: Batch, key: Column[Any], inserted: list[int]) -> dict[int, int | None]:
+def _keys_of_rows(attempt: Attempt, batch: Batch, key: Column[Any], inserted: list[int]) -> dict[int, int | None]:
     """Row → its key; ``None`` for a row that was left out."""
     column = batch.slots[0].column
     known = attempt.connection.execute(
@@ -109,7 +105,7 @@ def _keys_of_rows(attempt: Insert, batch: Batch, key: Column[Any], inserted: lis
     return {slot.row: by_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
 
 
-def _insert_one(attempt: Insert, batch: Batch, row: int, key: Column[Any]) -> int:
+def _insert_one(attempt: Attempt, batch: Batch, row: int, key: Column[Any]) -> int:
     """Insert *row* by itself, guarded as any other INSERT of one row; its key."""
     parameters = attempt.context.compiled_parameters[row]
     query = insert(plain_table(key.table)).returning(key)
@@ -119,14 +115,14 @@ def _insert_one(attempt: Insert, batch: Batch, row: int, key: Column[Any]) -> in
     return found
 
 
-def _return_all(attempt: Insert, key: Column[Any], keys: list[Any]) -> None:
+def _return_all(attempt: Attempt, key: Column[Any], keys: list[Any]) -> None:
     """Have the cursor return what RETURNING would have, with the position of the row in place of the key behind it."""
     ordered = _array(keys, key)
     columns = attempt.context.compiled.effective_returning
     query = select(*columns, func.array_position(ordered, cast(key, key.type))).where(key == any_(ordered))
     with attempt.connection.execute(query, execution_options=attempt.options) as result:
         statement, parameters = result.context.statement, result.context.parameters[0]
-    attempt.dialect.do_execute(attempt.cursor, statement, parameters, attempt.context)
+    attempt.execute(parameters, statement)
 
 
 def _array(keys: list[Any], key: Column[Any]) -> Any:
