@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
+from sqlalchemy.orm import InstanceState, Session
 
 __all__ = [
     "has_expressions",
@@ -17,6 +18,7 @@ __all__ = [
     "key_behind_returning",
     "plain_table",
     "post_values",
+    "register_persistent",
     "rotated_columns",
     "selected_names",
     "values_names",
@@ -64,6 +66,11 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
         return None
     column: Column[Any] = many.sentinel_columns[0]
     return column
+
+
+def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
+    """End what a flush does for *states*, whose rows are there: persistent from now on, transient after a rollback."""
+    session._register_persistent(set(states))
 
 
 def plain_table(table: Any) -> Table:

@@ -20,18 +20,16 @@ from typing import Any, cast
 
 from sqlalchemy import Column, Table, select
 from sqlalchemy import insert as insert_into
-from sqlalchemy.orm import InstanceState, Mapper, Session, make_transient_to_detached
+from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id import listeners
+from sqlalchemy_public_id._compat import register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import pending
 
 __all__ = ["insert"]
-
-_READ_BACK = 10_000
-"""How many rows are read back by one SELECT."""
 
 
 def insert(session: Session, objects: Iterable[object]) -> None:
@@ -62,57 +60,66 @@ def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
         return False
-    if (
-        keys[0] is not table.autoincrement_column
-        or not listeners.id_attributes(mapper)
-        or mapper.version_id_col is not None
-    ):
+    if keys[0] is not table.autoincrement_column or not listeners.id_attributes(mapper):
         return False
-    if len(list(mapper.dispatch.before_insert)) > 1 or list(mapper.dispatch.after_insert):
+    if mapper.version_id_col is not None or listeners.are_others_listening(session, mapper):
         return False
     key = mapper.get_property_by_column(keys[0]).key
     relationships = set(mapper.relationships.keys())
-    for state in states:
-        if not state.transient or state.dict.get(key) is not None:
-            return False
-        if any(state.dict.get(name) for name in relationships & state.dict.keys()):
-            return False
-        if any(
+    return all(
+        state.transient
+        and state.dict.get(key) is None
+        and not any(state.dict.get(name) for name in relationships & state.dict.keys())
+        and not any(
             isinstance(value, ClauseElement) or hasattr(value, "__clause_element__") for value in state.dict.values()
-        ):
-            return False
-    return True
+        )
+        for state in states
+    )
 
 
 def _insert_statements(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
+    session.add_all([state.obj() for state in states])
+    transaction = session.get_nested_transaction() or session.get_transaction()
+    assert transaction is not None  # add_all() has begun one
+    with session.no_autoflush:
+        try:
+            _send(session, mapper, states)
+        except BaseException:
+            transaction.rollback()  # as a flush does: nothing stays half-done
+            raise
+    register_persistent(session, states)
+
+
+def _send(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
     connection = session.connection(bind_arguments={"mapper": mapper})
     ids = listeners.id_attributes(mapper)
-    columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs if isinstance(prop.columns[0], Column)}
-    table = cast("Table", mapper.local_table)  # _goes_in_statements() has made sure
-    discriminator = mapper.polymorphic_on
+    columns = {
+        prop.key: prop.columns[0]
+        for prop in mapper.column_attrs
+        if isinstance(prop.columns[0], Column) and prop.columns[0].table is mapper.local_table
+    }
+    constant: dict[str, Any] = {}
+    if isinstance(mapper.polymorphic_on, Column):
+        constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
     try:
         for state in states:
             listeners.ensure_ids(state, ids, connection)
-        for names, group in groupby(states, key=lambda state: _set_names(state, columns)):
+        for names, group in groupby(states, key=lambda state: _sent(state, columns)):
             members = list(group)
-            rows = [{columns[name].key: state.dict[name] for name in names} for state in members]
-            if discriminator is not None and isinstance(discriminator, Column):
-                rows = [{discriminator.key: mapper.polymorphic_identity} | row for row in rows]
-            connection.execute(insert_into(table), rows)
+            rows = [constant | {columns[name].key: state.dict.get(name) for name in names} for state in members]
+            connection.execute(insert_into(cast("Table", mapper.local_table)), rows)
             _read_back(session, mapper, members, [name for name in columns if name not in names])
     finally:
         pending.drop(connection)
-    session.add_all(_persistent(states))
 
 
-def _set_names(state: InstanceState[Any], columns: dict[str, Column[Any]]) -> tuple[str, ...]:
-    """The attributes with a value; ``None`` counts as unset where the column has a default, as in a flush."""
+def _sent(state: InstanceState[Any], columns: dict[str, Column[Any]]) -> tuple[str, ...]:
+    """The attributes to send, as in a flush: all but the key and those that a default is to fill."""
     return tuple(
         name
         for name, column in columns.items()
-        if name in state.dict
-        and (state.dict[name] is not None or (column.default is None and column.server_default is None))
-        and not (column.primary_key and state.dict[name] is None)
+        if state.dict.get(name) is not None
+        or not (column.primary_key or column.default is not None or column.server_default is not None)
     )
 
 
@@ -122,16 +129,10 @@ def _read_back(session: Session, mapper: Mapper[Any], states: list[InstanceState
     attributes = [mapper.attrs[key].class_attribute for key in unset]
     by_id = {state.dict[name]: state.obj() for state in states}
     wanted = list(by_id)
-    for at in range(0, len(wanted), _READ_BACK):
+    limit = traits_for(session.get_bind(mapper).dialect).max_parameters or len(wanted)
+    for at in range(0, len(wanted), limit):
         query = select(column, *(attribute.expression for attribute in attributes))
-        query = query.where(column.in_(wanted[at : at + _READ_BACK]))
-        for public_id, *values in session.execute(query):
+        query = query.where(column.in_(wanted[at : at + limit]))
+        for public_id, *values in session.connection(bind_arguments={"mapper": mapper}).execute(query):
             for key, value in zip(unset, values, strict=True):
                 set_committed_value(by_id[public_id], key, value)
-
-
-def _persistent(states: list[InstanceState[Any]]) -> Iterable[Any]:
-    for state in states:
-        instance = state.obj()
-        make_transient_to_detached(instance)
-        yield instance

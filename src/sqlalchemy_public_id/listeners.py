@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Column, event
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper, Session
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken
 
 from sqlalchemy_public_id import guard, registry
@@ -25,7 +25,7 @@ from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
 
-__all__ = ["ensure_ids", "id_attributes", "watch"]
+__all__ = ["are_others_listening", "ensure_ids", "id_attributes", "watch"]
 
 _GIVEN = "sqlalchemy_public_id.given"
 """In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
@@ -75,13 +75,21 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
             value = public_id_type(column).next_id()
         elif key in state.info.get(_GIVEN, ()):
             continue
-        entry = column, value
-        if entry in waiting:
-            if waiting[entry][0] is state:
-                continue
-            entry = column, _another(waiting, column, connection)
-        values[key] = entry[1]
-        waiting[entry] = state, key
+        if waiting.get((column, value), state) is not state:
+            value = _another(waiting, column, connection)
+        values[key] = value
+        waiting[column, value] = state
+
+
+def are_others_listening(session: Session, mapper: Mapper[Any]) -> bool:
+    """Whether the program itself listens to flushes of *session* or to INSERTs of *mapper*."""
+    return (
+        len(list(session.dispatch.before_flush)) > 0
+        or len(list(session.dispatch.after_flush)) > 1  # one is ours
+        or len(list(session.dispatch.after_flush_postexec)) > 0
+        or len(list(mapper.dispatch.before_insert)) > 1  # one is ours
+        or len(list(mapper.dispatch.after_insert)) > 0
+    )
 
 
 def _another(waiting: pending.Pending, column: Column[Any], connection: Connection) -> str:
@@ -98,29 +106,37 @@ def _another(waiting: pending.Pending, column: Column[Any], connection: Connecti
 
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    inherited = id_attributes(mapper.inherits) if mapper.inherits is not None else {}
-    attributes = {key: column for key, column in id_attributes(mapper).items() if key not in inherited}
+    attributes = id_attributes(mapper)
     if not attributes:
         return
     for key, column in attributes.items():
+        _listen_to_attribute(mapper.class_manager[key], column)
+    inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
+    own = [column for column in attributes.values() if not any(column is other for other in inherited)]
+    for column in own:
         registry.remember_model(column.table, column.key, model)
-        _listen_to_attribute(mapper.attrs[key], column)
-    formats = [public_id_type(column).id_format for column in attributes.values()]
-    registry.models(mapper.registry).claim(model, *formats)
+    if own:
+        registry.models(mapper.registry).claim(model, *(public_id_type(column).id_format for column in own))
 
     def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         ensure_ids(state, attributes, connection)
 
-    event.listen(mapper, "before_insert", before_insert, raw=True, propagate=True)
+    event.listen(mapper, "before_insert", before_insert, raw=True)
 
 
-def _listen_to_attribute(prop: ColumnProperty[Any] | Any, column: Column[Any]) -> None:
-    key, type_ = prop.key, public_id_type(column)
+def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+    key, type_ = attribute.key, public_id_type(column)
 
     def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:
             return value
-        made = values[key] = type_.next_id()
+        made = type_.next_id()
+        for _ in range(max_retries(column)):  # two living objects do not show the same id, unless there are too few
+            if (column, made) not in pending.early:
+                break
+            made = type_.next_id()
+        values[key] = made
+        pending.early[column, made] = state
         return made
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
@@ -133,6 +149,8 @@ def _listen_to_attribute(prop: ColumnProperty[Any] | Any, column: Column[Any]) -
             state.info.get(_GIVEN, set()).discard(key)
             return type_.next_id()
         checked = type_.checked(value, field=f"{model}.{key}")
+        if (column, checked) in pending.early:  # session.merge() copies an id that was made on first access
+            return checked
         state.info.setdefault(_GIVEN, set()).add(key)
         return checked
 
@@ -140,10 +158,9 @@ def _listen_to_attribute(prop: ColumnProperty[Any] | Any, column: Column[Any]) -
         if state.has_identity:
             raise _immutable(state.class_.__name__, key, value, None)
 
-    attribute = prop.class_attribute
-    event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True, propagate=True)
-    event.listen(attribute, "set", on_set, raw=True, retval=True, propagate=True, active_history=True)
-    event.listen(attribute, "remove", on_delete, raw=True, propagate=True)
+    event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True)
+    event.listen(attribute, "set", on_set, raw=True, retval=True, active_history=True)
+    event.listen(attribute, "remove", on_delete, raw=True)
 
 
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam, inspect, select
 from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Mapper, Session
 from sqlalchemy.orm.interfaces import ORMOption
+from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
@@ -27,10 +28,19 @@ from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, Pub
 from sqlalchemy_public_id.listeners import id_attributes
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
-__all__ = ["get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
+__all__ = ["How", "get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
 
 M = TypeVar("M")
 """A model."""
+
+
+class How(TypedDict, total=False):
+    """The keyword arguments of :func:`get` that say how the row is loaded."""
+
+    options: Sequence[ORMOption]
+    with_for_update: bool | Mapping[str, Any]
+    populate_existing: bool
+    execution_options: Mapping[str, Any] | None
 
 
 def get(
@@ -66,18 +76,20 @@ def get(
     return session.scalars(query, execution_options=chosen).unique().one_or_none()
 
 
-def get_one(session: Session, model: type[M], public_id: object, **how: Any) -> M:
+def get_one(
+    session: Session, model: type[M], public_id: object, *, attribute: str | None = None, **how: Unpack[How]
+) -> M:
     """The row of *model* with this public id; takes what :func:`get` takes.
 
     :raises PublicIdNotFound: where there is none, and where the text cannot be an id of the model.
     """
-    found = get(session, model, public_id, **how)
+    found = get(session, model, public_id, attribute=attribute, **how)
     if found is None:
         raise PublicIdNotFound(public_id, model=model.__name__)
     return found
 
 
-def resolve(session: Session, public_id: object, *, base: Any = None, **how: Any) -> Any | None:
+def resolve(session: Session, public_id: object, *, base: Any = None, **how: Unpack[How]) -> Any | None:
     """The row with this public id, of whichever model its prefix tells; takes what :func:`get` takes.
 
     :param base: the declarative base to search, where several have a model with this prefix.

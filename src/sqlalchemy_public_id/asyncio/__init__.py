@@ -7,6 +7,15 @@ Models, formats and the guard need no twin: an ``AsyncSession`` runs the same un
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from sqlalchemy_public_id.errors import MissingExtra
+
+try:
+    import_module("greenlet")
+except ModuleNotFoundError as error:
+    raise MissingExtra("greenlet", extra="asyncio") from error
+
 from sqlalchemy_public_id.asyncio import bulk, lookup
 
 __all__ = ["bulk", "lookup"]

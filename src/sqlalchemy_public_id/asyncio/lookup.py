@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm.interfaces import ORMOption
+from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
+from sqlalchemy_public_id.lookup import How
 
 __all__ = ["get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
 
@@ -16,35 +18,20 @@ M = TypeVar("M")
 
 
 async def get(
-    session: AsyncSession,
-    model: type[M],
-    public_id: object,
-    *,
-    attribute: str | None = None,
-    options: Sequence[ORMOption] = (),
-    with_for_update: bool | Mapping[str, Any] = False,
-    populate_existing: bool = False,
-    execution_options: Mapping[str, Any] | None = None,
+    session: AsyncSession, model: type[M], public_id: object, *, attribute: str | None = None, **how: Unpack[How]
 ) -> M | None:
     """As :func:`sqlalchemy_public_id.lookup.get`."""
-    return await session.run_sync(
-        lookup.get,
-        model,
-        public_id,
-        attribute=attribute,
-        options=options,
-        with_for_update=with_for_update,
-        populate_existing=populate_existing,
-        execution_options=execution_options,
-    )
+    return await session.run_sync(lambda sync: lookup.get(sync, model, public_id, attribute=attribute, **how))
 
 
-async def get_one(session: AsyncSession, model: type[M], public_id: object, **how: Any) -> M:
+async def get_one(
+    session: AsyncSession, model: type[M], public_id: object, *, attribute: str | None = None, **how: Unpack[How]
+) -> M:
     """As :func:`sqlalchemy_public_id.lookup.get_one`."""
-    return await session.run_sync(lambda sync: lookup.get_one(sync, model, public_id, **how))
+    return await session.run_sync(lambda sync: lookup.get_one(sync, model, public_id, attribute=attribute, **how))
 
 
-async def resolve(session: AsyncSession, public_id: object, *, base: Any = None, **how: Any) -> Any | None:
+async def resolve(session: AsyncSession, public_id: object, *, base: Any = None, **how: Unpack[How]) -> Any | None:
     """As :func:`sqlalchemy_public_id.lookup.resolve`."""
     return await session.run_sync(lambda sync: lookup.resolve(sync, public_id, base=base, **how))
 

@@ -102,7 +102,7 @@ class Batch:
     @property
     def may_be_ours(self) -> bool:
         """Whether the library made any of the ids, found out without looking at each row."""
-        return bool(self.pending) or any(parameter.made for parameter in self._names)
+        return bool(self.pending or pending.early) or any(parameter.made for parameter in self._names)
 
     @cached_property
     def slots(self) -> list[Slot]:
@@ -118,7 +118,7 @@ class Batch:
         """Whether the library made the id in *slot*, so that it may be replaced."""
         if slot.parameter.made:
             return True
-        return self.pending is not None and (slot.column, self.text(slot)) in self.pending
+        return pending.is_ours(self.pending, slot.column, self.text(slot))
 
     def slots_by_row(self) -> dict[int, list[Slot]]:
         """Row → its public ids."""
@@ -146,8 +146,7 @@ class Batch:
             row[slot.place] = stored
         else:
             self.parameters[slot.place] = stored
-        if self.pending is not None:
-            self.pending.replace(slot.column, old, new)
+        pending.replace(self.pending, slot.column, old, new)
 
     def for_driver(self) -> Any:
         """The parameters in the shape the driver was given them."""

@@ -1,7 +1,8 @@
-"""Which objects of the running flush the library has made ids for.
+"""Which objects the library has made ids for: the row with this id in this column is that object's, and may change.
 
-Kept for each connection, because that is what an event of the engine and one of the mapper have in common. An entry
-says: the row with this id in this column belongs to that object, and the id may be replaced.
+The objects of a flush are kept for each connection, because that is what an event of the engine and one of the mapper
+have in common. Ids that were made on first access are kept apart, for as long as their objects live: such an object can
+be written in other ways than by a flush.
 """
 
 from __future__ import annotations
@@ -14,26 +15,19 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState
 from sqlalchemy.orm.attributes import set_committed_value
 
-__all__ = ["Pending", "begin", "drop", "of"]
+__all__ = ["Pending", "begin", "drop", "early", "is_ours", "of", "replace"]
 
 
-class Pending(dict[tuple[Column[Any], str], tuple[InstanceState[Any], str]]):
-    """(column, id) → (state of the object, attribute name)."""
+class Pending(dict[tuple[Column[Any], str], InstanceState[Any]]):
+    """(column, id) → state of the object."""
 
     __slots__ = ("__weakref__",)
 
-    def replace(self, column: Column[Any], old: str, new: str) -> None:
-        """The row with the id *old*, and its object, have the id *new* now."""
-        found = self.pop((column, old), None)
-        if found is not None:
-            self[column, new] = found
-            state, key = found
-            instance = state.obj()
-            if instance is not None:
-                set_committed_value(instance, key, new)
-
 
 _pending: weakref.WeakKeyDictionary[Connection, Pending] = weakref.WeakKeyDictionary()
+
+early: weakref.WeakValueDictionary[tuple[Column[Any], str], InstanceState[Any]] = weakref.WeakValueDictionary()
+"""(column, id) → state of the living object that was given the id on first access."""
 
 
 def of(connection: Connection) -> Pending | None:
@@ -49,3 +43,19 @@ def begin(connection: Connection) -> Pending:
 def drop(connection: Connection) -> None:
     """Forget the entries: the flush is over."""
     _pending.pop(connection, None)
+
+
+def is_ours(waiting: Pending | None, column: Column[Any], text: str) -> bool:
+    """Whether the library made the id *text* of a row in *column*, for an object of the flush or an early one."""
+    return (waiting is not None and (column, text) in waiting) or (column, text) in early
+
+
+def replace(waiting: Pending | None, column: Column[Any], old: str, new: str) -> None:
+    """The row with the id *old*, and its object, have the id *new* now."""
+    for objects in (early, waiting):
+        state = objects.pop((column, old), None) if objects is not None else None
+        if objects is not None and state is not None:
+            objects[column, new] = state
+            instance = state.obj()
+            if instance is not None:
+                set_committed_value(instance, state.mapper.get_property_by_column(column).key, new)

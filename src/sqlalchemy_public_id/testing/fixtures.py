@@ -20,13 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from sqlalchemy_public_id import testing
-from sqlalchemy_public_id.errors import MissingExtra
+import pytest
 
-try:
-    import pytest
-except ModuleNotFoundError as error:  # pragma: no cover - pytest imports this module
-    raise MissingExtra("pytest", extra="test") from error
+from sqlalchemy_public_id import testing
 
 __all__ = ["fixed_public_ids", "forced_collisions"]
 

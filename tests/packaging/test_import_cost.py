@@ -1,0 +1,48 @@
+"""What ``import sqlalchemy_public_id`` loads, counted in modules: unlike milliseconds, they are the same everywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, sys, sqlalchemy.orm
+before = set(sys.modules)
+import sqlalchemy_public_id
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> list[str]:
+    """The modules that our package loads, and sqlalchemy.orm does not."""
+    command = [sys.executable, "-I", "-c", PROGRAM]
+    return list(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+
+
+def test_few_modules_are_loaded(loaded: list[str]) -> None:
+    """A fifth of what sqlalchemy.orm loads, more than 330 modules, is the limit."""
+    assert len(loaded) <= 66
+
+
+def test_no_other_package_is_loaded(loaded: list[str]) -> None:
+    """Of all packages, only SQLAlchemy and our own are loaded: no driver, no framework, none of the extras."""
+    packages = {name.partition(".")[0] for name in loaded}
+
+    assert {"sqlalchemy", "sqlalchemy_public_id"} == packages - sys.stdlib_module_names
+
+
+def test_little_of_sqlalchemy_is_loaded(loaded: list[str]) -> None:
+    """Beside its ORM, only SQLAlchemy's dialect of MySQL is loaded, for BIGINT UNSIGNED and the collation."""
+    expected = ("sqlalchemy.dialects.mysql", "sqlalchemy.connectors")
+
+    assert all(name.startswith(expected) for name in loaded if name.startswith("sqlalchemy."))
+
+
+@pytest.mark.parametrize("part", ["asyncio", "testing"])
+def test_special_parts_are_left_out(part: str, loaded: list[str]) -> None:
+    """What only some programs need is loaded when they import it."""
+    assert f"sqlalchemy_public_id.{part}" not in loaded

@@ -1,0 +1,161 @@
+"""The wheel: what is in it, what it says of itself, and that it works with its runtime dependencies alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import PathDistribution, version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "sqlalchemy_public_id"
+
+IMPORT_ALL = """
+import importlib, json, pkgutil, sqlalchemy_public_id as package
+failed = {}
+for module in pkgutil.walk_packages(package.__path__, "sqlalchemy_public_id."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        failed[module.name] = getattr(error, "extra", None)
+print(json.dumps(failed))
+"""
+"""Prints the modules that cannot be imported, with the extra that each tells to install."""
+
+IMPORT_ASYNCIO = """
+import sys
+sys.modules["greenlet"] = None
+try:
+    import sqlalchemy_public_id.asyncio
+except ImportError as error:
+    print(type(error).__name__, getattr(error, "extra", None))
+"""
+
+OPTIONAL = {f"{PACKAGE}.asyncio", f"{PACKAGE}.testing.fixtures"}
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    """The files in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def distribution(wheel: Path) -> PathDistribution:
+    """What the wheel says of itself."""
+    (folder,) = (each for each in zipfile.Path(wheel).iterdir() if each.name.endswith(".dist-info"))
+    return PathDistribution(folder)
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter with the wheel, the SQLAlchemy of this test run, and what these two require."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    executable = str(folder / "bin" / "python")
+    pip("--python", executable, "install", str(wheel), f"sqlalchemy=={version('sqlalchemy')}")
+    return executable
+
+
+@pytest.fixture(scope="module")
+def failed(python: str) -> dict[str, str | None]:
+    """The modules that cannot be imported by *python*, with the extra that each tells to install."""
+    return dict(json.loads(run(python, IMPORT_ALL)))
+
+
+def run(python: str, program: str) -> str:
+    done = subprocess.run([python, "-I", "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_every_module_is_in_the_wheel(names: set[str]) -> None:
+    """The wheel has the modules of the source tree, no fewer and no more."""
+    source = ROOT / "src"
+    expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+
+    assert expected == {name for name in names if name.endswith(".py")}
+
+
+def test_types_are_in_the_wheel(names: set[str]) -> None:
+    """The marker is there without which type checkers ignore the annotations."""
+    assert f"{PACKAGE}/py.typed" in names
+
+
+def test_nothing_else_is_installed(names: set[str], distribution: PathDistribution) -> None:
+    """There is one package in the wheel; tests and programs stay at home."""
+    expected = {PACKAGE, f"{PACKAGE}-{distribution.version}.dist-info"}
+
+    assert expected == {name.partition("/")[0] for name in names}
+
+
+def test_licence_is_in_the_wheel(distribution: PathDistribution) -> None:
+    """The whole licence comes with the package, under the name that registries know it by."""
+    assert distribution.metadata["License-Expression"] == "MIT"
+    assert (ROOT / "LICENSE").read_text() == distribution.read_text("licenses/LICENSE")
+
+
+def test_runtime_dependencies(distribution: PathDistribution) -> None:
+    """Nobody has to install more than three packages."""
+    expected = ["sqlalchemy", "typing-extensions", "uuid-utils"]
+    required = [re.split("[^a-z-]", line)[0] for line in distribution.requires or () if "extra ==" not in line]
+
+    assert expected == sorted(required)
+
+
+def test_extras(distribution: PathDistribution) -> None:
+    """What is optional has the names that the documentation tells."""
+    expected = "aiomysql aiosqlite alembic asyncio asyncmy asyncpg cli fastapi mysql postgresql"
+
+    assert expected.split() == sorted(distribution.metadata.get_all("Provides-Extra", []))
+
+
+def test_every_extra_brings_something(distribution: PathDistribution) -> None:
+    """No extra is an empty name."""
+    lines = [line.replace('"', "'") for line in distribution.requires or ()]
+    extras = distribution.metadata.get_all("Provides-Extra", [])
+
+    assert all(any(f"extra == '{extra}'" in line for line in lines) for extra in extras)
+
+
+def test_wheel_works_alone(python: str, distribution: PathDistribution) -> None:
+    """With its runtime dependencies only, the package can be imported, and tells its version."""
+    assert distribution.version == run(python, f"import {PACKAGE}; print({PACKAGE}.__version__)")
+
+
+def test_modules_need_no_extra(failed: dict[str, str | None]) -> None:
+    """Every module can be imported without any extra, except those for asyncio and pytest."""
+    assert failed.keys() <= OPTIONAL
+
+
+def test_told_extras_exist(failed: dict[str, str | None], distribution: PathDistribution) -> None:
+    """Where a module tells a command that installs what it lacks, the command works."""
+    extras = set(distribution.metadata.get_all("Provides-Extra", []))
+
+    assert set(failed.values()) - {None} <= extras
+
+
+def test_asyncio_tells_its_extra(python: str) -> None:
+    """Without greenlet, the asynchronous twins say which extra brings it."""
+    assert run(python, IMPORT_ASYNCIO) == "MissingExtra asyncio"

@@ -1,0 +1,13 @@
+# expect mypy assignment, pyright reportAssignmentType
+from __future__ import annotations
+
+from models import Base, CardId
+from sqlalchemy.orm import Mapped
+
+from sqlalchemy_public_id import NanoId, bigint_key, public_id_column
+
+
+class Purse(Base):
+    __tablename__ = "purse"
+    id: Mapped[int] = bigint_key()
+    number: Mapped[CardId] = public_id_column(NanoId(prefix="card"))  # wrong

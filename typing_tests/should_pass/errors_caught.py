@@ -1,0 +1,65 @@
+"""What an error tells, and which built-in error it is."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_type
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    DuplicatePrefix,
+    ImmutablePublicId,
+    InvalidPublicId,
+    KeySpaceExhausted,
+    MissingExtra,
+    PublicIdCollision,
+    PublicIdError,
+    PublicIdNotFound,
+)
+
+
+def invalid(error: InvalidPublicId) -> ValueError:
+    assert_type(error.value, object)
+    assert_type(error.expected, str)
+    assert_type(error.reason, str)
+    assert_type(error.field, str | None)
+    return error
+
+
+def not_found(error: PublicIdNotFound) -> LookupError:
+    assert_type(error.value, object)
+    assert_type(error.model, str)
+    return error
+
+
+def collision(error: PublicIdCollision) -> PublicIdError:
+    assert_type(error.model, str)
+    assert_type(error.column, str)
+    assert_type(error.format, object)
+    assert_type(error.attempts, int)
+    assert_type(error.capacity, int)
+    assert_type(error.rows, int | None)
+    return error
+
+
+def immutable(error: ImmutablePublicId) -> PublicIdError:
+    assert_type(error.model, str)
+    assert_type(error.attribute, str)
+    assert_type(error.old, object)
+    assert_type(error.new, object)
+    return error
+
+
+def duplicate(error: DuplicatePrefix) -> ConfigurationError:
+    assert_type(error.prefix, str)
+    assert_type(error.holder, str)
+    assert_type(error.newcomer, str)
+    return error
+
+
+def exhausted(error: KeySpaceExhausted) -> PublicIdError:
+    return error
+
+
+def missing(error: MissingExtra) -> ModuleNotFoundError:
+    assert_type(error.extra, str)
+    return error

@@ -1,0 +1,27 @@
+"""The same for an AsyncSession."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models import Customer, CustomerId, User
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import load_only
+from typing_extensions import assert_type
+
+from sqlalchemy_public_id.asyncio import bulk, lookup
+
+
+async def look_up(session: AsyncSession, public_id: str, customer_id: CustomerId) -> User:
+    assert_type(await lookup.get(session, User, public_id), User | None)
+    assert_type(await lookup.get(session, Customer, customer_id, options=[load_only(Customer.id)]), Customer | None)
+    assert_type(await lookup.get_one(session, User, public_id, with_for_update=True), User)
+    assert_type(await lookup.get_many(session, User, [public_id, None]), dict[str, User])
+    assert_type(await lookup.resolve(session, public_id), Any | None)
+    assert_type(await lookup.keys_of(session, User, {public_id}), dict[str, Any])
+    assert_type(await lookup.public_ids_of(session, User, (1, 2)), dict[Any, str])
+    return await lookup.get_one(session, User, public_id)
+
+
+async def write(session: AsyncSession) -> None:
+    await bulk.insert(session, [User(name="Ada"), Customer()])

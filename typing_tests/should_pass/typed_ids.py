@@ -1,0 +1,38 @@
+"""A typed id is a str of a type of its own."""
+
+from __future__ import annotations
+
+from models import CustomerId, OrderId
+from typing_extensions import assert_type
+
+from sqlalchemy_public_id import Format, NanoId, TypedId
+
+
+def as_text(text: str) -> str:
+    return text
+
+
+made = CustomerId()
+assert_type(made, CustomerId)
+assert_type(CustomerId(made), CustomerId)
+assert_type(CustomerId(str(made)), CustomerId)
+assert_type(CustomerId.parse(made), CustomerId)
+assert_type(CustomerId.parse(str(made), field="customer"), CustomerId)
+assert_type(TypedId.parse(made), TypedId)
+assert_type(OrderId.id_format, Format)
+assert_type(OrderId.prefix, str)
+assert_type(made.upper(), str)
+as_text(made)
+as_text(TypedId.parse(made))
+
+
+class EntityId(TypedId):
+    """Abstract: its subclasses have prefixes."""
+
+
+class InvoiceId(EntityId, format=NanoId(prefix="inv")): ...
+
+
+entity: EntityId = InvoiceId()
+assert_type(InvoiceId.parse(entity), InvoiceId)
+assert_type(EntityId.parse(entity), EntityId)
