@@ -1,33 +1,38 @@
-"""Every example of the README, the documentation and the docstrings is a test (collected by Sybil).
-
-Examples of one file build on each other: with pytest-xdist, say ``--dist loadfile``.
-"""
+"""Every example of the README, the documentation and the docstrings is a test (collected by Sybil)."""
 
 from __future__ import annotations
 
-import doctest
-from typing import Any
+from doctest import ELLIPSIS
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
-from sqlalchemy.pool import StaticPool
+import pytest
+from sqlalchemy import Engine, String, create_engine
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sybil import Sybil
-from sybil.sybil import SybilCollection
 from sybil.parsers import markdown, rest
+from sybil.sybil import SybilCollection
 
 from sqlalchemy_public_id import PublicIdMixin
 
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
 
-def stored_user(names: dict[str, Any]) -> None:
-    """Give docstrings a model ``User``, and a ``session`` whose database holds one."""
+
+def as_a_program(names: dict[str, Any]) -> None:
+    """A page reads like one program, which a reader may copy into a file and run."""
+    names["__name__"] = "__main__"
+
+
+def with_a_stored_user(names: dict[str, Any]) -> None:
+    """Docstrings may use a model ``User``, and a ``session`` on a database that holds one of them."""
 
     class Base(DeclarativeBase): ...
 
     class User(PublicIdMixin, Base):
         __tablename__ = "user"
-        name: Mapped[str]
+        name = mapped_column(String(50))  # no annotation: SQLAlchemy would look its words up in tests/conftest.py
 
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    engine = create_engine("sqlite://")
     Base.metadata.create_all(engine)
     session = Session(engine)
     session.add(User(public_id="izkpm55j334u", name="Ada"))
@@ -36,20 +41,38 @@ def stored_user(names: dict[str, Any]) -> None:
 
 
 def close(names: dict[str, Any]) -> None:
-    """Close what the examples of a file have opened."""
-    for value in list(names.values()):
-        if isinstance(value, Session):
-            value.close()
-    for value in list(names.values()):
-        if isinstance(value, Engine):
-            value.dispose()
+    """Close what the examples of a file have left open, and forget their types: two pages may use one prefix."""
+    for session in [value for value in names.values() if isinstance(value, Session)]:
+        session.close()
+    for engine in [value for value in names.values() if isinstance(value, Engine)]:
+        engine.dispose()
+    names.clear()
 
 
-FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS)]
-DOCSTRINGS = [rest.DocTestParser(optionflags=doctest.ELLIPSIS), rest.PythonCodeBlockParser()]
+FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)]
+DOCSTRINGS = [rest.DocTestParser(optionflags=ELLIPSIS), rest.PythonCodeBlockParser()]
 
-PAGES = Sybil(FENCES, path="docs", pattern="*.md", teardown=close)
-FRONT = Sybil(FENCES, pattern="*.md", exclude="*/*", teardown=close)
-SOURCES = Sybil(DOCSTRINGS, path="src", pattern="*.py", setup=stored_user, teardown=close)
+EXAMPLES = SybilCollection(
+    (
+        Sybil(FENCES, pattern="*.md", exclude="*/*", setup=as_a_program, teardown=close),
+        Sybil(FENCES, path="docs", pattern="*.md", setup=as_a_program, teardown=close),
+        Sybil(DOCSTRINGS, path="src", pattern="*.py", setup=with_a_stored_user, teardown=close),
+    )
+)
 
-pytest_collect_file = SybilCollection((PAGES, FRONT, SOURCES)).pytest()
+pytest_collect_file = EXAMPLES.pytest()
+collect_ignore = ["docs/_build"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Give all examples of one file to one process, because they build on each other."""
+    if config.option.dist != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FilesOfExamples(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("::line:")[0]
+
+    return FilesOfExamples(config, log)

@@ -30,7 +30,7 @@ html_theme = "furo"
 html_title = project
 
 add_module_names = False
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 
@@ -43,9 +43,7 @@ nitpick_ignore = [
 warnings.filterwarnings("ignore", "Unmanaged access of declarative attribute", SAWarning)
 
 
-def find_by_meaning(
-    app: Sphinx, env: BuildEnvironment, reference: pending_xref, content: Element
-) -> Element | None:
+def find_by_meaning(app: Sphinx, env: BuildEnvironment, reference: pending_xref, content: Element) -> Element | None:
     """Resolve a name as Python would where it stands: by the module of the docstring, or as an absolute name.
 
     Names of this library become links, wherever they were imported from. Names of other projects stay text: their
@@ -59,7 +57,7 @@ def find_by_meaning(
             thing: Any = pkgutil.resolve_name(name)
         except (AttributeError, ImportError, ValueError):
             continue
-        home = f"{thing.__module__}.{getattr(thing, '__qualname__', target)}"
+        home = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', target)}"
         if isinstance(thing, TypeVar) or not home.startswith("sqlalchemy_public_id."):
             return content
         domain = env.domains.python_domain

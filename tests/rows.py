@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 def stored(session: Session, model: type[Any]) -> dict[int, str]:
     """Key → public id, for all rows of *model*."""
-    table = inspect(model).persist_selectable
+    table = inspect(model).base_mapper.local_table
     return dict(session.connection().execute(select(table.c.id, table.c.public_id)).all())
 
 

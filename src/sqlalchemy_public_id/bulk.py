@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from sqlalchemy import Column, Table, select
+from sqlalchemy import Column, String, Table, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
@@ -128,11 +128,9 @@ def _read_back(session: Session, mapper: Mapper[Any], states: list[InstanceState
     name, column = next(iter(listeners.id_attributes(mapper).items()))
     attributes = [mapper.attrs[key].class_attribute for key in unset]
     by_id = {state.dict[name]: state.obj() for state in states}
-    wanted = list(by_id)
-    limit = traits_for(session.get_bind(mapper).dialect).max_parameters or len(wanted)
-    for at in range(0, len(wanted), limit):
-        query = select(column, *(attribute.expression for attribute in attributes))
-        query = query.where(column.in_(wanted[at : at + limit]))
-        for public_id, *values in session.connection(bind_arguments={"mapper": mapper}).execute(query):
+    connection = session.connection(bind_arguments={"mapper": mapper})
+    for condition in traits_for(connection.dialect).any_of(column, list(by_id), String()):
+        query = select(column, *(attribute.expression for attribute in attributes)).where(condition)
+        for public_id, *values in connection.execute(query):
             for key, value in zip(unset, values, strict=True):
                 set_committed_value(by_id[public_id], key, value)

@@ -18,7 +18,7 @@ has to change. Each carries its facts as attributes, and survives pickling.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "ConfigurationError",
@@ -35,11 +35,14 @@ __all__ = [
 _SHOWN = 60
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """The ``repr`` of *value*, cut: a hostile text must not fill the log."""
     if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
         return f"{value[:_SHOWN]!r}... ({len(value)} long)"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python likes to print
+        text = f"{type(value).__name__} too large to print"
     return text if len(text) <= 4 * _SHOWN else f"{text[: 4 * _SHOWN]}..."
 
 
@@ -53,9 +56,12 @@ def _rebuild(cls: type[PublicIdError], state: dict[str, Any], args: tuple[Any, .
 class PublicIdError(Exception):
     """The base of every error of this library."""
 
+    _pickled_as: ClassVar[type[PublicIdError] | None] = None
+    """The class to restore, where the class of the error itself is made at run time."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by facts: the constructors take keywords, which the default would lose."""
-        return _rebuild, (type(self), dict(self.__dict__), self.args)
+        return _rebuild, (self._pickled_as or type(self), dict(self.__dict__), self.args)
 
 
 class InvalidPublicId(PublicIdError, ValueError):
@@ -71,7 +77,7 @@ class InvalidPublicId(PublicIdError, ValueError):
 
     def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}{_shown(value)} is not a public id: {reason} (expected {expected})")
+        super().__init__(f"{where}{shown(value)} is not a public id: {reason} (expected {expected})")
         self.value: object = value
         """What was given, whole."""
         self.expected: str = expected
@@ -89,7 +95,7 @@ class PublicIdNotFound(PublicIdError, LookupError):
     """
 
     def __init__(self, value: object, *, model: str) -> None:
-        super().__init__(f"no {model} has the public id {_shown(value)}")
+        super().__init__(f"no {model} has the public id {shown(value)}")
         self.value: object = value
         """The public id that was asked for, whole."""
         self.model: str = model
@@ -99,15 +105,17 @@ class PublicIdNotFound(PublicIdError, LookupError):
 class PublicIdCollision(PublicIdError):
     """No free public id was found for a row in ``max_retries`` attempts.
 
-    The statement has had no effect and the transaction is as it was before it. Either the format is too small for
-    the table (see :attr:`rows` and :attr:`capacity`), or the generator is not random.
+    The row is not stored, and the transaction stays usable. Either the format is too small for the table (see
+    :attr:`rows` and :attr:`capacity`), or the generator is not random.
     """
 
     def __init__(
         self, *, model: str, column: str, format: object, attempts: int, capacity: int, rows: int | None = None
     ) -> None:
         if rows is None:
-            space = f"the format has {capacity:.3g} possible ids, so its generator may not be random"
+            space = (
+                f"the format has about 10**{len(str(capacity)) - 1} possible ids, so its generator may not be random"
+            )
         else:
             space = f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%})"
         super().__init__(
@@ -171,7 +179,14 @@ class MissingExtra(PublicIdError, ModuleNotFoundError):
     """An optional dependency is not installed; the message is the command that installs it."""
 
     def __init__(self, package: str, *, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'")
-        self.name = package
+        super().__init__(f"{package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'", name=package)
         self.extra: str = extra
         """The extra of this distribution that brings the package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the arguments: an ImportError keeps its facts where ``__dict__`` does not see them."""
+        return _missing, (self.name, self.extra)
+
+
+def _missing(package: str, extra: str) -> MissingExtra:
+    return MissingExtra(package, extra=extra)

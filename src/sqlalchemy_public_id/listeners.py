@@ -20,7 +20,7 @@ from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken
 
 from sqlalchemy_public_id import guard, registry
-from sqlalchemy_public_id.errors import ImmutablePublicId
+from sqlalchemy_public_id.errors import ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
@@ -165,7 +165,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
 
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
     return ImmutablePublicId(
-        f"{model}.{key} is {old!r} and cannot become {new!r}: links to the row would break; "
+        f"{model}.{key} is {shown(old)} and cannot become {shown(new)}: links to the row would break; "
         f"to give the row another id on purpose, execute an UPDATE statement",
         model=model,
         attribute=key,

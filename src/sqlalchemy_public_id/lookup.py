@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam, inspect, select
-from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Mapper, Session
+from sqlalchemy import ColumnElement, String, inspect, select
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Mapper, Session, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
@@ -95,6 +95,7 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **how: Unp
     :param base: the declarative base to search, where several have a model with this prefix.
     :raises DuplicatePrefix: where several bases do and none is named.
     """
+    configure_mappers()  # prefixes are claimed when mappers are configured
     models = list(dict.fromkeys(registry.models_of(public_id)))
     if base is not None:
         wanted = getattr(base, "registry", base)
@@ -127,7 +128,7 @@ def get_many(
     key, type_ = _identifier(model, attribute)
     wanted = _well_formed(type_, public_ids)
     found: dict[str, M] = {}
-    for condition in _any_of(session, model, getattr(model, key), wanted, type_.id_format.max_length):
+    for condition in _any_of(session, model, getattr(model, key), wanted):
         query = select(model).where(condition).options(*options)
         for row in session.scalars(query, execution_options=dict(execution_options or {})).unique():
             found[getattr(row, key)] = row
@@ -145,7 +146,7 @@ def keys_of(
     wanted = _well_formed(type_, public_ids)
     shown: InstrumentedAttribute[str] = getattr(model, key)
     found: dict[str, Any] = {}
-    for condition in _any_of(session, model, shown, wanted, type_.id_format.max_length):
+    for condition in _any_of(session, model, shown, wanted):
         for public_id, *primary in session.execute(select(shown, *_primary(model)).where(condition)):
             found[public_id] = primary[0] if len(primary) == 1 else tuple(primary)
     return {public_id: found[public_id] for public_id in wanted if public_id in found}
@@ -161,11 +162,10 @@ def public_ids_of(
     if len(primary) != 1:
         raise ConfigurationError(f"{model.__name__} has a composite key; select its rows with an ordinary statement")
     wanted = list(dict.fromkeys(keys))
-    limit = traits_for(session.get_bind(inspect(model)).dialect).max_parameters or len(wanted)
     found: dict[Any, str] = {}
-    for at in range(0, len(wanted), limit or 1):
-        query = select(primary[0], shown).where(primary[0].in_(wanted[at : at + limit]))
-        found.update((key, public_id) for key, public_id in session.execute(query))
+    for condition in _any_of(session, model, primary[0], wanted):
+        for key, public_id in session.execute(select(primary[0], shown).where(condition)):
+            found[key] = public_id
     return {key: found[key] for key in wanted if key in found}
 
 
@@ -205,16 +205,7 @@ def _primary(model: type[Any]) -> list[Any]:
     return [mapper.attrs[mapper.get_property_by_column(column).key].class_attribute for column in mapper.primary_key]
 
 
-def _any_of(
-    session: Session, model: type[Any], column: Any, wanted: list[str], length: int
-) -> Iterator[ColumnElement[bool]]:
-    """Conditions that, together, select the rows with the ids *wanted*: as few as the database allows."""
-    traits = traits_for(session.get_bind(inspect(model)).dialect)
-    if not wanted:
-        return
-    if traits.array_parameters:
-        yield column == any_(bindparam(None, wanted, type_=ARRAY(String(length))))
-        return
-    limit = traits.max_parameters or len(wanted)
-    for at in range(0, len(wanted), limit):
-        yield column.in_(wanted[at : at + limit])
+def _any_of(session: Session, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
+    """Conditions that, together, select the rows where *column* is one of *values*."""
+    type_ = String() if isinstance(column.type, PublicIdType) else None
+    return traits_for(session.get_bind(_mapper(model)).dialect).any_of(column, values, type_)

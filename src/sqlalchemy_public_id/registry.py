@@ -37,15 +37,15 @@ class _Claim:
             return "belongs to"
         if self.prefix.lower() == other.prefix.lower():
             return f"differs only in case from {other.prefix!r} of"
-        shorter, longer = sorted((self, other), key=lambda claim: len(claim._lead))
-        rest = longer._lead.removeprefix(shorter._lead)
+        shorter, longer = sorted((self, other), key=lambda claim: len(claim.lead))
+        rest = longer.lead.removeprefix(shorter.lead)
         # Where the rest holds the shorter one's separator, splitting at the last one tells them apart.
-        if rest != longer._lead and shorter.separator not in rest:
+        if rest != longer.lead and shorter.separator not in rest:
             return f"cannot be told from {other.prefix!r} of"
         return None
 
     @property
-    def _lead(self) -> str:
+    def lead(self) -> str:
         return self.prefix + self.separator
 
 
@@ -73,10 +73,10 @@ class Prefixes:
         with self._lock:
             for claim in wanted:
                 self._refuse_confusion(claim)
-            for prefix in [prefix for prefix, held in self._claims.items() if held.name == name]:
-                del self._claims[prefix]
+            for lead in [lead for lead, held in self._claims.items() if held.name == name]:
+                del self._claims[lead]
             for claim in wanted:
-                self._claims[claim.prefix] = claim
+                self._claims[claim.lead] = claim
 
     def owner_of(self, text: object) -> type[Any] | None:
         """The owner whose format accepts *text*, found by the prefix before the last separator."""
@@ -86,7 +86,8 @@ class Prefixes:
         if len(text) > max((claim.format.max_length for claim in claims), default=0):
             return None
         for separator in dict.fromkeys(claim.separator for claim in claims):
-            claim = self._claims.get(text.rpartition(separator)[0])
+            prefix, found, _ = text.rpartition(separator)
+            claim = self._claims.get(prefix + found)
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim.owner()
         return None
@@ -100,7 +101,7 @@ class Prefixes:
                 gc.collect()  # classes die in cycles: look again before an error is made of a dead one
             if holder.owner() is not None:
                 raise DuplicatePrefix(newcomer.prefix, holder=holder.name, newcomer=newcomer.name, why=why)
-            del self._claims[holder.prefix]
+            del self._claims[holder.lead]
 
 
 typed_ids = Prefixes()

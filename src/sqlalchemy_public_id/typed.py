@@ -76,7 +76,7 @@ class TypedId(str):
         """
         owner = typed_ids.owner_of(text)
         if owner is not None and issubclass(owner, cls):
-            return str.__new__(owner, text)
+            return str.__new__(owner, str.__str__(text))
         format = getattr(cls, "id_format", None)
         expected = format.expected if format else f"an id of a declared {cls.__name__} type"
         reason = f"it is of type {owner.__name__}" if owner else "no type has ids like this"

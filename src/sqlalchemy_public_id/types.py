@@ -27,7 +27,7 @@ from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 
@@ -39,6 +39,7 @@ __all__ = [
     "public_id_columns",
     "public_id_type",
     "set_max_retries",
+    "unwrapped",
     "when_first_used",
 ]
 
@@ -46,7 +47,14 @@ MAX_RETRIES = 1000
 """How many new ids are tried for a row whose id collided, where nothing else is said."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
-_COMPARISONS = {operator.eq, operator.ne, operators.in_op, operators.not_in_op}
+_COMPARISONS = {
+    operator.eq,
+    operator.ne,
+    operators.in_op,
+    operators.is_distinct_from,
+    operators.is_not_distinct_from,
+    operators.not_in_op,
+}
 
 _first_use: list[Callable[[], None]] = []
 
@@ -69,11 +77,17 @@ def format_of(declared: Format | type[TypedId]) -> Format:
     )
 
 
-class _UnwrappedInvalidPublicId(InvalidPublicId, DontWrapMixin):
-    """The same error, which SQLAlchemy does not hide inside a ``StatementError``."""
+_unwrapped: dict[type[PublicIdError], type[PublicIdError]] = {}
 
 
-_UnwrappedInvalidPublicId.__name__ = _UnwrappedInvalidPublicId.__qualname__ = "InvalidPublicId"
+def unwrapped(error: PublicIdError) -> PublicIdError:
+    """*error*, made so that SQLAlchemy does not hide it inside a ``StatementError``."""
+    cls = type(error)
+    if cls not in _unwrapped:
+        namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled_as": cls}
+        _unwrapped[cls] = type(cls.__name__, (cls, DontWrapMixin), namespace)
+    error.__class__ = _unwrapped[cls]
+    return error
 
 
 class _ComparedId(TypeDecorator[str]):
@@ -90,12 +104,9 @@ class _ComparedId(TypeDecorator[str]):
         if value is None:
             return None
         if not isinstance(value, str):
-            raise _unwrapped(value, f"a text of up to {self.length} characters")
+            expected = f"a text of up to {self.length} characters"
+            raise unwrapped(InvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}"))
         return str.__str__(value) if len(value) <= self.length and value.isascii() and "\0" not in value else ""
-
-
-def _unwrapped(value: object, expected: str) -> InvalidPublicId:
-    return _UnwrappedInvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}")
 
 
 class PublicIdType(TypeDecorator[str]):
@@ -128,8 +139,7 @@ class PublicIdType(TypeDecorator[str]):
     def checked(self, value: object, field: str | None = None) -> str:
         """*value* as the attribute shows it, or :class:`InvalidPublicId`."""
         text = self._format.validate(value, field=field)
-        typed = self._typed
-        return text if typed is None or type(text) is typed else str.__new__(typed, text)
+        return text if self._typed is None else str.__new__(self._typed, text)
 
     @property
     def id_format(self) -> Format:
@@ -150,7 +160,7 @@ class PublicIdType(TypeDecorator[str]):
             try:
                 self._format.validate(value)
             except InvalidPublicId as error:
-                raise _UnwrappedInvalidPublicId(value, expected=error.expected, reason=error.reason) from None
+                raise unwrapped(error) from None
         return str.__str__(value)
 
     # SQLAlchemy's protocol names the argument, which partial objects and lambdas need not

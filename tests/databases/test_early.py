@@ -175,6 +175,31 @@ def test_early_id_may_be_replaced(session: Session, user: User, move: str) -> No
     assert len(set(stored(session, User).values())) == 2
 
 
+@on("sqlite", "postgresql")
+def test_stored_early_id_stays(session: Session) -> None:
+    """Once its row is stored, an object that showed its id early keeps it, whoever draws the same id later."""
+    with testing.fixed_ids(User, A, A):
+        early = User()
+        assert early.public_id == A
+        session.add(early)
+        session.flush()
+        other = User()
+        session.add(other)
+        session.flush()
+
+    agree(session, [early, other])
+
+
+@on("sqlite", "postgresql")
+def test_early_id_given_to_another_object(session: Session) -> None:
+    """An early id is a given one for every object but its own: the duplicate is the caller's error."""
+    early = User()
+    session.add_all([early, User(public_id=early.public_id)])
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
 # --- given
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import String
+from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam
 from sqlalchemy.types import TypeEngine
 
 __all__ = ["ManyRows", "Traits", "Violation"]
@@ -28,9 +29,9 @@ class Violation:
     """A refused duplicate, as the driver reports it."""
 
     constraint: str | None = None
-    """The name of the constraint or index, where the driver gives it."""
-    columns: tuple[str, ...] | None = None
-    """The columns of the constraint, where the driver gives them."""
+    """The name of the constraint or index, where the driver gives it; the name of the table may stand before it."""
+    columns: str | None = None
+    """The columns of the constraint, where the driver gives them: ``table.column, table.column``."""
 
 
 class Traits:
@@ -49,6 +50,17 @@ class Traits:
     """How many bound parameters a statement may have; ``None`` where there is no limit to reach."""
     array_parameters: bool = False
     """Whether a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
+
+    def any_of(
+        self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None
+    ) -> Iterator[ColumnElement[bool]]:
+        """Conditions that together select the rows where *column* is one of *values*, as few as the database allows."""
+        if self.array_parameters and values:
+            yield column == any_(bindparam(None, values, type_=ARRAY(type_ or column.type)))
+            return
+        size = self.max_parameters or len(values)
+        for at in range(0, len(values), size or 1):
+            yield column.in_(values[at : at + size])
 
     def text(self, length: int) -> TypeEngine[str]:
         """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""

@@ -12,7 +12,7 @@ from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
 __all__ = ["MySQL"]
 
 _DUPLICATE_ENTRY = 1062
-_KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'\s*$")
+_KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 
 
 class MySQL(Traits):

@@ -26,4 +26,4 @@ class SQLite(Traits):
             return None
         if found["index"] is not None:
             return Violation(constraint=found["index"])
-        return Violation(columns=tuple(name.rpartition(".")[2] for name in found["columns"].split(", ")))
+        return Violation(columns=found["columns"])

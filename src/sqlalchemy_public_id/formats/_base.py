@@ -13,7 +13,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.entropy import IdPool
 
-__all__ = ["Format", "character_class", "in_words"]
+__all__ = ["MAX_LENGTH", "Format", "character_class", "in_words", "is_printable"]
 
 MAX_LENGTH = 255
 """No public id is longer: the column has to fit into a unique index on every database."""
@@ -126,7 +126,7 @@ class Format(ABC):
 
     @property
     def pattern(self) -> str:
-        """An anchored regular expression for the ids this format accepts, the same in Python and in a JSON schema."""
+        """An anchored regular expression for the ids this format accepts, for JSON schemas and :func:`re.fullmatch`."""
         patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
         return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
 
@@ -154,7 +154,7 @@ class Format(ABC):
         *field* names the input in the message.
         """
         if isinstance(text, str) and self.is_valid(text):
-            return text
+            return str.__str__(text)  # of a subclass too: str() would ask an Enum for its name
         raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
 
     def accepting(self, *older: Format) -> Self:
@@ -206,19 +206,20 @@ class Format(ABC):
     def _checked_lead(self) -> str:
         """Prefix and separator, or nothing."""
         prefix, separator = self.prefix, self.separator
+        if not isinstance(separator, str) or not is_printable(separator):
+            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
         if prefix is None:
             return ""
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             raise ConfigurationError(
                 f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
             )
-        if (
-            not isinstance(separator, str)
-            or not separator
-            or not all("!" <= character <= "~" for character in separator)
-        ):
-            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
         return prefix + separator
+
+
+def is_printable(text: str) -> bool:
+    """Whether *text* is one or more visible ASCII characters."""
+    return bool(text) and all("!" <= character <= "~" for character in text)
 
 
 def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:

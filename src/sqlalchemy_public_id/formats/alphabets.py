@@ -1,6 +1,6 @@
 """Alphabets for random ids, as named constants.
 
-Each is a plain string in a fixed order; any string of 2 to 256 different ASCII characters is an alphabet too.
+Each is a plain string in a fixed order; any string of different printable ASCII characters is an alphabet too.
 """
 
 from __future__ import annotations

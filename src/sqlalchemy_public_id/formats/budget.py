@@ -1,7 +1,7 @@
 """How many random ids can be issued before two of them are likely to be the same (the birthday problem).
 
 With N equally likely ids, the chance that *n* of them contain a duplicate is ``1 - (1-0/N)(1-1/N)…(1-(n-1)/N)``.
-:class:`Budget` computes it exactly to the precision of a float, for spaces of 2 ids and of 2**200.
+:class:`Budget` computes it to 15 digits or so, for spaces of 2 ids and of 2**200.
 
 >>> from sqlalchemy_public_id import NanoId
 >>> budget = NanoId(length=12).budget()
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 __all__ = ["Budget"]
 
 _HOURS_PER_YEAR = 24 * 365.25
-_CERTAIN = 40.0
+_CERTAIN = 40
 """At n(n-1)/2N of 40 the chance is 1 - 4e-18: a float cannot tell it from certainty."""
 _SPARSE = 1000
-"""Where fewer than one id in this many is taken, four terms of the series are exact to a float. Elsewhere the factors
+"""Where fewer than one id in this many is taken, five terms of the series are exact to a float. Elsewhere the factors
 are multiplied one by one: with the bound above these are fewer than 100 000."""
 
 
@@ -30,6 +30,10 @@ class Budget:
 
     capacity: int
     """How many different ids there are."""
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ValueError(f"capacity is {self.capacity}, expected 1 or more")
 
     def probability(self, issued: int) -> float:
         """The chance that *issued* ids contain at least one duplicate, from 0.0 to 1.0."""
@@ -74,4 +78,5 @@ class Budget:
         third = first * first
         fourth = second * (3 * m * m + 3 * m - 1) // 5
         n = self.capacity
-        return -math.fsum((first / n, second / n**2 / 2, third / n**3 / 3, fourth / n**4 / 4))
+        fifth = first * first * (2 * m * m + 2 * m - 1) // 3
+        return -math.fsum((first / n, second / n**2 / 2, third / n**3 / 3, fourth / n**4 / 4, fifth / n**5 / 5))

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats._base import Format, character_class, in_words
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.formats._base import MAX_LENGTH, Format, character_class, in_words, is_printable
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.check_digit import check_character, is_checked
 from sqlalchemy_public_id.formats.entropy import RandomText
@@ -47,9 +47,9 @@ class NanoId(Format):
 
     def __post_init__(self) -> None:
         length, alphabet = self.length, self.alphabet
-        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise ConfigurationError(f"length is {length!r}, expected a whole number of 1 or more")
-        if not isinstance(alphabet, str) or not alphabet or not all("!" <= character <= "~" for character in alphabet):
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1 or length > MAX_LENGTH:
+            raise ConfigurationError(f"length is {shown(length)}, expected a whole number from 1 to {MAX_LENGTH}")
+        if not isinstance(alphabet, str) or not is_printable(alphabet):
             raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
         if len(set(alphabet)) != len(alphabet):
             twice = sorted({character for character in alphabet if alphabet.count(character) > 1})
@@ -59,6 +59,8 @@ class NanoId(Format):
                 f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told: "
                 f"use a separator such as '.' or '~', or another alphabet"
             )
+        if not isinstance(self.check_digit, bool):
+            raise ConfigurationError(f"check_digit is {shown(self.check_digit)}, expected True or False")
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):
             raise ConfigurationError(
                 f"check_digit is defined (ISO 7064 MOD 37,36) for the 36 digits and letters, not for {alphabet!r}: "

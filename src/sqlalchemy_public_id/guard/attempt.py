@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import Column, func, select
+from sqlalchemy import Column, String, func, select
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import PublicIdCollision
@@ -96,9 +96,8 @@ class Attempt:
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""
         found: set[str] = set()
-        size = self.traits.max_parameters or len(texts)
-        for at in range(0, len(texts), size):
-            query = select(column).where(column.in_(texts[at : at + size]))
+        for condition in self.traits.any_of(column, texts, String()):
+            query = select(column).where(condition)
             if self.traits.reads_old_snapshot:
                 query = query.with_for_update(read=True)
             found.update(self.connection.execute(query, execution_options=self.options).scalars())

@@ -24,13 +24,14 @@ class Match(enum.Enum):
 def matches(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
     """Whether *violation* is one of a unique index or constraint on *column* alone."""
     if violation.columns is not None:
-        return Match.YES if violation.columns == (column.name,) else Match.NO
+        return Match.YES if violation.columns == f"{column.table.name}.{column.name}" else Match.NO
     if violation.constraint is None:
         return Match.MAYBE
     own, others = _names(column, dialect)
-    if violation.constraint in own:
+    reported = {violation.constraint, violation.constraint.removeprefix(f"{column.table.name}.")}
+    if reported & own:
         return Match.YES
-    return Match.NO if violation.constraint in others else Match.MAYBE
+    return Match.NO if reported & others else Match.MAYBE
 
 
 def _names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:

@@ -6,32 +6,16 @@ import weakref
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
-from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.orm import configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import public_id_columns
+from sqlalchemy_public_id.types import public_id_columns, unwrapped
 
 __all__ = ["id_columns", "refuse_mistakes", "refuse_mistakes_of"]
 
 _columns: weakref.WeakKeyDictionary[Table, tuple[int, list[Column[Any]]]] = weakref.WeakKeyDictionary()
-
-
-class _Unwrapped(DontWrapMixin):
-    """Marks errors that SQLAlchemy must not hide inside a ``StatementError``."""
-
-
-class _UnwrappedImmutablePublicId(ImmutablePublicId, _Unwrapped):
-    pass
-
-
-class _UnwrappedConfigurationError(ConfigurationError, _Unwrapped):
-    pass
-
-
-_UnwrappedImmutablePublicId.__name__ = "ImmutablePublicId"
-_UnwrappedConfigurationError.__name__ = "ConfigurationError"
 
 
 def id_columns(insert: Insert) -> list[Column[Any]]:
@@ -53,7 +37,7 @@ def refuse_mistakes(insert: Insert, columns: list[Column[Any]]) -> None:
         rotated = rotated_columns(clause)
         for column in columns:
             if column.key in rotated or column.name in rotated:
-                raise _rotation(column)
+                raise unwrapped(_rotation(column))
     if insert.select is not None:
         for column in columns:
             if column.default is not None and insert.include_insert_from_select_defaults:
@@ -76,17 +60,20 @@ def refuse_mistakes_of(context: Any) -> None:
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
     if {column.key, column.name} & selected_names(insert):
         return
-    raise _UnwrappedConfigurationError(
-        f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, because the "
-        f"default is evaluated once for the statement. Read the rows and insert them: "
-        f"connection.execute(insert(table), [dict(row) for row in connection.execute(select).mappings()])"
+    raise unwrapped(
+        ConfigurationError(
+            f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, because the "
+            f"default is evaluated once for the statement. Read the rows and insert them: "
+            f"connection.execute(insert(table), [dict(row) for row in connection.execute(select).mappings()])"
+        )
     )
 
 
 def _rotation(column: Column[Any]) -> ImmutablePublicId:
+    configure_mappers()  # or the model of the table may not be known yet
     model = model_of(column.table, column.key)
     name = model.__name__ if model else column.table.name
-    return _UnwrappedImmutablePublicId(
+    return ImmutablePublicId(
         f"this upsert would give an existing {name} a new {column.name}; leave it (and the key) out of the update: "
         f"set_={{c.name: c for c in stmt.excluded if c.name not in ('id', {column.name!r})}}",
         model=name,

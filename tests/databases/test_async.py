@@ -1,0 +1,260 @@
+"""The twins of lookup and bulk for ``AsyncSession``, with every asynchronous driver."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
+
+from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, PublicIdNotFound, TypedId, testing
+from sqlalchemy_public_id import bulk as sync_bulk
+from sqlalchemy_public_id import lookup as sync_lookup
+from sqlalchemy_public_id.asyncio import bulk, lookup
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class WriterId(TypedId, prefix="aswriter"): ...
+
+
+class Writer(PublicIdMixin[WriterId], Base):
+    __tablename__ = "writer"
+    name: Mapped[str | None] = mapped_column(String(50), unique=True)
+    books: Mapped[list[Book]] = relationship(order_by="Book.id")
+
+
+class Book(PublicIdMixin, Base):
+    __tablename__ = "book"
+    writer_id: Mapped[int | None] = mapped_column(ForeignKey(Writer.id))
+
+
+class Tiny(PublicIdMixin, Base):
+    """Thirty-six ids in all."""
+
+    __tablename__ = "tiny"
+    __public_id__ = NanoId(length=1)
+    number: Mapped[int]
+
+
+ADA, GRACE, UNKNOWN = (f"aswriter_{name:0>12}" for name in ("ada", "grace", "unknown"))
+BOOKS = ["book00000000", "book00000001"]
+IMPOSSIBLE: list[Any] = [None, 1, "1", "", BOOKS[0], ADA.upper(), f"{ADA} ", ADA.encode(), "\0", "\ud800", "a" * 10**7]
+
+Story = Callable[[AsyncSession], Awaitable[None]]
+
+
+@pytest.fixture
+def run(async_engine: AsyncEngine) -> Callable[[Story], None]:
+    """Run a story with a session, on a database with two writers, of whom Ada has two books."""
+
+    async def tell(story: Story) -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine, expire_on_commit=False) as session:
+                ada = Writer(name="Ada", public_id=ADA, books=[Book(public_id=BOOKS[0]), Book(public_id=BOOKS[1])])
+                session.add_all([ada, Writer(name="Grace", public_id=GRACE)])
+                await session.commit()
+                session.expunge_all()
+                await story(session)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    return lambda story: asyncio.run(tell(story))
+
+
+@pytest.fixture
+def sent(async_engine: AsyncEngine) -> list[str]:
+    """The SELECTs that were sent."""
+    texts: list[str] = []
+
+    def listen(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("SELECT"):
+            texts.append(statement)
+
+    event.listen(async_engine.sync_engine, "before_cursor_execute", listen)
+    return texts
+
+
+@pytest.mark.parametrize(("twin", "original"), [(lookup, sync_lookup), (bulk, sync_bulk)], ids=["lookup", "bulk"])
+def test_same_names(twin: Any, original: Any) -> None:
+    """Each function has its twin, which takes what it takes."""
+    functions = {name for name in original.__all__ if inspect.isfunction(getattr(original, name))}
+
+    assert functions
+    assert functions == {name for name in twin.__all__ if inspect.iscoroutinefunction(getattr(twin, name))}
+    for name in functions:
+        assert arguments(getattr(twin, name)) == arguments(getattr(original, name))
+
+
+def arguments(function: Callable[..., Any]) -> set[str]:
+    """The names of the arguments, those behind ``**how`` included."""
+    names = set(inspect.signature(function).parameters)
+    return names - {"how"} | sync_lookup.How.__annotations__.keys() if "how" in names else names
+
+
+def test_one_row(run: Callable[[Story], None]) -> None:
+    """``get``, ``get_one`` and ``resolve`` find a row, and say that there is none."""
+
+    async def story(session: AsyncSession) -> None:
+        ada = await lookup.get(session, Writer, ADA)
+        assert ada is not None
+        assert ada.name == "Ada"
+        assert type(ada.public_id) is WriterId
+        assert ada is await lookup.get_one(session, Writer, ADA) is await lookup.resolve(session, ADA)
+        assert await lookup.get(session, Writer, UNKNOWN) is await lookup.resolve(session, UNKNOWN) is None
+        with pytest.raises(PublicIdNotFound):
+            await lookup.get_one(session, Writer, UNKNOWN)
+
+    run(story)
+
+
+def test_many_rows(run: Callable[[Story], None], sent: list[str]) -> None:
+    """``get_many``, ``keys_of`` and ``public_ids_of`` need one statement each and keep the order."""
+
+    async def story(session: AsyncSession) -> None:
+        sent.clear()
+        asked = [GRACE, UNKNOWN, ADA, GRACE]
+        keys = await lookup.keys_of(session, Writer, asked)
+        assert await lookup.public_ids_of(session, Writer, keys.values()) == {key: each for each, key in keys.items()}
+        found = await lookup.get_many(session, Writer, asked)
+        assert [(each, writer.name) for each, writer in found.items()] == [(GRACE, "Grace"), (ADA, "Ada")]
+        assert {each: writer.id for each, writer in found.items()} == keys
+        assert len(sent) == 3
+
+    run(story)
+
+
+def test_impossible_ids_send_nothing(run: Callable[[Story], None], sent: list[str]) -> None:
+    """What cannot be an id is not found, and the database is not asked."""
+
+    async def story(session: AsyncSession) -> None:
+        sent.clear()
+        for value in IMPOSSIBLE:
+            assert await lookup.get(session, Writer, value) is await lookup.resolve(session, value) is None
+            with pytest.raises(PublicIdNotFound):
+                await lookup.get_one(session, Writer, value)
+        assert await lookup.get_many(session, Writer, IMPOSSIBLE) == {}
+        assert await lookup.keys_of(session, Writer, IMPOSSIBLE) == {}
+        assert not sent
+
+    run(story)
+
+
+def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
+    """Forty thousand ids are more than most drivers take as parameters."""
+
+    async def story(session: AsyncSession) -> None:
+        asked = [f"{number:012}" for number in range(40_000)] + BOOKS
+        assert list(await lookup.get_many(session, Book, asked)) == BOOKS
+        keys = await lookup.keys_of(session, Book, asked)
+        assert await lookup.public_ids_of(session, Book, range(40_000)) == {key: each for each, key in keys.items()}
+
+    run(story)
+
+
+def test_options(run: Callable[[Story], None]) -> None:
+    """Loader options, ``populate_existing`` and ``execution_options`` are passed on."""
+
+    async def story(session: AsyncSession) -> None:
+        options = [selectinload(Writer.books)]
+        how: dict[str, Any] = {"options": options, "execution_options": {"populate_existing": True}}
+        for ask in (
+            lambda: lookup.get(session, Writer, ADA, **how),
+            lambda: lookup.get_one(session, Writer, ADA, **how),
+            lambda: lookup.resolve(session, ADA, **how),
+            lambda: lookup.get_one(session, Writer, ADA, populate_existing=True, options=options),
+        ):
+            await (await session.connection()).execute(update(Writer.__table__).values(name=None))
+            found = await ask()
+            assert found.name is None
+            assert [book.public_id for book in found.books] == BOOKS
+            await session.rollback()
+            session.expunge_all()
+            await lookup.get_one(session, Writer, ADA)
+        many = await lookup.get_many(session, Writer, [ADA], **how)
+        assert [book.public_id for book in many[ADA].books] == BOOKS
+
+    run(story)
+
+
+def test_with_for_update(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
+    """The row is locked; SQLite has no such locks and takes no notice."""
+
+    async def story(session: AsyncSession) -> None:
+        assert await lookup.get(session, Writer, ADA, with_for_update=True) is not None
+        async with AsyncSession(async_engine) as other:
+            nowait = lookup.get(other, Writer, ADA, with_for_update={"nowait": True})
+            if async_engine.dialect.name == "sqlite":
+                assert await nowait is not None
+            else:
+                with pytest.raises(DBAPIError):
+                    await nowait
+        await session.rollback()
+
+    run(story)
+
+
+def agree(objects: list[Any], rows: Any) -> None:
+    assert {each.id: each.public_id for each in objects}.items() <= {row.id: row.public_id for row in rows}.items()
+    assert len({each.public_id for each in objects}) == len(objects)
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
+    """Objects get their keys and ids, also where the ids collide, and what was pending before is written first."""
+
+    async def story(session: AsyncSession) -> None:
+        pending = Writer(name="pending")
+        session.add(pending)
+        books = [Book() for _ in range(rows)]
+        with testing.collisions(Book, BOOKS[0], times=rows // 2 + 1):
+            await bulk.insert(session, books)
+        assert pending.id
+        assert all(book in session for book in books)
+        await session.commit()
+        agree(books, await session.execute(select(Book.id, Book.public_id)))
+        assert await session.scalar(select(func.count()).select_from(Book)) == rows + 2
+
+    run(story)
+
+
+def test_bulk_insert_into_a_small_space(run: Callable[[Story], None]) -> None:
+    """Thirty-six objects find thirty-six ids; for more there is an error, after which the session goes on."""
+
+    async def story(session: AsyncSession) -> None:
+        objects = [Tiny(number=number) for number in range(36)]
+        for part in (objects[:20], objects[20:]):
+            await bulk.insert(session, part)
+        agree(objects, await session.execute(select(Tiny.id, Tiny.public_id)))
+        await session.commit()
+        with pytest.raises(PublicIdCollision):
+            await bulk.insert(session, [Tiny(number=1), Tiny(number=2)])
+        await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Tiny)) == 36
+
+    run(story)
+
+
+def test_bulk_insert_and_other_constraints(run: Callable[[Story], None]) -> None:
+    """A duplicate of another kind is the error it always was."""
+
+    async def story(session: AsyncSession) -> None:
+        for duplicates in (["Ada"], ["new", "Ada"], ["new", "new"]):
+            with pytest.raises(IntegrityError):
+                await bulk.insert(session, [Writer(name=name) for name in duplicates])
+            await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Writer)) == 2
+
+    run(story)

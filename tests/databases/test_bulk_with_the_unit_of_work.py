@@ -1,0 +1,151 @@
+"""``bulk.insert`` of objects that multi-row statements could not write rightly: the unit of work does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from rows import agree, stored
+from sqlalchemy import ForeignKey, MetaData, String, event, func, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, mapped_column, relationship
+
+from sqlalchemy_public_id import PublicIdMixin, bulk
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Team(PublicIdMixin, Base):
+    __tablename__ = "team"
+    name: Mapped[str | None] = mapped_column(String(50))
+    users: Mapped[list[User]] = relationship(back_populates="team")
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    name: Mapped[str | None] = mapped_column(String(50))
+    team_id: Mapped[int | None] = mapped_column(ForeignKey("team.id"))
+    team: Mapped[Team | None] = relationship(back_populates="users")
+
+
+class Animal(PublicIdMixin, Base):
+    __tablename__ = "animal"
+    kind: Mapped[str] = mapped_column(String(10))
+    name: Mapped[str | None] = mapped_column(String(50))
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}
+
+
+class Cat(Animal):
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "cat"}
+
+
+class Dog(Animal):
+    __tablename__ = "dog"
+    id: Mapped[int] = mapped_column(ForeignKey("animal.id"), primary_key=True)  # type: ignore[misc]
+    tricks: Mapped[int | None]
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "dog"}
+
+
+class Draft(PublicIdMixin, Base):
+    __tablename__ = "draft"
+    version: Mapped[int] = mapped_column()
+    __mapper_args__: ClassVar[dict[str, Any]] = {"version_id_col": version}
+
+
+class Watched(PublicIdMixin, Base):
+    __tablename__ = "watched"
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+pytestmark = pytest.mark.usefixtures("tables")
+
+
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def test_relationships(session: Session) -> None:
+    """Related objects are written too, and the foreign keys follow."""
+    teams = [Team(name=str(number), users=[User(name=f"member {number}")]) for number in range(3)]
+    users = [User(name=str(number), team=teams[number]) for number in range(3)]
+    bulk.insert(session, [*users, *teams])
+
+    assert [len(team.users) for team in teams] == [2, 2, 2]
+    session.expire_all()
+    assert [user.team_id for user in users] == [team.id for team in teams]
+
+
+def test_single_table_inheritance(session: Session) -> None:
+    """Base and subclass share a table, each row with the mark of its class."""
+    animals = [Animal(name="a"), Animal(name="b"), Cat(name="c"), Cat(name="d")]
+    bulk.insert(session, animals)
+    session.commit()
+    session.expunge_all()
+
+    assert [type(each) for each in session.scalars(select(Animal).order_by(Animal.id))] == [Animal, Animal, Cat, Cat]
+
+
+def test_joined_table_inheritance(session: Session) -> None:
+    """Rows of two tables belong to one object."""
+    dogs = [Dog(name=str(number), tricks=number) for number in range(3)]
+    bulk.insert(session, dogs)
+
+    agree(session, dogs)
+    assert session.scalars(select(Dog.__table__.c.tricks)).all() == [0, 1, 2]
+
+
+def test_sql_expressions(session: Session) -> None:
+    """A value may be an expression that the database evaluates."""
+    users = [User(name=func.lower("ADA")), User(name="grace")]
+    bulk.insert(session, users)
+
+    assert [user.name for user in users] == ["ada", "grace"]
+
+
+@pytest.mark.parametrize("target", [Watched, Mapper], ids=["model", "all mappers"])
+@pytest.mark.parametrize("name", ["before_insert", "after_insert"])
+def test_listeners_of_the_caller(session: Session, name: str, target: Any) -> None:
+    """Listeners to the INSERT are called for each object."""
+    seen: list[object] = []
+
+    def listen(mapper: Any, connection: Any, instance: object) -> None:
+        seen.append(instance)
+
+    event.listen(target, name, listen)
+    try:
+        objects = [Watched(name=str(number)) for number in range(3)]
+        bulk.insert(session, objects)
+    finally:
+        event.remove(target, name, listen)
+
+    assert seen == objects
+
+
+def test_listeners_to_the_flush(session: Session) -> None:
+    """A session whose flushes are listened to, for an audit trail say, tells of these objects too."""
+    seen: list[object] = []
+    event.listen(session, "before_flush", lambda session, *rest: seen.extend(session.new))
+    users = [User(name=str(number)) for number in range(3)]
+    bulk.insert(session, users)
+
+    assert set(seen) == set(users)
+
+
+def test_version_counter(session: Session) -> None:
+    """The version counter begins at one, and goes on."""
+    drafts = [Draft() for _ in range(3)]
+    bulk.insert(session, drafts)
+
+    assert [draft.version for draft in drafts] == [1, 1, 1]
+
+
+def test_given_keys(session: Session) -> None:
+    """A key that the caller gives is kept."""
+    users = [User(id=number, name=str(number)) for number in (70, 60, 50)]
+    bulk.insert(session, users)
+
+    assert stored(session, User).keys() == {50, 60, 70}
+    agree(session, users)

@@ -1,0 +1,149 @@
+"""The shape of the house: imports point downwards only, modules are small, and each has a name that says what it is."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sqlalchemy_public_id
+
+PACKAGE = "sqlalchemy_public_id"
+ROOT = Path(sqlalchemy_public_id.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+LAYERS = (
+    {"testing"},
+    {"asyncio"},
+    {"bulk"},
+    {"lookup", "mixins"},
+    {"listeners"},
+    {"guard"},
+    {"types"},
+    {"typed"},
+    {"registry", "dialects"},
+    {"formats"},
+    {"errors"},
+)
+"""From the top to the bottom. A module imports from lower layers; modules of one layer do not import each other."""
+
+FOR_ALL = {"_version"}
+FOR_GUARD_AND_ABOVE = {"_compat"}
+FRONT_DOOR = "__init__"
+
+PURE = {"formats", "errors"}
+DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
+
+
+def part_of(path: Path) -> str:
+    """The module or subpackage of the package that *path* belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(source: str, path: str = "") -> Iterator[tuple[str, ...]]:
+    """The dotted names that *source* imports, inside functions and for type checkers too."""
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                yield (*str(node.module).split("."), alias.name)
+
+
+def allowed(part: str) -> set[str]:
+    """The parts of the package that *part* may import."""
+    layers = iter(LAYERS)
+    above_types = part in {"testing", "asyncio", "bulk", "lookup", "mixins", "listeners", "guard"}
+    own = {part} | FOR_ALL | (FOR_GUARD_AND_ABOVE if above_types else set())
+    if part == FRONT_DOOR:
+        return own.union(*LAYERS) - {"testing", "asyncio"}
+    if part in FOR_ALL | FOR_GUARD_AND_ABOVE:
+        return own
+    next(layer for layer in layers if part in layer)
+    return own.union(*layers)
+
+
+def forbidden(part: str, source: str) -> list[str]:
+    """The imports in *source*, a module of *part*, that do not point downwards."""
+    inside = [name for name in imports(source) if name[0] == PACKAGE]
+    return [".".join(name) for name in inside if len(name) == 1 or name[1] not in allowed(part)]
+
+
+def outside(source: str) -> set[str]:
+    """The packages of others that *source* imports."""
+    return {name[0] for name in imports(source)} - sys.stdlib_module_names - {PACKAGE}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downwards(path: Path) -> None:
+    """A module imports only from layers below its own, and never through the front door."""
+    assert forbidden(part_of(path), path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("formats", "from sqlalchemy_public_id.types import PublicIdType"),
+        ("formats", "import sqlalchemy_public_id.registry"),
+        ("lookup", "from sqlalchemy_public_id import mixins"),
+        ("types", "from sqlalchemy_public_id._compat import quiet"),
+        ("typed", "if TYPE_CHECKING:\n    from sqlalchemy_public_id.mixins import PublicIdMixin"),
+        ("types", "def late():\n    from sqlalchemy_public_id import guard"),
+        ("listeners", "import sqlalchemy_public_id"),
+        ("listeners", "from sqlalchemy_public_id import NanoId"),
+        ("_compat", "from sqlalchemy_public_id.errors import PublicIdError"),
+        (FRONT_DOOR, "from sqlalchemy_public_id import testing"),
+    ],
+)
+def test_upward_imports_are_found(part: str, source: str) -> None:
+    """The test above sees an import that points upwards, sideways or at the front door, however it is written."""
+    assert len(forbidden(part, source)) == 1
+
+
+def test_every_module_has_a_layer() -> None:
+    """A new module is given its place."""
+    placed = {FRONT_DOOR} | FOR_ALL | FOR_GUARD_AND_ABOVE
+
+    assert placed.union(*LAYERS) == {part_of(path) for path in FILES}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part_of(path) in PURE], ids=lambda path: path.name)
+def test_formats_and_errors_are_pure(path: Path) -> None:
+    """Formats and errors know no database: they import no SQLAlchemy."""
+    assert outside(path.read_text()) <= DEPENDENCIES - {"sqlalchemy"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_dependencies_are_imported(path: Path) -> None:
+    """No module imports what the distribution does not require; pytest is for the fixtures alone."""
+    also = {"pytest"} if path == ROOT / "testing" / "fixtures.py" else set()
+
+    assert outside(path.read_text()) <= DEPENDENCIES | also
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_are_small(path: Path) -> None:
+    """No module is longer than 400 lines, docstring included."""
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_say_what_they_are(path: Path) -> None:
+    """Each module begins with a docstring, and has a name that means something."""
+    source = ast.parse(path.read_text())
+
+    assert path == ROOT / "_version.py" or ast.get_docstring(source)
+    assert not {"util", "utils", "helper", "helpers", "common", "core"} & set(
+        path.relative_to(ROOT).with_suffix("").parts
+    )
+
+
+def test_the_package_was_found() -> None:
+    """The tests of this module look at the whole package."""
+    assert {"__init__.py", "errors.py", "guard"} <= {path.name for path in ROOT.iterdir()}
+    assert len(FILES) > 25

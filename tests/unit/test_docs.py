@@ -1,0 +1,114 @@
+"""The documentation is complete, and all of it is run."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sybil import Sybil
+
+from sqlalchemy_public_id import errors
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+FRONT = sorted(ROOT.glob("*.md"))
+PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
+REFERENCE = sorted((DOCS / "reference").glob("*.md"))
+PUBLIC = ["", ".asyncio", ".bulk", ".errors", ".formats", ".guard", ".lookup", ".testing", ".testing.fixtures"]
+
+DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
+
+
+class Fence(NamedTuple):
+    language: str
+    first: int
+    last: int
+
+
+def fences(page: Path) -> list[Fence]:
+    """The fences of *page*, with the numbers of their first and last lines."""
+    marks = [
+        (number, line.strip(" `~"))
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if re.match(r"\s*(```|~~~)", line)
+    ]
+    assert len(marks) % 2 == 0
+    return [Fence(opening[1], opening[0], closing[0]) for opening, closing in zip(marks[::2], marks[1::2], strict=True)]
+
+
+def documented() -> Iterator[Any]:
+    """What the directives of the reference show."""
+    for page in REFERENCE:
+        for directive in DIRECTIVE.finditer(page.read_text()):
+            shown = pkgutil.resolve_name(directive["name"])
+            yield shown
+            if directive["kind"] == "module" and ":no-members:" not in directive["options"]:
+                yield from (getattr(shown, name) for name in shown.__all__)
+
+
+def ids(value: object) -> str | None:
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+
+
+@pytest.fixture(name="sybils")
+def _sybils(pytestconfig: pytest.Config) -> list[Sybil]:
+    """What collects the examples: see ``conftest.py`` in the root folder."""
+    found = [plugin.EXAMPLES for plugin in pytestconfig.pluginmanager.get_plugins() if hasattr(plugin, "EXAMPLES")]
+    assert len(found) == 1
+    return list(found[0])
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_reference_shows_every_public_name(module: str) -> None:
+    """Each name of a public module's ``__all__`` is on a page of the reference."""
+    public = importlib.import_module(f"sqlalchemy_public_id{module}")
+    shown = {id(thing) for thing in documented()}
+
+    assert not [name for name in public.__all__ if id(getattr(public, name)) not in shown]
+
+
+def test_pages_are_in_the_table_of_contents() -> None:
+    """Each page of the documentation can be reached from the first one."""
+    contents = (DOCS / "index.md").read_text().splitlines()
+    names = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES if DOCS in page.parents}
+
+    assert names - {"index"} <= set(contents)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fences(page)], ids=ids)
+def test_every_python_fence_is_run(page: Path, sybils: list[Sybil]) -> None:
+    """In each fence with Python there begins an example that pytest collects."""
+    [sybil] = [sybil for sybil in sybils if sybil.should_parse(page)]
+    lines = [example.line for example in sybil.parse(page)]
+    python = [fence for fence in fences(page) if fence.language == "python"]
+
+    assert not [fence for fence in python if not any(fence.first <= line <= fence.last for line in lines)]
+    assert bool(python) == bool(lines)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_fences_are_in_known_languages(page: Path) -> None:
+    """No fence escapes being run by another name for Python; directives stand in the reference alone."""
+    known = {"python", "sh", "text", "sql", "toml"} | ({"{eval-rst}"} if page in REFERENCE else set())
+
+    assert {fence.language for fence in fences(page)} <= known
+
+
+def test_every_error_has_a_heading() -> None:
+    """The page on errors has a section for each error but the base of all."""
+    headings = re.findall(r"^## (\w+)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
+
+    assert sorted(set(errors.__all__) - {"PublicIdError"}) == sorted(headings)
+
+
+@pytest.mark.parametrize("page", FRONT, ids=ids)
+def test_links_of_the_front_pages_lead_somewhere(page: Path) -> None:
+    """Links to files exist. (Sphinx checks those inside the documentation.)"""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+
+    assert not [link for link in links if not (ROOT / link).exists()]

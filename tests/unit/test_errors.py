@@ -1,0 +1,241 @@
+"""The errors: their tree, their facts, their messages."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, literal, select
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.orm import DeclarativeBase, make_transient_to_detached
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, errors
+from sqlalchemy_public_id.errors import (
+    ConfigurationError,
+    DuplicatePrefix,
+    ImmutablePublicId,
+    InvalidPublicId,
+    KeySpaceExhausted,
+    MissingExtra,
+    PublicIdCollision,
+    PublicIdError,
+    PublicIdNotFound,
+)
+from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes
+
+FORMAT = NanoId(length=1)
+EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
+    (PublicIdError("any"), {}),
+    (
+        InvalidPublicId("x\ud800", expected="12 of 0-9", reason="it has 2 characters", field="page"),
+        {"value": "x\ud800", "expected": "12 of 0-9", "reason": "it has 2 characters", "field": "page"},
+    ),
+    (
+        InvalidPublicId(None, expected="12 of 0-9", reason="it is of type NoneType"),
+        {"value": None, "expected": "12 of 0-9", "reason": "it is of type NoneType", "field": None},
+    ),
+    (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User"}),
+    (
+        PublicIdCollision(model="User", column="public_id", format=FORMAT, attempts=5, capacity=36, rows=35),
+        {"model": "User", "column": "public_id", "format": FORMAT, "attempts": 5, "capacity": 36, "rows": 35},
+    ),
+    (
+        PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=5, capacity=36**12),
+        {"model": "User", "column": "slug", "format": FORMAT, "attempts": 5, "capacity": 36**12, "rows": None},
+    ),
+    (
+        ImmutablePublicId("no", model="User", attribute="public_id", old="a", new="b"),
+        {"model": "User", "attribute": "public_id", "old": "a", "new": "b"},
+    ),
+    (ConfigurationError("write something else"), {}),
+    (
+        DuplicatePrefix("cus", holder="a.Customer", newcomer="b.Customer", why="belongs to"),
+        {"prefix": "cus", "holder": "a.Customer", "newcomer": "b.Customer"},
+    ),
+    (KeySpaceExhausted("all keys are issued"), {}),
+    (
+        MissingExtra("rich", extra="cli"),
+        {"name": "rich", "extra": "cli", "msg": "rich is not installed; run: pip install 'sqlalchemy-public-id[cli]'"},
+    ),
+]
+
+
+def test_every_error_has_an_example() -> None:
+    """The examples of this module are complete."""
+    assert set(errors.__all__) == {type(error).__name__ for error, _ in EXAMPLES}
+
+
+@pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
+    """An error carries its facts as attributes."""
+    assert facts == {name: getattr(error, name) for name in facts}
+    assert facts.keys() >= vars(error).keys()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_pickle(error: PublicIdError, facts: dict[str, Any], protocol: int) -> None:
+    """An error comes back from a pickle with its type, its message and its facts."""
+    loaded = pickle.loads(pickle.dumps(error, protocol))
+
+    assert (type(error), str(error), error.args) == (type(loaded), str(loaded), loaded.args)
+    assert facts == {name: getattr(loaded, name) for name in facts}
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_copy(error: PublicIdError, facts: dict[str, Any], clone: Any) -> None:
+    """A copy of an error has its type, its message and its facts."""
+    cloned = clone(error)
+
+    assert (type(error), str(error)) == (type(cloned), str(cloned))
+    assert facts == {name: getattr(cloned, name) for name in facts}
+
+
+class Base(DeclarativeBase): ...
+
+
+class Note(PublicIdMixin, Base):
+    __tablename__ = "note"
+
+
+def malformed_parameter() -> None:
+    """What a statement does with a malformed id."""
+    PublicIdType(NanoId()).process_bind_param("malformed", sqlite.dialect())
+
+
+def rotating_upsert() -> None:
+    """What is done with an upsert that would change the id of a row."""
+    upsert = sqlite.insert(Note).on_conflict_do_update(index_elements=["id"], set_={"public_id": "0" * 12})
+    refuse_mistakes(upsert, id_columns(upsert))
+
+
+def insert_from_select() -> None:
+    """What is done with an INSERT … FROM SELECT that would give every row the same id."""
+    statement = insert(Note).from_select(["id"], select(literal(1)))
+    refuse_mistakes(statement, id_columns(statement))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "type_"),
+    [
+        (malformed_parameter, InvalidPublicId),
+        (rotating_upsert, ImmutablePublicId),
+        (insert_from_select, ConfigurationError),
+    ],
+)
+def test_pickle_of_errors_that_sqlalchemy_passes_on(wrong: Callable[[], None], type_: type[PublicIdError]) -> None:
+    """The errors that a statement raises survive pickling too, with the name of the public type."""
+    with pytest.raises(type_) as raised:
+        wrong()
+    loaded = pickle.loads(pickle.dumps(raised.value))
+
+    assert isinstance(loaded, type_)
+    assert type(raised.value).__name__ == type(loaded).__name__ == type_.__name__
+    assert (str(loaded), vars(loaded)) == (str(raised.value), vars(raised.value))
+
+
+def test_notes_survive() -> None:
+    """What a program notes on an error is kept as well."""
+    error = PublicIdNotFound("abc", model="User")
+    error.hint = "look elsewhere"  # type: ignore[attr-defined]
+
+    assert pickle.loads(pickle.dumps(error)).hint == "look elsewhere"
+
+
+# --- the tree
+
+
+def drawn() -> dict[str, tuple[str, ...]]:
+    """Name → bases, as the docstring of the module draws them."""
+    tree: dict[str, tuple[str, ...]] = {}
+    path: list[str] = []
+    for branch, name, other in re.findall(r"^    ([│ ├└─]*)(\w+)(?: \((\w+)\))?", errors.__doc__ or "", re.MULTILINE):
+        depth = len(branch) // 4
+        path[depth:] = [name]
+        tree[name] = (*path[-2:-1], *([other] if other else []))
+    return tree
+
+
+def test_the_drawn_tree() -> None:
+    """The tree in the docstring is that of the classes, all of them."""
+    real = {name: tuple(base.__name__ for base in getattr(errors, name).__bases__) for name in errors.__all__}
+
+    assert drawn() == real | {"PublicIdError": ()}
+    assert PublicIdError.__bases__ == (Exception,)
+
+
+# --- messages
+
+HOSTILE = ["x" * 10**7, "\ud800\0" * 10**6, "🙈" * 10**6, b"\xff" * 10**7, [0] * 10**5]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{type(value).__name__}-{len(value)}")
+def test_long_input_is_cut(value: object) -> None:
+    """A message shows the beginning of a hostile input; the error holds the whole."""
+    for error in (InvalidPublicId(value, expected="…", reason="…"), PublicIdNotFound(value, model="User")):
+        assert error.value is value
+        assert len(str(error)) < 1000
+
+
+@pytest.mark.parametrize("text", ["a" * 10**6 + "_x", "\ud800" * 250 + "_x", "cus_" + "b" * 10**7])
+def test_long_text_is_cut_in_the_reason(text: str) -> None:
+    """The reason shows no more of a hostile text than an id could be long."""
+    with pytest.raises(InvalidPublicId) as raised:
+        NanoId(prefix="cus").validate(text)
+
+    assert len(str(raised.value)) < 3000
+    assert raised.value.value is text
+
+
+def test_length_of_what_was_cut() -> None:
+    """Where a text was cut, the message tells how long it was."""
+    assert "... (10000000 long)" in str(PublicIdNotFound("x" * 10**7, model="User"))
+
+
+def test_huge_number() -> None:
+    """A number that Python refuses to show is an input like any other."""
+    number = 10**5000
+    with pytest.raises(InvalidPublicId, match="it is of type int") as raised:
+        NanoId().validate(number)
+
+    assert raised.value.value is number
+
+
+def test_long_input_is_cut_when_a_stored_id_would_change() -> None:
+    """The message of ImmutablePublicId cuts a hostile text as well."""
+    note = Note(id=1, public_id="0" * 12)
+    make_transient_to_detached(note)
+    text = "x" * 10**7
+    with pytest.raises(ImmutablePublicId) as raised:
+        note.public_id = text
+
+    assert raised.value.new is text
+    assert len(str(raised.value)) < 1000
+
+
+def test_collision_in_a_full_space() -> None:
+    """The message says how full a small space is."""
+    error = PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=9, capacity=36, rows=18)
+
+    assert "User.slug: no free public id in 9 attempts with NanoId(length=1): 18 rows of 36" in str(error)
+    assert "(50%)" in str(error)
+
+
+@pytest.mark.parametrize("capacity", [36**12, 36**255], ids=["default", "longest"])
+def test_collision_in_a_large_space(capacity: int) -> None:
+    """The message doubts the generator where the space is too large to be full, however large it is."""
+    error = PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=9, capacity=capacity)
+
+    assert "its generator may not be random" in str(error)
+
+
+def test_missing_extra() -> None:
+    """The message is the command that installs what is missing."""
+    error = MissingExtra("rich", extra="cli")
+
+    assert str(error) == "rich is not installed; run: pip install 'sqlalchemy-public-id[cli]'"

@@ -1,0 +1,155 @@
+"""The front door: what it offers, and what importing it does not do."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import sqlalchemy_public_id
+from sqlalchemy_public_id import errors, formats, mixins
+
+FRONT_DOOR = ast.parse(Path(sqlalchemy_public_id.__file__).read_text())
+
+NOT_IMPORTED = {
+    *("alembic", "pydantic", "fastapi", "starlette", "sqlmodel", "flask", "click", "rich", "pytest", "hypothesis"),
+    *("sqlite3", "aiosqlite", "psycopg", "psycopg2", "asyncpg", "pymysql", "aiomysql", "asyncmy", "MySQLdb", "mariadb"),
+}
+"""The extras, the test tools and the drivers."""
+
+
+def imported_names() -> list[str]:
+    """What the front door imports by name, except names that are private."""
+    return [
+        alias.asname or alias.name
+        for node in FRONT_DOOR.body
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+        if not alias.name.startswith("_")
+    ]
+
+
+def fresh(program: str) -> str:
+    """What *program* prints in an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_all_is_sorted() -> None:
+    """``__all__`` is sorted as people sort, and names nothing twice."""
+    assert sorted(set(sqlalchemy_public_id.__all__), key=str.lower) == sqlalchemy_public_id.__all__
+
+
+def test_all_is_what_is_imported() -> None:
+    """``__all__`` is exactly what the front door imports by name."""
+    assert set(sqlalchemy_public_id.__all__) - {"__version__"} == set(imported_names())
+
+
+def test_nothing_else_is_public() -> None:
+    """Beside the modules of the package, no public name is there that ``__all__`` does not name."""
+    public = {
+        name
+        for name, value in vars(sqlalchemy_public_id).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+
+    assert public <= set(sqlalchemy_public_id.__all__)
+
+
+def test_star() -> None:
+    """``from sqlalchemy_public_id import *`` brings every name of ``__all__``."""
+    names: dict[str, object] = {}
+    exec("from sqlalchemy_public_id import *", names)
+
+    assert set(sqlalchemy_public_id.__all__) == names.keys() - {"__builtins__"}
+
+
+def test_nothing_but_imports() -> None:
+    """The front door does nothing but import by name and say ``__all__``."""
+    docstring, *rest = FRONT_DOOR.body
+    others = [node for node in rest if not isinstance(node, ast.ImportFrom)]
+
+    assert isinstance(docstring, ast.Expr)
+    assert [ast.unparse(node).split(" = ")[0] for node in others] == ["__all__"]
+    assert "*" not in imported_names()
+
+
+@pytest.mark.parametrize("module", [errors, formats, mixins], ids=lambda module: module.__name__)
+def test_whole_modules(module: ModuleType) -> None:
+    """All errors, formats and mixins are at the front door."""
+    assert set(module.__all__) <= set(sqlalchemy_public_id.__all__)
+
+
+@pytest.mark.parametrize("name", sqlalchemy_public_id.__all__)
+def test_every_name_is_explained(name: str) -> None:
+    """Every public class, function and module has a docstring."""
+    value = getattr(sqlalchemy_public_id, name)
+
+    assert isinstance(value, str) or value.__doc__
+
+
+def test_no_extra_is_imported() -> None:
+    """Importing the package, and making a format and a column type, imports no extra, no test tool and no driver."""
+    loaded = fresh(
+        "import sys, sqlalchemy_public_id as package\n"
+        "package.PublicIdType(package.NanoId()); package.public_id_column(); package.bigint_key()\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+
+    assert "sqlalchemy_public_id" in loaded.split()
+    assert not NOT_IMPORTED & set(loaded.split())
+
+
+LISTENERS = """
+import sqlalchemy.orm, sqlalchemy.ext.asyncio
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.event.registry import _key_to_collection as listeners
+
+before = set(listeners)
+import sqlalchemy_public_id
+imported = set(listeners)
+sqlalchemy_public_id.NanoId().generate()
+class CustomerId(sqlalchemy_public_id.TypedId, prefix="cus"): ...
+declared = set(listeners)
+sqlalchemy_public_id.PublicIdType(CustomerId)
+used = set(listeners)
+sqlalchemy_public_id.PublicIdType(CustomerId)
+print(len(imported - before), len(declared - imported), len(used - declared), len(set(listeners) - used))
+"""
+
+
+def test_importing_listens_to_nothing() -> None:
+    """No listener of any kind is there until the first column type is made; then they are set up once."""
+    at_import, with_a_format, with_a_column, with_another = map(int, fresh(LISTENERS).split())
+
+    assert (at_import, with_a_format, with_another) == (0, 0, 0)
+    assert with_a_column > 0
+
+
+PATCHES = """
+import sys, types
+import sqlalchemy.orm, sqlalchemy.ext.asyncio
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+kinds = (types.FunctionType, classmethod, staticmethod, property, type)
+modules = [module for name, module in sys.modules.items() if name.startswith("sqlalchemy.")]
+classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+owners = modules + [owner for owner in classes if owner.__module__.startswith("sqlalchemy.")]
+
+def members():
+    return {(owner, name): value for owner in owners for name, value in vars(owner).items() if isinstance(value, kinds)}
+
+before = members()
+import sqlalchemy_public_id
+after = members()
+print(len(before) > 10_000, [name for (_, name), value in before.items() if after.get((_, name)) is not value])
+"""
+
+
+def test_importing_patches_nothing() -> None:
+    """Importing replaces no function, method or class of SQLAlchemy."""
+    assert fresh(PATCHES) == "True []"

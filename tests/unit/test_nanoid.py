@@ -1,0 +1,359 @@
+"""NanoId: its settings, what it makes, accepts and says of itself."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+from sqlalchemy_public_id import BASE36, BASE58, BASE62, URLSAFE64, ConfigurationError, Format, InvalidPublicId, NanoId
+
+ID = "izkpm55j334u"
+
+
+def refused(format: Format, value: object, field: str | None = None) -> InvalidPublicId:
+    """The error with which *format* refuses *value*."""
+    with pytest.raises(InvalidPublicId) as raised:
+        format.validate(value, field=field)
+    return raised.value
+
+
+# --- making
+
+
+def test_default() -> None:
+    """An id has twelve characters of base 36 where nothing else is said."""
+    assert re.fullmatch(r"[0-9a-z]{12}", NanoId().generate())
+
+
+def test_all_settings() -> None:
+    """The settings in their order: length, alphabet, prefix, separator, check digit."""
+    text = NanoId(20, BASE36.upper(), "cus", ".", True).generate()
+
+    assert re.fullmatch(r"cus\.[0-9A-Z]{21}", text)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 340, 341, 342, 1000, 5000])
+def test_generate_many(count: int) -> None:
+    """As many ids as wanted, all different."""
+    ids = NanoId().generate_many(count)
+
+    assert count == len(ids) == len(set(ids))
+
+
+def test_generate_many_and_generate() -> None:
+    """Ids made one by one and many at a time come from one source, and never twice."""
+    format = NanoId(prefix="cus")
+    ids = [id for _ in range(500) for id in (format.generate(), *format.generate_many(7))]
+
+    assert len(ids) == len(set(ids)) == 4000
+    assert all(map(format.is_valid, ids))
+
+
+def test_generate_many_of_a_negative_count() -> None:
+    """Fewer than no ids are refused."""
+    with pytest.raises(ValueError, match="count is -1, expected 0 or more"):
+        NanoId().generate_many(-1)
+
+
+@pytest.mark.parametrize("alphabet", ["x", "ab", "".join(map(chr, range(33, 127)))], ids=["one", "two", "all"])
+def test_extreme_alphabets(alphabet: str) -> None:
+    """One character will do for an alphabet, and so will all printable ones."""
+    format = NanoId(3, alphabet)
+
+    assert all(map(format.is_valid, format.generate_many(1000)))
+
+
+# --- settings that cannot work
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
+        ({"length": -1}, "length is -1, expected"),
+        ({"length": True}, "length is True, expected"),
+        ({"length": 12.0}, "length is 12.0, expected"),
+        ({"length": "12"}, "length is '12', expected"),
+        ({"length": 256}, "length is 256, expected a whole number from 1 to 255"),
+        ({"length": 252, "prefix": "cus"}, "would make ids of 256 characters, expected 255 or fewer"),
+        ({"length": 255, "check_digit": True}, "would make ids of 256 characters, expected 255 or fewer"),
+        ({"alphabet": ""}, "the alphabet '' is not allowed"),
+        ({"alphabet": "abca"}, "the alphabet 'abca' is not allowed: it repeats a"),
+        ({"alphabet": "a b"}, "expected printable ASCII characters"),
+        ({"alphabet": "aé"}, "expected printable ASCII characters"),
+        ({"alphabet": "a\n"}, "expected printable ASCII characters"),
+        ({"alphabet": b"ab"}, "expected printable ASCII characters"),
+        ({"prefix": ""}, "the prefix '' is not allowed"),
+        ({"prefix": "1a"}, "expected ASCII letters, digits and '_', beginning with a letter"),
+        ({"prefix": "_a"}, "beginning with a letter"),
+        ({"prefix": "a-b"}, "the prefix 'a-b' is not allowed"),
+        ({"prefix": "kün"}, "the prefix 'kün' is not allowed"),
+        ({"prefix": "a٣"}, "the prefix 'a٣' is not allowed"),  # an Arabic digit
+        ({"prefix": "cus\n"}, "the prefix 'cus.n' is not allowed"),
+        ({"prefix": 5}, "the prefix 5 is not allowed"),
+        ({"prefix": "cus", "separator": ""}, "the separator '' is not allowed"),
+        ({"prefix": "cus", "separator": " "}, "the separator ' ' is not allowed"),
+        ({"prefix": "cus", "separator": "–"}, "the separator '–' is not allowed"),
+        ({"prefix": "cus", "separator": None}, "separator"),
+        ({"prefix": "cus", "alphabet": URLSAFE64}, "the alphabet contains the separator '_'"),
+        ({"prefix": "cus", "separator": "-x"}, "the alphabet contains the separator '-x'"),
+        ({"alphabet": BASE62, "check_digit": True}, "check_digit is defined .* for the 36 digits and letters"),
+        ({"alphabet": BASE36[::-1], "check_digit": True}, "check_digit is defined"),
+        ({"check_digit": "yes"}, "check_digit"),
+        ({"check_digit": 2}, "check_digit"),
+        ({"check_digit": None}, "check_digit"),
+        ({"separator": 5}, "separator"),
+    ],
+    ids=str,
+)
+def test_refused_settings(settings: dict[str, Any], message: str) -> None:
+    """Settings that cannot work are refused at once, and the message says what is wrong."""
+    with pytest.raises(ConfigurationError, match=message):
+        NanoId(**settings)
+
+
+def test_a_format_is_not_changed() -> None:
+    """A format cannot be changed after it was made."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        NanoId().length = 5  # type: ignore[misc]
+
+
+def test_the_longest_id() -> None:
+    """An id of 255 characters, all things counted, is allowed."""
+    format = NanoId(250, prefix="cus", check_digit=True)
+
+    assert 255 == format.max_length == len(format.generate())
+
+
+# --- checking
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        (NanoId(), ID),
+        (NanoId(prefix="cus"), f"cus_{ID}"),
+        (NanoId(prefix="line_item"), f"line_item_{ID}"),
+        (NanoId(prefix="a_"), f"a__{ID}"),
+        (NanoId(prefix="Cus9", separator="::"), f"Cus9::{ID}"),
+        (NanoId(alphabet=URLSAFE64, prefix="cus", separator="."), "cus._-_-_-_-_-_-"),
+        (NanoId(17, check_digit=True), "a12425gabc1234002m"),
+        (NanoId(17, BASE36.upper(), check_digit=True), "A12425GABC1234002M"),
+        (NanoId(3, "]^-\\["), "]^-"),
+        (NanoId(4, "$.*+?(){}|/"), "$.*/"),
+    ],
+)
+def test_accepted(format: NanoId, text: str) -> None:
+    """A well-formed id is accepted, and returned as it is."""
+    assert format.is_valid(text)
+    assert format.validate(text) == text
+
+
+@pytest.mark.parametrize(
+    ("format", "value", "reason"),
+    [
+        (NanoId(), "", "it has 0 characters"),
+        (NanoId(), ID[1:], "it has 11 characters"),
+        (NanoId(), ID + "x", "it has 13 characters"),
+        (NanoId(), ID + "\n", "it has 13 characters"),
+        (NanoId(), ID[1:] + "\n", "it contains other characters"),
+        (NanoId(), ID[1:] + "\0", "it contains other characters"),
+        (NanoId(), ID[1:] + "\ud800", "it contains other characters"),
+        (NanoId(), ID[1:] + "٣", "it contains other characters"),
+        (NanoId(), ID.upper(), "it contains other characters"),
+        (NanoId(), None, "it is of type NoneType"),
+        (NanoId(), 5, "it is of type int"),
+        (NanoId(), ID.encode(), "it is of type bytes"),
+        (NanoId(prefix="cus"), f"ord_{ID}", "the prefix is 'ord'"),
+        (NanoId(prefix="cus"), f"CUS_{ID}", "the prefix is 'CUS'"),
+        (NanoId(prefix="cus"), f"a_b_{ID}", "the prefix is 'a_b'"),
+        (NanoId(prefix="cus"), f"_{ID}", "the prefix is ''"),
+        (NanoId(prefix="cus"), ID, "it does not begin with 'cus_'"),
+        (NanoId(prefix="cus"), f"cus-{ID}", "it does not begin with 'cus_'"),
+        (NanoId(prefix="cus"), f"cus_{ID}x", "it has 17 characters"),
+        (NanoId(prefix="cus"), "cus_", "it has 4 characters"),
+        (NanoId(17, check_digit=True), "a12425gabc1234020m", "its check digit is wrong, so it is mistyped"),
+    ],
+)
+def test_refused(format: NanoId, value: object, reason: str) -> None:
+    """A malformed id is refused, and the error says what is wrong with it."""
+    assert not format.is_valid(value)
+    assert reason == refused(format, value).reason
+
+
+def test_message() -> None:
+    """The message names the field, shows the text, the fault and what was expected."""
+    error = refused(NanoId(prefix="cus"), f"ord_{ID}", field="customer")
+
+    assert f"customer: 'ord_{ID}' is not a public id: the prefix is 'ord' (expected cus_ and 12 of 0-9 a-z)" == str(
+        error
+    )
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        (NanoId(), "12 of 0-9 a-z"),
+        (NanoId(10, BASE58), "10 of 1-9 A-H J-N P-Z a-k m-z"),
+        (NanoId(prefix="cus", check_digit=True), "cus_ and 13 of 0-9 a-z with a check digit"),
+        (NanoId(16).accepting(NanoId(12)), "16 of 0-9 a-z or 12 of 0-9 a-z"),
+    ],
+)
+def test_expected(format: NanoId, expected: str) -> None:
+    """A format says in words what it expects."""
+    assert expected == format.expected
+
+
+# --- what it says of itself
+
+
+@pytest.mark.parametrize(
+    ("format", "capacity", "bits"),
+    [
+        (NanoId(), 36**12, 12 * math.log2(36)),
+        (NanoId(16, BASE62, prefix="cus"), 62**16, 16 * math.log2(62)),
+        (NanoId(5, check_digit=True), 36**5, 5 * math.log2(36)),  # the check digit follows from the rest
+        (NanoId(5, "x"), 1, 0.0),
+    ],
+)
+def test_capacity_and_entropy(format: NanoId, capacity: int, bits: float) -> None:
+    """A format knows how many ids it has, and how many random bits are in each."""
+    assert capacity == format.capacity
+    assert bits == pytest.approx(format.entropy_bits)
+
+
+@pytest.mark.parametrize(
+    ("format", "pattern"),
+    [
+        (NanoId(), "^[0-9a-z]{12}$"),
+        (NanoId(prefix="cus", separator="."), r"^cus\.[0-9a-z]{12}$"),
+        (NanoId(4, URLSAFE64), r"^[\-0-9A-Z_a-z]{4}$"),
+        (NanoId(4, "ab", check_digit=False), "^[ab]{4}$"),
+        (NanoId(4, check_digit=True), "^[0-9a-z]{5}$"),
+        (NanoId(4).accepting(NanoId(3, prefix="x")), "^(?:[0-9a-z]{4}|x_[0-9a-z]{3})$"),
+        (NanoId(4).accepting(NanoId(4)), "^[0-9a-z]{4}$"),
+    ],
+)
+def test_pattern(format: NanoId, pattern: str) -> None:
+    """A format tells its ids as an anchored regular expression."""
+    assert pattern == format.pattern
+
+
+def test_random_ids_have_no_order() -> None:
+    """Random ids tell nothing about the order in which they were made."""
+    assert NanoId.ordered is False
+
+
+def test_value() -> None:
+    """Formats with the same settings are equal and hash alike; any other setting makes another format."""
+    formats = [
+        NanoId(),
+        NanoId(13),
+        NanoId(alphabet=BASE36.upper()),
+        NanoId(prefix="a"),
+        NanoId(prefix="a", separator="."),
+        NanoId(check_digit=True),
+        NanoId().accepting(NanoId(13)),
+    ]
+
+    assert len(formats) == len(set(formats)) == len({*formats, *map(copy.deepcopy, formats)})
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
+    """A copy is equal, and never makes an id that waits in the original."""
+    format = NanoId().accepting(NanoId(10))
+    first = format.generate()
+    twin = clone(format)
+
+    assert twin == format
+    assert not {first, *format.generate_many(500)} & set(twin.generate_many(500))
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        (NanoId(), "NanoId()"),
+        (NanoId(10, prefix="cus"), "NanoId(length=10, prefix='cus')"),
+        (NanoId(10).accepting(NanoId(), NanoId(5)), "NanoId(length=10).accepting(NanoId(), NanoId(length=5))"),
+    ],
+)
+def test_repr(format: NanoId, text: str) -> None:
+    """A format shows itself as the call that makes it."""
+    assert text == repr(format)
+
+
+# --- accepting older formats, changing the prefix
+
+
+def test_accepting() -> None:
+    """A changed format makes the new ids, and still accepts the old ones."""
+    old, new = NanoId(12), NanoId(16, prefix="cus")
+    format = new.accepting(old)
+
+    assert new.is_valid(format.generate())
+    assert format.is_valid(old.generate())
+    assert not new.is_valid(old.generate())
+    assert format.max_length == 20
+
+
+def test_accepting_a_longer_one() -> None:
+    """The maximum length is that of the longest id that is accepted, not of the newest."""
+    assert NanoId(5).accepting(NanoId(30)).max_length == 30
+
+
+def test_accepting_accumulates() -> None:
+    """A format that has changed twice accepts all three forms."""
+    first, second = NanoId(10), NanoId(11)
+    chain, row = NanoId(12).accepting(second.accepting(first)), NanoId(12).accepting(second).accepting(first)
+
+    for format in (chain, row):
+        assert [format.is_valid("a" * length) for length in range(9, 14)] == [False, True, True, True, False]
+
+
+def test_accepting_checks_old_check_digits() -> None:
+    """An old format's check digit counts as before."""
+    format = NanoId(20).accepting(NanoId(17, check_digit=True))
+
+    assert format.is_valid("a12425gabc1234002m")
+    assert not format.is_valid("a12425gabc1234020m")
+
+
+def test_accepting_leaves_the_original_alone() -> None:
+    """Accepting makes a new format."""
+    format = NanoId(16)
+    format.accepting(NanoId(12))
+
+    assert not format.is_valid(ID)
+
+
+def test_accepting_something_else() -> None:
+    """Only formats are accepted."""
+    with pytest.raises(ConfigurationError, match=r"accepting\(\) takes formats, not 'cus'"):
+        NanoId().accepting("cus")  # type: ignore[arg-type]
+
+
+def test_prefixed() -> None:
+    """A copy with another prefix accepts what the original accepts, under the old prefixes."""
+    format = NanoId(5, prefix="a").accepting(NanoId(4, prefix="b")).prefixed("c")
+
+    assert format.generate().startswith("c_")
+    assert [format.is_valid(text) for text in ("c_00000", "a_00000", "b_0000")] == [True, False, True]
+    assert NanoId(5) == NanoId(5, prefix="a").prefixed(None)
+
+
+def test_budget_is_that_of_new_ids() -> None:
+    """The budget counts the ids that are made, not the old ones that are accepted."""
+    assert NanoId(5).accepting(NanoId(50)).budget().capacity == 36**5
+
+
+def test_a_format_has_to_be_complete() -> None:
+    """The face itself makes no ids."""
+    with pytest.raises(TypeError, match="abstract"):
+        Format()  # type: ignore[abstract]
