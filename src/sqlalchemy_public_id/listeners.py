@@ -74,7 +74,10 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
         if value is None:
             value = public_id_type(column).next_id()
         elif key in state.info.get(_GIVEN, ()):
+            waiting[column, value] = None
             continue
+        elif pending.early.get((column, value)) is state:
+            del pending.early[column, value]
         if waiting.get((column, value), state) is not state:
             value = _another(waiting, column, connection)
         values[key] = value
@@ -149,7 +152,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             state.info.get(_GIVEN, set()).discard(key)
             return type_.next_id()
         checked = type_.checked(value, field=f"{model}.{key}")
-        if (column, checked) in pending.early:  # session.merge() copies an id that was made on first access
+        if state.pending and (column, checked) in pending.early:  # session.merge() copies an id that we made
             return checked
         state.info.setdefault(_GIVEN, set()).add(key)
         return checked

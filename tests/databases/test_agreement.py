@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, MetaData, delete, event, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -239,6 +239,7 @@ def transactions(engine: Engine, create: Callable[[MetaData], None]) -> None:
     derandomize=True,
     database=None,
     deadline=None,
+    phases=[Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=programs, seed=st.integers(0, 1000))

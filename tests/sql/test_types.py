@@ -178,7 +178,7 @@ def test_copies(declared: Any, way: str) -> None:
     assert copied.checked(type_.next_id())
 
 
-@pytest.mark.parametrize("declared", [None, 12, "cus", NanoId, TypedId, str, [NanoId()]], ids=repr)
+@pytest.mark.parametrize("declared", [None, 12, "cus", NanoId, TypedId, str, [NanoId()]])
 def test_what_is_no_format(declared: Any) -> None:
     """Anything but a format or a typed id with a prefix is refused where the column is declared."""
     with pytest.raises(ConfigurationError):
@@ -270,7 +270,7 @@ def test_none_and_nothing(accounts: Session) -> None:
     assert ids(accounts, Account.public_id.not_in([])) == [LONG, SHORT]
 
 
-@pytest.mark.parametrize("value", [1, b"abcdefghijkl", 1.5, object()], ids=repr)
+@pytest.mark.parametrize("value", [1, b"abcdefghijkl", 1.5, object()], ids=lambda value: type(value).__name__)
 def test_compared_with_what_is_no_text(value: Any) -> None:
     """An integer key in place of a public id is a mistake of the program, and is told as such."""
     with create_engine("sqlite://").connect() as connection, pytest.raises(InvalidPublicId) as caught:

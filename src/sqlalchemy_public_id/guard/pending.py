@@ -18,8 +18,8 @@ from sqlalchemy.orm.attributes import set_committed_value
 __all__ = ["Pending", "begin", "drop", "early", "is_ours", "of", "replace"]
 
 
-class Pending(dict[tuple[Column[Any], str], InstanceState[Any]]):
-    """(column, id) → state of the object."""
+class Pending(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
+    """(column, id) → state of the object; ``None`` where the caller gave the id."""
 
     __slots__ = ("__weakref__",)
 
@@ -27,7 +27,7 @@ class Pending(dict[tuple[Column[Any], str], InstanceState[Any]]):
 _pending: weakref.WeakKeyDictionary[Connection, Pending] = weakref.WeakKeyDictionary()
 
 early: weakref.WeakValueDictionary[tuple[Column[Any], str], InstanceState[Any]] = weakref.WeakValueDictionary()
-"""(column, id) → state of the living object that was given the id on first access."""
+"""(column, id) → state of the living object that got the id on first access, until a flush takes the object over."""
 
 
 def of(connection: Connection) -> Pending | None:
@@ -47,15 +47,16 @@ def drop(connection: Connection) -> None:
 
 def is_ours(waiting: Pending | None, column: Column[Any], text: str) -> bool:
     """Whether the library made the id *text* of a row in *column*, for an object of the flush or an early one."""
-    return (waiting is not None and (column, text) in waiting) or (column, text) in early
+    objects = early if waiting is None or (column, text) not in waiting else waiting
+    return objects.get((column, text)) is not None
 
 
 def replace(waiting: Pending | None, column: Column[Any], old: str, new: str) -> None:
     """The row with the id *old*, and its object, have the id *new* now."""
-    for objects in (early, waiting):
-        state = objects.pop((column, old), None) if objects is not None else None
-        if objects is not None and state is not None:
-            objects[column, new] = state
-            instance = state.obj()
-            if instance is not None:
-                set_committed_value(instance, state.mapper.get_property_by_column(column).key, new)
+    objects = waiting if waiting is not None and (column, old) in waiting else early
+    state = objects.pop((column, old), None)
+    if state is not None:
+        objects[column, new] = state
+        instance = state.obj()
+        if instance is not None:
+            set_committed_value(instance, state.mapper.get_property_by_column(column).key, new)
