@@ -144,7 +144,9 @@ def session(engine: Engine) -> Iterator[Session]:
         yield session
 
 
-ASYNC_DRIVERS = [(database, driver) for database, names in servers.DRIVERS.items() for driver in names if driver in ASYNC]
+ASYNC_DRIVERS = [
+    (database, driver) for database, names in servers.DRIVERS.items() for driver in names if driver in ASYNC
+]
 
 
 @pytest.fixture(params=ASYNC_DRIVERS, ids=[f"{database}-{driver}" for database, driver in ASYNC_DRIVERS])

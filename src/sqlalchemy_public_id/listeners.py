@@ -20,7 +20,7 @@ from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken
 
 from sqlalchemy_public_id import guard, registry
-from sqlalchemy_public_id.errors import ImmutablePublicId, shown
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
@@ -116,6 +116,11 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         _listen_to_attribute(mapper.class_manager[key], column)
     inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
+    if not own and "__public_id__" in vars(model):
+        raise ConfigurationError(
+            f"{model.__name__} has the public id of the model it inherits from, and cannot have another format for it; "
+            f"remove __public_id__"
+        )
     for column in own:
         registry.remember_model(column.table, column.key, model)
     if own:

@@ -38,7 +38,7 @@ class How(TypedDict, total=False):
     """The keyword arguments of :func:`get` that say how the row is loaded."""
 
     options: Sequence[ORMOption]
-    with_for_update: bool | Mapping[str, Any]
+    with_for_update: bool | Mapping[str, Any] | None
     populate_existing: bool
     execution_options: Mapping[str, Any] | None
 
@@ -50,7 +50,7 @@ def get(
     *,
     attribute: str | None = None,
     options: Sequence[ORMOption] = (),
-    with_for_update: bool | Mapping[str, Any] = False,
+    with_for_update: bool | Mapping[str, Any] | None = None,
     populate_existing: bool = False,
     execution_options: Mapping[str, Any] | None = None,
 ) -> M | None:
@@ -68,8 +68,10 @@ def get(
     query = select(model).where(getattr(model, key) == public_id)
     if options:
         query = query.options(*options)
-    if with_for_update is not False:
-        query = query.with_for_update(**({} if with_for_update is True else with_for_update))
+    if with_for_update is True:
+        query = query.with_for_update()
+    elif with_for_update:
+        query = query.with_for_update(**with_for_update)
     chosen = dict(execution_options or {})
     if populate_existing:
         chosen["populate_existing"] = True
@@ -96,19 +98,25 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **how: Unp
     :raises DuplicatePrefix: where several bases do and none is named.
     """
     configure_mappers()  # prefixes are claimed when mappers are configured
-    models = list(dict.fromkeys(registry.models_of(public_id)))
+    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
+    models = list(
+        {(model.__module__, model.__qualname__): model for model in mapped}.values()
+    )  # reloaded: the last one
     if base is not None:
         wanted = getattr(base, "registry", base)
         models = [model for model in models if _mapper(model).registry is wanted]
+    found = [
+        (model, key, public_id_type(column).id_format)
+        for model in models
+        for key, column in id_attributes(_mapper(model)).items()
+        if public_id_type(column).id_format.is_valid(public_id)
+    ]
     if len(models) > 1:
         first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
-        prefix = str(public_id)
+        prefix = str(found[0][2].prefix)
         raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
-    if not models:
-        return None
-    for key, column in id_attributes(_mapper(models[0])).items():
-        if public_id_type(column).id_format.is_valid(public_id):
-            return get(session, models[0], public_id, attribute=key, **how)
+    for model, key, _ in found:
+        return get(session, model, public_id, attribute=key, **how)
     return None
 
 

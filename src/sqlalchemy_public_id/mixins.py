@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
 from sqlalchemy.dialects import mysql
@@ -91,7 +91,7 @@ def public_id_column(
     >>> [index.name for index in Legacy.__table__.indexes]
     ['uq_legacy_slug']
     """
-    for option in ("default", "nullable", "unique", "index"):
+    for option in ("default", "nullable", "unique", "index", "primary_key"):
         if option in kwargs:
             raise ConfigurationError(
                 f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
@@ -197,6 +197,11 @@ def declared_format(model: Any) -> Format | type[TypedId]:
             origin = get_origin(generic)
             if isinstance(origin, type) and issubclass(origin, (PublicIdColumnMixin, PublicIdColumnMixinDataclass)):
                 for argument in get_args(generic):
+                    if isinstance(argument, ForwardRef):
+                        raise ConfigurationError(
+                            f"{model.__name__}: {argument.__forward_arg__!r} is only a name; "
+                            f"declare the typed id before the model, and write it without quotes"
+                        )
                     if isinstance(argument, type) and issubclass(argument, TypedId):
                         if said is not None and said is not argument:
                             raise ConfigurationError(

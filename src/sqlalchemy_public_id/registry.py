@@ -71,8 +71,14 @@ class Prefixes:
             if part.prefix is not None
         ]
         with self._lock:
-            for claim in wanted:
+            for at, claim in enumerate(wanted):
                 self._refuse_confusion(claim)
+                for other in wanted[:at]:
+                    why = claim.confusion_with(other)
+                    if why is not None and other.format is not claim.format:
+                        raise DuplicatePrefix(
+                            claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why
+                        )
             for lead in [lead for lead, held in self._claims.items() if held.name == name]:
                 del self._claims[lead]
             for claim in wanted:

@@ -29,6 +29,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats._base import is_printable
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = [
@@ -106,7 +107,8 @@ class _ComparedId(TypeDecorator[str]):
         if not isinstance(value, str):
             expected = f"a text of up to {self.length} characters"
             raise unwrapped(InvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}"))
-        return str.__str__(value) if len(value) <= self.length and value.isascii() and "\0" not in value else ""
+        # no blanks either: with MySQL's collations, trailing ones do not count
+        return str.__str__(value) if len(value) <= self.length and is_printable(value) else ""
 
 
 class PublicIdType(TypeDecorator[str]):

@@ -172,7 +172,9 @@ WAYS: dict[str, Callable[[Session, list[dict[str, Any]]], Any]] = {
     "execute(insert(Model), rows)": lambda session, rows: session.execute(insert(Tiny), rows),
     "execute(insert(table), rows)": lambda session, rows: session.connection().execute(insert(Tiny.__table__), rows),
     "insert().values(rows)": lambda session, rows: session.execute(insert(Tiny).values(rows)),
-    "core insert().values(rows)": lambda session, rows: session.connection().execute(insert(Tiny.__table__).values(rows)),
+    "core insert().values(rows)": lambda session, rows: session.connection().execute(
+        insert(Tiny.__table__).values(rows)
+    ),
     "insert().values() one by one": lambda session, rows: [session.execute(insert(Tiny).values(**row)) for row in rows],
     "bulk_insert_mappings": lambda session, rows: session.bulk_insert_mappings(Tiny, rows),  # type: ignore[arg-type]
     "bulk_save_objects": lambda session, rows: session.bulk_save_objects([Tiny(**row) for row in rows]),
@@ -423,7 +425,9 @@ def test_connection_handed_to_another_thread(engine: Engine) -> None:
             failures.append(error)
 
     for round_ in range(3):
-        threads = [threading.Thread(target=work, args=(round_,)) for _ in range(1 if engine.dialect.name == "sqlite" else 6)]
+        threads = [
+            threading.Thread(target=work, args=(round_,)) for _ in range(1 if engine.dialect.name == "sqlite" else 6)
+        ]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
 

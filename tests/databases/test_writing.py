@@ -12,7 +12,7 @@ from sqlalchemy import ForeignKey, MetaData, String, bindparam, insert, select, 
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, TypedId
+from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, TypedId, testing
 
 
 class Base(DeclarativeBase):
@@ -242,6 +242,18 @@ def test_given_and_made_in_one_batch(session: Session) -> None:
     session.flush()
 
     assert GIVEN[1]["public_id"] == users[1].public_id
+    agree(session, users)
+
+
+@on("sqlite", "postgresql")
+def test_made_id_gives_way_to_a_given_one(session: Session) -> None:
+    """A made id that another object of the flush was given is replaced: the caller's id was free."""
+    users = made([NAMES[0], GIVEN[1]])
+    with testing.fixed_ids(User, GIVEN[1]["public_id"]):
+        session.add_all(users)
+        session.flush()
+
+    assert users[1].public_id == GIVEN[1]["public_id"]
     agree(session, users)
 
 

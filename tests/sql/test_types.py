@@ -241,18 +241,6 @@ def test_distinct_from_malformed_text(accounts: Session) -> None:
         assert ids(accounts, Account.public_id.is_not_distinct_from(text)) == [], why
 
 
-def test_parameter_with_malformed_text(accounts: Session) -> None:
-    """A text that comes through ``bindparam()`` is compared in the same way."""
-    one = select(Account.public_id).where(Account.public_id == bindparam("given"))
-    several = select(Account.public_id).where(Account.public_id.in_(bindparam("given", expanding=True)))
-
-    assert accounts.scalars(one, {"given": LONG}).all() == [LONG]
-    assert accounts.scalars(several, {"given": [LONG]}).all() == [LONG]
-    for why, text in MALFORMED.items():
-        assert accounts.scalars(one, {"given": text}).all() == [], why
-        assert accounts.scalars(several, {"given": [text, LONG]}).all() == [LONG], why
-
-
 def test_capitals_count(accounts: Session) -> None:
     """``aB`` and ``Ab`` are two ids, in the index and in comparisons."""
     accounts.add_all([Account(public_id="aB" * 8), Account(public_id="Ab" * 8), Account(public_id="ab" * 8)])
@@ -312,14 +300,6 @@ def test_typed_ids_are_read(accounts: Session) -> None:
 
     assert [type(found), type(greatest)] == [TicketId, TicketId]
     assert [row[0] for row in missing] == [None, None]
-
-
-def test_text_made_from_an_id_is_no_id(accounts: Session) -> None:
-    """What is put together from a typed id is plain text."""
-    found = accounts.execute(select(Ticket.public_id + "!", func.lower(Ticket.public_id), "#" + Ticket.public_id)).one()
-
-    assert found == ("ticket_000000000000!", "ticket_000000000000", "#ticket_000000000000")
-    assert [type(each) for each in found] == [str, str, str]
 
 
 WRITES: dict[str, Callable[[str], Any]] = {
