@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import servers  # noqa: E402  the path is set above
+import servers
 
 ASYNC = {"aiosqlite", "psycopg_async", "asyncpg", "aiomysql", "asyncmy"}
 
