@@ -74,7 +74,7 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
         if value is None:
             value = public_id_type(column).next_id()
         elif key in state.info.get(_GIVEN, ()):
-            waiting[column, value] = None
+            _make_room(waiting, column, value, connection)
             continue
         elif pending.early.get((column, value)) is state:
             del pending.early[column, value]
@@ -82,6 +82,20 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
             value = _another(waiting, column, connection)
         values[key] = value
         waiting[column, value] = state
+
+
+def _make_room(waiting: pending.Pending, column: Column[Any], given: str, connection: Connection) -> None:
+    """Note the id *given* by the caller; an object of the same flush that drew it gets another one, if it still can."""
+    other = waiting.get((column, given))
+    if other is not None and _is_unwritten(other):
+        pending.replace(waiting, column, given, _another(waiting, column, connection))
+    waiting[column, given] = None
+
+
+def _is_unwritten(state: InstanceState[Any]) -> bool:
+    """Whether the row of *state* was surely not sent yet: then the database would have told its key."""
+    mapper = state.mapper
+    return all(state.dict.get(mapper.get_property_by_column(key).key) is None for key in mapper.primary_key)
 
 
 def are_others_listening(session: Session, mapper: Mapper[Any]) -> bool:

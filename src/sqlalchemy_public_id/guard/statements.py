@@ -37,7 +37,7 @@ def refuse_mistakes(insert: Insert, columns: list[Column[Any]]) -> None:
         rotated = rotated_columns(clause)
         for column in columns:
             if column.key in rotated or column.name in rotated:
-                raise unwrapped(_rotation(column))
+                raise unwrapped(_rotation(column, clause))
     if insert.select is not None:
         for column in columns:
             if column.default is not None and insert.include_insert_from_select_defaults:
@@ -69,13 +69,14 @@ def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
     )
 
 
-def _rotation(column: Column[Any]) -> ImmutablePublicId:
+def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
     configure_mappers()  # or the model of the table may not be known yet
     model = model_of(column.table, column.key)
     name = model.__name__ if model else column.table.name
+    new_row = "inserted" if clause.__visit_name__ == "on_duplicate_key_update" else "excluded"
     return ImmutablePublicId(
-        f"this upsert would give an existing {name} a new {column.name}; leave it (and the key) out of the update: "
-        f"set_={{c.name: c for c in stmt.excluded if c.name not in ('id', {column.name!r})}}",
+        f"this upsert would give an existing {name} a new {column.name}; leave it and the key out of the update: "
+        f"{{c.name: c for c in stmt.{new_row} if c.name not in ('id', {column.name!r})}}",
         model=name,
         attribute=column.key,
     )
