@@ -30,6 +30,9 @@ __all__ = ["are_others_listening", "ensure_ids", "id_attributes", "watch"]
 _GIVEN = "sqlalchemy_public_id.given"
 """In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
 
+_SHOWN = "sqlalchemy_public_id.shown"
+"""In the same place: the program has seen an id that the library made, and may have copied it."""
+
 _attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
@@ -87,7 +90,7 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
 def _make_room(waiting: pending.Pending, column: Column[Any], given: str, connection: Connection) -> None:
     """Note the id *given* by the caller; an object of the same flush that drew it gets another one, if it still can."""
     other = waiting.get((column, given))
-    if other is not None and _is_unwritten(other):
+    if other is not None and _SHOWN not in other.info and _is_unwritten(other):
         pending.replace(waiting, column, given, _another(waiting, column, connection))
     waiting[column, given] = None
 
@@ -159,6 +162,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             made = type_.next_id()
         values[key] = made
         pending.early[column, made] = state
+        state.info[_SHOWN] = True
         return made
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
