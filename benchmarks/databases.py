@@ -101,6 +101,8 @@ def _database(name: str, url: URL | None) -> Iterator[Database]:
     if name == "sqlite":
         import sqlite3
 
+        if url is not None and (not url.database or Path(url.database).exists()):
+            raise LookupError(f"{url} is no new file, and the benchmark begins with an empty one")
         with tempfile.TemporaryDirectory(prefix="public-id-bench-") as folder:
             own = url or make_url(f"sqlite:///{Path(folder, 'bench.db')}")
             yield Database(name, own, sqlite3.sqlite_version)
@@ -119,4 +121,4 @@ def _database(name: str, url: URL | None) -> Iterator[Database]:
         yield Database(name, url.set(database=own_name), words[0].split("-MariaDB")[0])
     finally:
         with server.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {own_name}"))
+            connection.execute(text(f"DROP DATABASE {own_name}{' WITH (FORCE)' if name == 'postgresql' else ''}"))

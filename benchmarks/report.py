@@ -53,7 +53,7 @@ def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
     """Print the table; as Markdown where the output is not a terminal."""
     terminal = sys.stdout.isatty()
     table = Table(box=box.SIMPLE_HEAD if terminal else box.MARKDOWN)
-    for heading in ("what", "ours", "rival", "ratio (quartiles)", "goal", "reached"):
+    for heading in ("what", "ours", "rival", "ratio (quartiles)", "CPU", "goal", "reached"):
         table.add_column(heading, no_wrap=not terminal)
     for _, rows in groupby(comparisons, lambda each: each.what.split(":")[0]):
         for each in rows:
@@ -92,11 +92,16 @@ def _cells(each: Comparison) -> list[str]:
     sides = (each.ours_name, each.ours), (each.rival_name, each.rival)
     return [
         each.what,
-        *(f"{statistics.median(values):.3g} {each.unit}  {name}" for name, values in sides),
+        *(f"{_number(statistics.median(values))} {each.unit}  {name}" for name, values in sides),
         ratio,
+        "" if each.cpu_figure is None else form.format(each.cpu_figure),
         "" if each.goal is None else goal_form.format(each.goal),
         {None: "", True: "yes", False: "NO"}[each.reached],
     ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _as_json(each: Comparison) -> dict[str, Any]:

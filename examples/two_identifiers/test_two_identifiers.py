@@ -1,0 +1,15 @@
+"""The example runs; ``.ci/run`` runs it on the other databases too."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples.two_identifiers.__main__ import main
+
+
+def test_every_check_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The program finds every row as it should be, and says so."""
+    status = main("sqlite://")
+
+    assert status == 0
+    assert "All rows have a key and a public id of their own." in capsys.readouterr().out
