@@ -18,7 +18,7 @@ from sqlalchemy_public_id.guard.batch import Batch, Slot
 
 __all__ = ["run"]
 
-_QUIET = " ON CONFLICT DO NOTHING"
+_QUIET = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
 _RETURNING = " RETURNING "
 
 
