@@ -18,15 +18,16 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from sqlalchemy import Column, String, Table, select
+from sqlalchemy import Column, String, Table, inspect, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import InstanceState, Mapper, Session
-from sqlalchemy.orm.attributes import instance_state, set_committed_value
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id import listeners
 from sqlalchemy_public_id._compat import register_persistent
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.guard import pending
 
 __all__ = ["insert"]
@@ -37,19 +38,27 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 
     What else is pending in *session* is flushed first. Collisions are retried as everywhere.
     """
-    batch = list(objects)
-    session.flush()
-    rest: list[object] = []
-    states = [instance_state(each) for each in batch]
-    for mapper, group in groupby(states, key=lambda state: state.mapper):
-        members = list(group)
-        if _goes_in_statements(session, mapper, members):
-            _insert_statements(session, mapper, members)
+    listeners.require_session(session)
+    groups = [(mapper, list(group)) for mapper, group in groupby(map(_state, objects), key=lambda state: state.mapper)]
+    together = [_goes_in_statements(session, mapper, states) for mapper, states in groups]
+    for (mapper, states), statements in zip(groups, together, strict=True):
+        if statements:
+            session.flush()
+            _insert_statements(session, mapper, states)
         else:
-            rest += [state.obj() for state in members]
-    if rest:
-        session.add_all(rest)
-        session.flush()
+            session.add_all([state.obj() for state in states])
+            if any(together):  # keep the order of the objects
+                session.flush()
+    session.flush()
+
+
+def _state(instance: object) -> InstanceState[Any]:
+    state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
+    if not isinstance(state, InstanceState):
+        raise TypeError(
+            f"expected mapped objects, not {shown(instance)}: for dictionaries use session.execute(insert(Model), rows)"
+        )
+    return state
 
 
 def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:

@@ -113,15 +113,13 @@ class PublicIdCollision(PublicIdError):
         self, *, model: str, column: str, format: object, attempts: int, capacity: int, rows: int | None = None
     ) -> None:
         if rows is None:
-            space = (
-                f"the format has about 10**{len(str(capacity)) - 1} possible ids, so its generator may not be random"
-            )
+            space = f"it has about 10**{len(str(capacity)) - 1} possible ids, so what makes them may not be random"
         else:
-            space = f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%})"
-        super().__init__(
-            f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: {space}; "
-            f"use a longer format (old ids stay valid with new_format.accepting(old_format))"
-        )
+            space = (
+                f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%}); "
+                f"use a longer format (old ids stay valid with new_format.accepting(old_format))"
+            )
+        super().__init__(f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: {space}")
         self.model: str = model
         """The name of the model, or of the table where none is mapped."""
         self.column: str = column

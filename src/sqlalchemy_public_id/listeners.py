@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Column, event
+from sqlalchemy import Column, event, inspect
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
 from sqlalchemy.orm.attributes import AttributeEventToken
 
 from sqlalchemy_public_id import guard, registry
@@ -25,10 +25,13 @@ from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
 
-__all__ = ["are_others_listening", "ensure_ids", "id_attributes", "watch"]
+__all__ = ["are_others_listening", "ensure_ids", "id_attributes", "identifier", "require_session", "watch"]
 
 _GIVEN = "sqlalchemy_public_id.given"
 """In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
+
+MIXED_IN = "sqlalchemy_public_id.mixed_in"
+"""In the ``info`` of a column: it is the key that a mixin adds."""
 
 _SHOWN = "sqlalchemy_public_id.shown"
 """In the same place: the program has seen an id that the library made, and may have copied it."""
@@ -63,6 +66,38 @@ def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
         if mapper.configured:  # until then, attributes can come to it
             _attributes[mapper] = found
     return found
+
+
+def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
+    """The name and the column of the public id of *model* that is meant: the one named, the only one, or ``public_id``.
+
+    :raises ConfigurationError: where there is none, or several and none is named.
+    """
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    if not isinstance(mapper, Mapper):
+        but = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
+        raise ConfigurationError(f"{shown(model)} is not a mapped class{but}")
+    attributes = id_attributes(mapper)
+    if not attributes:
+        raise ConfigurationError(
+            f"{mapper.class_.__name__} has no public id; add PublicIdMixin or public_id_column() to it"
+        )
+    if attribute is None:
+        attribute = next(iter(attributes)) if len(attributes) == 1 else "public_id"
+    if attribute not in attributes:
+        raise ConfigurationError(
+            f"{mapper.class_.__name__} has no public id {shown(attribute)}; name one of {', '.join(attributes)} "
+            f"with attribute=…"
+        )
+    return attribute, attributes[attribute]
+
+
+def require_session(session: object) -> None:
+    """Refuse what is no synchronous session: a connection would answer as well, with a key."""
+    if not isinstance(session, (Session, scoped_session)):
+        kind = type(session).__name__
+        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
+        raise TypeError(f"expected a Session, not {kind}: {hint}")
 
 
 def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
@@ -127,6 +162,7 @@ def _another(waiting: pending.Pending, column: Column[Any], connection: Connecti
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
+    _refuse_two_declarations(mapper, model, attributes)
     if not attributes:
         return
     for key, column in attributes.items():
@@ -147,6 +183,20 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         ensure_ids(state, attributes, connection)
 
     event.listen(mapper, "before_insert", before_insert, raw=True)
+
+
+def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
+    if not attributes and hasattr(model, "__public_id__"):
+        raise ConfigurationError(
+            f"{model.__name__} declares public_id itself, beside the mixin that adds it; "
+            f"remove it, or write public_id_column() instead of the mixin"
+        )
+    others = [key.name for key in mapper.primary_key if MIXED_IN not in key.info]
+    if others and len(others) < len(mapper.primary_key):
+        raise ConfigurationError(
+            f"{model.__name__} has a key of its own, {', '.join(others)}, and PublicIdMixin adds another one; "
+            f"use PublicIdColumnMixin"
+        )
 
 
 def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:

@@ -15,17 +15,17 @@ a statement: :func:`get` says ``None``, :func:`get_one` raises
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, String, inspect, select
-from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Mapper, Session, configure_mappers
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound
-from sqlalchemy_public_id.listeners import id_attributes
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, shown
+from sqlalchemy_public_id.listeners import id_attributes, identifier, require_session
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = ["How", "get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
@@ -62,7 +62,7 @@ def get(
     :param populate_existing: whether an object that is in the session already is loaded anew.
     :param execution_options: for the statement.
     """
-    key, type_ = _identifier(model, attribute)
+    key, type_ = _identifier(session, model, attribute)
     if not type_.id_format.is_valid(public_id):
         return None
     query = select(model).where(getattr(model, key) == public_id)
@@ -97,6 +97,7 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **how: Unp
     :param base: the declarative base to search, where several have a model with this prefix.
     :raises DuplicatePrefix: where several bases do and none is named.
     """
+    require_session(session)
     configure_mappers()  # prefixes are claimed when mappers are configured
     mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
     models = list(
@@ -133,7 +134,7 @@ def get_many(
 
     One statement; more only where the database limits the number of parameters (SQLite: 32 766).
     """
-    key, type_ = _identifier(model, attribute)
+    key, type_ = _identifier(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     found: dict[str, M] = {}
     for condition in _any_of(session, model, getattr(model, key), wanted):
@@ -150,7 +151,7 @@ def keys_of(
 
     A composite key comes as a tuple.
     """
-    key, type_ = _identifier(model, attribute)
+    key, type_ = _identifier(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     shown: InstrumentedAttribute[str] = getattr(model, key)
     found: dict[str, Any] = {}
@@ -164,7 +165,7 @@ def public_ids_of(
     session: Session, model: type[Any], keys: Iterable[Any], *, attribute: str | None = None
 ) -> dict[Any, str]:
     """Key → public id, without loading the rows; unknown keys are left out. One statement, as with :func:`get_many`."""
-    name, _ = _identifier(model, attribute)
+    name, _ = _identifier(session, model, attribute)
     shown: InstrumentedAttribute[str] = getattr(model, name)
     primary = _primary(model)
     if len(primary) != 1:
@@ -180,25 +181,18 @@ def public_ids_of(
 # --- inside
 
 
-def _identifier(model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
-    """The name and type of the public id of *model* that is meant."""
-    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
-    if not isinstance(mapper, Mapper):
-        raise ConfigurationError(f"{model!r} is not a mapped class")
-    attributes = id_attributes(mapper)
-    if attribute is None:
-        attribute = "public_id" if "public_id" in attributes or len(attributes) != 1 else next(iter(attributes))
-    column = attributes.get(attribute)
-    if column is None:
-        has = ", ".join(attributes) or "none"
-        raise ConfigurationError(
-            f"{model.__name__} has no public id {attribute!r} (it has: {has}); name one of them with attribute=…, "
-            f"or add PublicIdMixin to the model"
-        )
-    return attribute, public_id_type(column)
+def _identifier(session: object, model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
+    """The name and type of the public id of *model* that is meant; refuses what is no session."""
+    require_session(session)
+    key, column = identifier(model, attribute)
+    return key, public_id_type(column)
 
 
 def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
+    if isinstance(public_ids, (str, bytes)):
+        raise TypeError(
+            f"expected several ids, not one text, {shown(public_ids)}: write [public_id], or use lookup.get()"
+        )
     is_valid = type_.id_format.is_valid
     return list(dict.fromkeys(str(public_id) for public_id in public_ids if is_valid(public_id)))
 

@@ -17,6 +17,8 @@ id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyrigh
 from __future__ import annotations
 
 import hashlib
+import inspect
+import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
@@ -29,6 +31,7 @@ from typing_extensions import TypeVar
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.statements import refuse_mistakes_of
+from sqlalchemy_public_id.listeners import MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
 
@@ -44,6 +47,7 @@ __all__ = [
 IdT = TypeVar("IdT", bound=str, default=str)
 TypedIdT = TypeVar("TypedIdT", bound=TypedId)
 
+_OPTIONS = frozenset(inspect.signature(mapped_column).parameters) - {"kw", "name", "type_", "dialect_kwargs"}
 _NAME_BYTES = 63
 """PostgreSQL's limit for a name; MySQL and MariaDB allow 64 characters."""
 
@@ -96,6 +100,12 @@ def public_id_column(
             raise ConfigurationError(
                 f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
             )
+    unknown = kwargs.keys() - _OPTIONS
+    if unknown:
+        raise ConfigurationError(
+            f"public_id_column() has no option {', '.join(sorted(unknown))}; expected name, max_retries, or one of "
+            f"{', '.join(sorted(_OPTIONS))} for mapped_column(). Length and alphabet belong to the format"
+        )
     type_ = PublicIdType(NanoId() if format is None else format)
     mapped: MappedColumn[Any] = mapped_column(
         name, type_, nullable=False, unique=True, index=True, insert_default=_default(type_), **kwargs
@@ -155,7 +165,7 @@ else:
 class PublicIdColumnMixin(Generic[IdT]):
     """Adds the column ``public_id`` to a model that has a key already."""
 
-    __public_id__: ClassVar[Format | type[TypedId]]
+    __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
@@ -166,13 +176,13 @@ class PublicIdColumnMixin(Generic[IdT]):
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
     """Adds a key ``id`` and the column ``public_id`` to a model."""
 
-    id: Mapped[int] = bigint_key(sort_order=-10)
+    id: Mapped[int] = bigint_key(sort_order=-10, info={MIXED_IN: True})
 
 
 class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
     """:class:`PublicIdColumnMixin` for models that are dataclasses. The attribute is no argument of the constructor."""
 
-    __public_id__: ClassVar[Format | type[TypedId]]
+    __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
@@ -186,7 +196,7 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
     if TYPE_CHECKING:
         id: Mapped[int] = mapped_column(init=False)  # what type checkers know as a field of a dataclass
     else:
-        id: Mapped[int] = bigint_key(sort_order=-10, init=False)
+        id: Mapped[int] = bigint_key(sort_order=-10, init=False, info={MIXED_IN: True})
 
 
 def declared_format(model: Any) -> Format | type[TypedId]:
@@ -209,4 +219,9 @@ def declared_format(model: Any) -> Format | type[TypedId]:
                                 f"as the type of its mixin; leave one out"
                             )
                         return argument
+                    if not isinstance(argument, (typing.TypeVar, TypeVar)) and argument is not str:
+                        raise ConfigurationError(
+                            f"{model.__name__}: {argument!r} is not a TypedId class; "
+                            f"a format is given as __public_id__ = NanoId(...)"
+                        )
     return NanoId() if said is None else said

@@ -46,7 +46,12 @@ class TypedId(str):
     def __init_subclass__(
         cls, *, prefix: str | None = None, format: Format | None = None, aliases: tuple[str, ...] = (), **kwargs: Any
     ) -> None:
-        super().__init_subclass__(**kwargs)
+        if kwargs:
+            raise ConfigurationError(
+                f"{cls.__name__} has no option {', '.join(kwargs)}; TypedId takes prefix, format and aliases, "
+                f"and length and alphabet belong to the format: format=NanoId(length=8)"
+            )
+        super().__init_subclass__()
         if prefix is None and format is None:
             if aliases:
                 raise ConfigurationError(f"{cls.__name__} has aliases but no prefix; write prefix=... as well")

@@ -370,8 +370,8 @@ def test_public_id_of_another_name(db: Session) -> None:
     [
         (Note, None, "no public id"),
         (Pair, None, "left, right"),
-        (Owner, "name", "it has: public_id"),
-        (Owner, "slug", "it has: public_id"),
+        (Owner, "name", "name one of public_id"),
+        (Owner, "slug", "name one of public_id"),
         (int, None, "not a mapped class"),
         (Owner(name="object"), None, "not a mapped class"),
         (Owner.__table__, None, "not a mapped class"),

@@ -129,10 +129,10 @@ def test_malformed_id_is_refused() -> None:
         raise AssertionError("not reached")
 
 
-@pytest.mark.parametrize(("target", "attribute"), [(User, "name"), (int, "public_id"), ("User", "public_id")])
-def test_wrong_target_is_refused(target: object, attribute: str) -> None:
+@pytest.mark.parametrize(("target", "message"), [(User, "'name'"), (int, "'int'"), ("User", "'User'")])
+def test_wrong_target_is_refused(target: object, message: str) -> None:
     """What has no such public id is named in the error."""
-    with pytest.raises(ConfigurationError, match=attribute), testing.fixed_ids(target, A, attribute=attribute):
+    with pytest.raises(ConfigurationError, match=message), testing.fixed_ids(target, A, attribute="name"):
         raise AssertionError("not reached")
 
 

@@ -88,7 +88,9 @@ def _install(engine: Engine) -> None:
 
 
 def _sync(engine: Any) -> Engine:
-    found: Engine = getattr(engine, "sync_engine", engine)
+    found = getattr(engine, "sync_engine", engine)
+    if not isinstance(found, Engine):
+        raise TypeError(f"expected an Engine or an AsyncEngine, not {type(engine).__name__}")
     return found
 
 

@@ -18,14 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-from sqlalchemy import inspect
-from sqlalchemy.orm import InstanceState, Mapper
-
-from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.listeners import id_attributes
+from sqlalchemy_public_id.listeners import identifier
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of, public_id_type
 
@@ -36,11 +32,11 @@ Target: TypeAlias = Format | type[Any]
 
 
 @contextmanager
-def fixed_ids(target: Target, *public_ids: str, attribute: str = "public_id") -> Generator[None]:
+def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) -> Generator[None]:
     """The next ids of *target* are *public_ids*, in this order; random ones follow.
 
     :param target: a model, a typed id class, or a format.
-    :param attribute: which public id, where *target* is a model with several.
+    :param attribute: which public id, where *target* is a model with several; ``public_id`` by default.
     :raises InvalidPublicId: where one of them is not an id of the format.
     """
     format = _format(target, attribute)
@@ -55,7 +51,7 @@ def fixed_ids(target: Target, *public_ids: str, attribute: str = "public_id") ->
 
 
 @contextmanager
-def collisions(target: Target, taken: str, times: int = 1, attribute: str = "public_id") -> Generator[None]:
+def collisions(target: Target, taken: str, times: int = 1, attribute: str | None = None) -> Generator[None]:
     """The next *times* ids of *target* are *taken*, the id of a row that exists: each INSERT has to be retried.
 
     >>> from sqlalchemy_public_id import testing
@@ -73,13 +69,7 @@ def collisions(target: Target, taken: str, times: int = 1, attribute: str = "pub
         yield
 
 
-def _format(target: Target, attribute: str) -> Format:
+def _format(target: Target, attribute: str | None) -> Format:
     if isinstance(target, Format) or (isinstance(target, type) and issubclass(target, TypedId)):
         return format_of(target)
-    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(target, raiseerr=False))
-    columns = id_attributes(mapper) if isinstance(mapper, Mapper) else {}
-    if attribute not in columns:
-        raise ConfigurationError(
-            f"{target!r} is neither a format, nor a typed id, nor a model with the public id {attribute!r}"
-        )
-    return public_id_type(columns[attribute]).id_format
+    return public_id_type(identifier(target, attribute)[1]).id_format

@@ -32,7 +32,7 @@ def fixed_public_ids() -> Iterator[Callable[..., None]]:
     """:func:`~sqlalchemy_public_id.testing.fixed_ids` until the end of the test."""
     with ExitStack() as stack:
 
-        def fix(target: Any, *public_ids: str, attribute: str = "public_id") -> None:
+        def fix(target: Any, *public_ids: str, attribute: str | None = None) -> None:
             stack.enter_context(testing.fixed_ids(target, *public_ids, attribute=attribute))
 
         yield fix
@@ -43,7 +43,7 @@ def forced_collisions() -> Iterator[Callable[..., None]]:
     """:func:`~sqlalchemy_public_id.testing.collisions` until the end of the test."""
     with ExitStack() as stack:
 
-        def force(target: Any, taken: str, times: int = 1, attribute: str = "public_id") -> None:
+        def force(target: Any, taken: str, times: int = 1, attribute: str | None = None) -> None:
             stack.enter_context(testing.collisions(target, taken, times, attribute))
 
         yield force
