@@ -1,6 +1,6 @@
 """The private parts of SQLAlchemy that have no public twin. Tested on 2.0.40, 2.0.57 and 2.1.9.
 
-Everything else in this library uses public API.
+Everything else in this library uses names without an underscore.
 """
 
 # pyright: reportPrivateUsage=false
@@ -21,6 +21,7 @@ __all__ = [
     "register_persistent",
     "rotated_columns",
     "selected_names",
+    "set_rowcount",
     "values_names",
 ]
 
@@ -71,6 +72,11 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
 def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
     """End what a flush does for *states*, whose rows are there: persistent from now on, transient after a rollback."""
     session._register_persistent(set(states))
+
+
+def set_rowcount(context: Any, rows: int) -> None:
+    """Let ``result.rowcount`` be *rows*, where the cursor knows only of the last of several calls."""
+    context._rowcount = rows
 
 
 def plain_table(table: Any) -> Table:

@@ -39,14 +39,15 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     What else is pending in *session* is flushed first. Collisions are retried as everywhere.
     """
     listeners.require_session(session)
-    groups = [(mapper, list(group)) for mapper, group in groupby(map(_state, objects), key=lambda state: state.mapper)]
+    states = dict.fromkeys(map(_state, objects))  # an object that is named twice is one row
+    groups = [(mapper, list(group)) for mapper, group in groupby(states, key=lambda state: state.mapper)]
     together = [_goes_in_statements(session, mapper, states) for mapper, states in groups]
-    for (mapper, states), statements in zip(groups, together, strict=True):
+    for (mapper, members), statements in zip(groups, together, strict=True):
         if statements:
             session.flush()
-            _insert_statements(session, mapper, states)
+            _insert_statements(session, mapper, members)
         else:
-            session.add_all([state.obj() for state in states])
+            session.add_all([state.obj() for state in members])
             if any(together):  # keep the order of the objects
                 session.flush()
     session.flush()
@@ -119,7 +120,7 @@ def _send(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]
             connection.execute(insert_into(cast("Table", mapper.local_table)), rows)
             _read_back(session, mapper, members, [name for name in columns if name not in names])
     finally:
-        pending.drop(connection)
+        pending.drop(connection, session)
 
 
 def _sent(state: InstanceState[Any], columns: dict[str, Column[Any]]) -> tuple[str, ...]:
@@ -127,9 +128,13 @@ def _sent(state: InstanceState[Any], columns: dict[str, Column[Any]]) -> tuple[s
     return tuple(
         name
         for name, column in columns.items()
-        if state.dict.get(name) is not None
-        or not (column.primary_key or column.default is not None or column.server_default is not None)
+        if (name in state.dict if column.type.should_evaluate_none else state.dict.get(name) is not None)
+        or not (column.primary_key or column.type.should_evaluate_none or _has_default(column))
     )
+
+
+def _has_default(column: Column[Any]) -> bool:
+    return column.default is not None or column.server_default is not None
 
 
 def _read_back(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], unset: list[str]) -> None:

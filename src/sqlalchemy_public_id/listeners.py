@@ -17,13 +17,13 @@ from typing import Any, cast
 from sqlalchemy import Column, event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
-from sqlalchemy.orm.attributes import AttributeEventToken
+from sqlalchemy.orm.attributes import AttributeEventToken, instance_state
 
 from sqlalchemy_public_id import guard, registry
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
-from sqlalchemy_public_id.types import PublicIdType, max_retries, public_id_type, when_first_used
+from sqlalchemy_public_id.types import is_public_id, max_retries, public_id_type, when_first_used
 
 __all__ = ["are_others_listening", "ensure_ids", "id_attributes", "identifier", "require_session", "watch"]
 
@@ -52,17 +52,15 @@ def watch() -> None:
             event.listen(Session, "after_begin", _on_begin)
             event.listen(Session, "after_flush", _on_flushed)
             event.listen(Session, "after_soft_rollback", _on_rolled_back)
+            event.listen(Session, "pending_to_transient", _on_taken_back)
+            event.listen(Session, "persistent_to_transient", _on_taken_back)
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
     found = _attributes.get(mapper)
     if found is None:
-        found = {
-            prop.key: prop.columns[0]
-            for prop in mapper.column_attrs
-            if isinstance(prop.columns[0], Column) and isinstance(prop.columns[0].type, PublicIdType)
-        }
+        found = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
         if mapper.configured:  # until then, attributes can come to it
             _attributes[mapper] = found
     return found
@@ -105,17 +103,17 @@ def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], co
     waiting = pending.of(connection)
     if waiting is None:
         guard.install_for(connection)
-        waiting = pending.begin(connection)
+        waiting = pending.begin(connection, state.session)
     values = state.dict
     for key, column in attributes.items():
         value = values.get(key)
         if value is None:
             value = public_id_type(column).next_id()
-        elif key in state.info.get(_GIVEN, ()):
-            _make_room(waiting, column, value, connection)
-            continue
         elif pending.early.get((column, value)) is state:
             del pending.early[column, value]
+        elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
+            _make_room(waiting, column, value, connection)
+            continue
         if waiting.get((column, value), state) is not state:
             value = _another(waiting, column, connection)
         values[key] = value
@@ -205,27 +203,26 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:
             return value
+        made = values[key] = make_early(state)
+        return made
+
+    def make_early(state: InstanceState[Any]) -> str:
         made = type_.next_id()
-        for _ in range(max_retries(column)):  # two living objects do not show the same id, unless there are too few
-            if (column, made) not in pending.early:
-                break
-            made = type_.next_id()
-        values[key] = made
-        pending.early[column, made] = state
-        state.info[_SHOWN] = True
+        _note_early(state, column, made)
         return made
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
-        if state.has_identity:
+        if state.has_identity and old is not None:  # a row from before the column was filled has none yet
             if value != old:
                 raise _immutable(model, key, old, value)
             return old
         if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it
             state.info.get(_GIVEN, set()).discard(key)
-            return type_.next_id()
+            return make_early(state)
         checked = type_.checked(value, field=f"{model}.{key}")
         if state.pending and (column, checked) in pending.early:  # session.merge() copies an id that we made
+            _note_early(state, column, checked)
             return checked
         state.info.setdefault(_GIVEN, set()).add(key)
         return checked
@@ -260,11 +257,25 @@ def _on_begin(session: Session, transaction: object, connection: Connection) -> 
 
 def _on_flushed(session: Session, context: object) -> None:
     for connection in _connections_of(session):
-        pending.drop(connection)
+        pending.drop(connection, session)
 
 
 def _on_rolled_back(session: Session, previous: object) -> None:
     _on_flushed(session, previous)
+
+
+def _on_taken_back(session: Session, instance: object) -> None:
+    """The row of *instance* is rolled back; an id that the library made for it may still be replaced."""
+    state = instance_state(instance)
+    for key, column in id_attributes(state.mapper).items():
+        value = state.dict.get(key)
+        if value is not None and key not in state.info.get(_GIVEN, ()):
+            _note_early(state, column, value)
+
+
+def _note_early(state: InstanceState[Any], column: Column[Any], made: str) -> None:
+    pending.early[column, made] = state
+    state.info[_SHOWN] = True
 
 
 def _connections_of(session: Session) -> weakref.WeakSet[Connection]:

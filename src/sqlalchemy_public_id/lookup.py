@@ -138,9 +138,9 @@ def get_many(
     wanted = _well_formed(type_, public_ids)
     found: dict[str, M] = {}
     for condition in _any_of(session, model, getattr(model, key), wanted):
-        query = select(model).where(condition).options(*options)
-        for row in session.scalars(query, execution_options=dict(execution_options or {})).unique():
-            found[getattr(row, key)] = row
+        query = select(model, getattr(model, key)).where(condition).options(*options)
+        for row, public_id in session.execute(query, execution_options=dict(execution_options or {})).unique():
+            found[public_id] = row
     return {public_id: found[public_id] for public_id in wanted if public_id in found}
 
 
@@ -194,7 +194,7 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
             f"expected several ids, not one text, {shown(public_ids)}: write [public_id], or use lookup.get()"
         )
     is_valid = type_.id_format.is_valid
-    return list(dict.fromkeys(str(public_id) for public_id in public_ids if is_valid(public_id)))
+    return list(dict.fromkeys(str.__str__(text) for text in public_ids if isinstance(text, str) and is_valid(text)))
 
 
 def _mapper(model: type[Any]) -> Mapper[Any]:

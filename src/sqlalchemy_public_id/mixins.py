@@ -108,21 +108,22 @@ def public_id_column(
         )
     type_ = PublicIdType(NanoId() if format is None else format)
     mapped: MappedColumn[Any] = mapped_column(
-        name, type_, nullable=False, unique=True, index=True, insert_default=_default(type_), **kwargs
+        name, type_, nullable=False, unique=True, index=True, insert_default=_Default(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
     event.listen(mapped.column, "after_parent_attach", _name_index, propagate=True)
     return mapped
 
 
-def _default(type_: PublicIdType) -> Any:
-    """The column default: makes an id for each row of an INSERT that brings none."""
+class _Default:
+    """The column default: makes an id for each row of an INSERT that brings none. A class can be pickled."""
 
-    def next_public_id(context: Any) -> str:
+    def __init__(self, type_: PublicIdType) -> None:
+        self.type = type_
+
+    def __call__(self, context: Any) -> str:
         refuse_mistakes_of(context)
-        return type_.next_id()
-
-    return next_public_id
+        return self.type.next_id()
 
 
 def _name_index(column: Column[Any], table: Any) -> None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
-from sqlalchemy import Column, String
+from sqlalchemy import Column, ColumnElement, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import operators
@@ -36,6 +36,7 @@ __all__ = [
     "MAX_RETRIES",
     "PublicIdType",
     "format_of",
+    "is_public_id",
     "max_retries",
     "public_id_columns",
     "public_id_type",
@@ -183,9 +184,17 @@ class PublicIdType(TypeDecorator[str]):
         return f"{type(self).__name__}({shown})"
 
 
+def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
+    """Whether *column* holds the public ids of its own rows: something makes them, and they refer to no other row."""
+    if not isinstance(column, Column):
+        return False
+    made = column.default is not None or column.server_default is not None
+    return isinstance(column.type, PublicIdType) and made and not column.foreign_keys
+
+
 def public_id_columns(table: Any) -> list[Column[Any]]:
-    """The public-id columns of *table*."""
-    return [column for column in table.columns if isinstance(column.type, PublicIdType)]
+    """The columns of *table* that hold the public ids of its rows."""
+    return [column for column in table.columns if is_public_id(column)]
 
 
 def public_id_type(column: Column[Any]) -> PublicIdType:

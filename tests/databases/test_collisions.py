@@ -96,14 +96,14 @@ def test_two_equal_ids_in_one_flush(session: Session) -> None:
 
 
 def test_two_equal_early_ids(session: Session) -> None:
-    """Two living objects do not show the same id, and an id shown before the flush may still be replaced by it."""
-    with testing.fixed_ids(User, *["a" * 12] * 3):
-        first, second, third = (User(name=str(number)) for number in range(3))
-        assert first.public_id == "a" * 12 != second.public_id
-        session.add_all([third, first, second])
+    """Ids that were seen before the flush are replaced too where they collide: they were made, not given."""
+    with testing.fixed_ids(User, *["a" * 12] * 2):
+        users = [User(name=str(number)) for number in range(2)]
+        assert users[0].public_id == users[1].public_id == "a" * 12
+        session.add_all(users)
         session.flush()
 
-    agree(session, [first, second, third])
+    agree(session, users)
 
 
 def test_many_collisions_in_one_batch(session: Session) -> None:

@@ -60,7 +60,7 @@ def format_in_brackets() -> None:
 
 
 def name_in_brackets() -> None:
-    class Model(PublicIdMixin["ModelId"], fresh()):  # type: ignore[misc, name-defined]  # noqa: F821
+    class Model(PublicIdMixin["ModelId"], fresh()):  # type: ignore[misc, name-defined]
         __tablename__ = "model"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam
+from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 __all__ = ["ManyRows", "Traits", "Violation"]
@@ -73,6 +74,10 @@ class Traits:
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         """Whether each statement commits by itself, so that there is no transaction to save."""
         return False
+
+    def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
+        """Whether a statement of the connection sees what others have committed since its transaction began."""
+        return True
 
     def slice_bytes(self, driver: str) -> int:
         """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import String
+from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Traits, Violation
@@ -35,6 +36,12 @@ class PostgreSQL(Traits):
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "autocommit", False))
+
+    def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
+        # psycopg has an enum, asyncpg's adapter a name, psycopg2 a number; None is the server's default
+        level = getattr(dbapi_connection, "isolation_level", None)
+        name = getattr(level, "name", level) or dialect.default_isolation_level
+        return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
 
 
 def _first(source: object, *names: str) -> object:

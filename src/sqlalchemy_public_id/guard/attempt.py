@@ -45,11 +45,23 @@ class Attempt:
         """Run the statement for many rows, as the driver does that."""
         self.dialect.do_executemany(self.cursor, self.statement, parameters, self.context)
 
+    def send(self, savepoint: str) -> None:
+        """A statement about the savepoint of the guard; like the driver's own BEGIN, it is not logged."""
+        cursor = self.connection.connection.cursor()
+        cursor.execute(f"{savepoint} sqlalchemy_public_id")
+        cursor.close()
+
     @property
     def refused(self) -> type[Exception]:
         """The driver's error for a violated constraint."""
         error: type[Exception] = self.dialect.dbapi.IntegrityError
         return error
+
+    @property
+    def sees_commits(self) -> bool:
+        """Whether a statement sees what others have committed since the transaction began."""
+        proxied = self.connection.connection
+        return self.traits.sees_commits(proxied.dbapi_connection, self.dialect)
 
     @property
     def risks_transaction(self) -> bool:
@@ -64,22 +76,17 @@ class Attempt:
         violation = self.traits.violation(error)
         if violation is None:
             raise error
-        sure = False
         collided: list[Slot] = []
         for column in dict.fromkeys(slot.column for slot in batch.slots):
             match = matches(violation, column, self.dialect)
             if match is Match.NO:
                 continue
-            sure = sure or match is Match.YES
             slots = [slot for slot in batch.slots if slot.column is column]
-            if match is Match.YES and len(slots) == 1:
-                collided += slots
-            else:
-                collided += self._duplicates(batch, column, slots)
-        if not all(map(batch.is_ours, collided)) or not (collided or sure):
+            found = slots if match is Match.YES and len(slots) == 1 else self._duplicates(batch, column, slots)
+            # a row that is there but cannot be seen (REPEATABLE READ), or is gone again: any of the ids may be the one
+            collided += found or (slots if match is Match.YES else [])
+        if not collided or not all(map(batch.is_ours, collided)):
             raise error
-        if not collided:  # the other row is gone again; the same ids are tried once more, as often as an id may be
-            self._count((-1, "the same ids"), batch.slots[0].column)
         return collided
 
     def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot]) -> list[Slot]:

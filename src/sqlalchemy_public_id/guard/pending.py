@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState
+from sqlalchemy.orm import InstanceState, Session
 from sqlalchemy.orm.attributes import set_committed_value
 
 __all__ = ["Pending", "begin", "drop", "early", "is_ours", "of", "replace"]
@@ -21,7 +21,11 @@ __all__ = ["Pending", "begin", "drop", "early", "is_ours", "of", "replace"]
 class Pending(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
     """(column, id) → state of the object; ``None`` where the caller gave the id."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session | None) -> None:
+        super().__init__()
+        self.session = weakref.ref(session) if session is not None else None
 
 
 _pending: weakref.WeakKeyDictionary[Connection, Pending] = weakref.WeakKeyDictionary()
@@ -35,14 +39,16 @@ def of(connection: Connection) -> Pending | None:
     return _pending.get(connection)
 
 
-def begin(connection: Connection) -> Pending:
-    """The entries of *connection*, made now."""
-    return _pending.setdefault(connection, Pending())
+def begin(connection: Connection, session: Session | None) -> Pending:
+    """The entries of *connection*, made now, for a flush of *session*."""
+    return _pending.setdefault(connection, Pending(session))
 
 
-def drop(connection: Connection) -> None:
-    """Forget the entries: the flush is over."""
-    _pending.pop(connection, None)
+def drop(connection: Connection, session: Session) -> None:
+    """Forget the entries: the flush of *session* is over. Those of another session's flush, around it, are kept."""
+    found = _pending.get(connection)
+    if found is not None and (found.session is None or found.session() in (session, None)):
+        _pending.pop(connection, None)
 
 
 def is_ours(waiting: Pending | None, column: Column[Any], text: str) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ARRAY, Column, Table, UniqueConstraint, any_, bindparam, cast, func, insert, select
+from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, cast, func, insert, select
 
 from sqlalchemy_public_id._compat import has_expressions, has_many_rows, key_behind_returning, plain_table, post_values
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import Batch, Slot
 
@@ -28,7 +29,7 @@ def run(attempt: Attempt, batch: Batch) -> bool:
     if statement is None:
         return False
     key = key_behind_returning(attempt.context.compiled)
-    if batch.rows == 1 and not batch.numbered:
+    if batch.rows == 1:
         _one_row(attempt, batch, statement)
     elif key is not None and batch.pending and _is_plain(attempt, batch):
         _many_rows(attempt, batch, statement, key)
@@ -51,7 +52,10 @@ def _quiet_text(attempt: Attempt) -> str | None:
 
 
 def _has_deferrable_constraint(table: Table) -> bool:
-    return any(isinstance(constraint, UniqueConstraint) and constraint.deferrable for constraint in table.constraints)
+    return any(
+        getattr(constraint, "deferrable", None) and not isinstance(constraint, ForeignKeyConstraint)
+        for constraint in table.constraints
+    )
 
 
 def _is_plain(attempt: Attempt, batch: Batch) -> bool:
@@ -66,10 +70,22 @@ def _one_row(attempt: Attempt, batch: Batch, statement: str) -> None:
     while attempt.cursor.rowcount == 0:
         collided = _collided(attempt, batch, batch.slots)
         if not collided:
-            attempt.execute(batch.for_driver())
+            _plainly(attempt, batch)
             return
         attempt.replace(batch, collided)
         attempt.execute(batch.for_driver(), statement)
+
+
+def _plainly(attempt: Attempt, batch: Batch) -> None:
+    """The INSERT as it was, for the database to say what is wrong.
+
+    If nothing is, it was a trigger that kept the row out, the first time as well: what it did then is enough.
+    """
+    attempt.send("SAVEPOINT")
+    attempt.execute(batch.for_driver())
+    if attempt.cursor.rowcount == 0:
+        attempt.send("ROLLBACK TO SAVEPOINT")
+    attempt.send("RELEASE SAVEPOINT")
 
 
 def _collided(attempt: Attempt, batch: Batch, slots: list[Slot]) -> list[Slot]:
@@ -102,7 +118,13 @@ def _keys_of_rows(attempt: Attempt, batch: Batch, key: Column[Any], inserted: li
     )
     by_id: dict[str, int] = {row[0]: row[1] for row in known}
     # of several rows with the same id, the first one was inserted
-    return {slot.row: by_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
+    keys = {slot.row: by_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
+    if by_id:
+        raise ConfigurationError(
+            f"rows of {column.table.name} were stored with other ids in {column.name} than were sent (by a trigger?), "
+            f"so a collision in the same flush cannot be retried: leave the ids to the library or to the database"
+        )
+    return keys
 
 
 def _insert_one(attempt: Attempt, batch: Batch, row: int, key: Column[Any]) -> int:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from operator import length_hint
 from typing import Any
 
+from sqlalchemy_public_id._compat import set_rowcount
 from sqlalchemy_public_id.dialects import ManyRows
 from sqlalchemy_public_id.guard import quiet
 from sqlalchemy_public_id.guard.attempt import Attempt
@@ -25,11 +26,12 @@ from sqlalchemy_public_id.guard.batch import Batch, Row
 
 __all__ = ["run", "run_many"]
 
-_SAVEPOINT = "sqlalchemy_public_id"
 _PLAIN_ROW = re.compile(
     r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)(?:\s*ON DUPLICATE\b.*)?\s*\Z", re.IGNORECASE | re.DOTALL
 )
 """The statements that the drivers of MySQL turn into multi-row ones."""
+_ESCAPED = "\0\n\r\x1a\"'\\"
+"""The characters before which the drivers of MySQL write a backslash."""
 
 
 def run(attempt: Attempt, parameters: Any, first: int = 0) -> int:
@@ -37,7 +39,7 @@ def run(attempt: Attempt, parameters: Any, first: int = 0) -> int:
     batch = Batch(attempt.context, parameters, first)
     if not batch.may_be_ours:
         attempt.execute(parameters)
-    elif not (attempt.risks_transaction and quiet.run(attempt, batch)):
+    elif not (attempt.risks_transaction and attempt.sees_commits and quiet.run(attempt, batch)):
         _until_it_fits(attempt, batch, attempt.execute)
     return batch.rows
 
@@ -47,8 +49,11 @@ def run_many(attempt: Attempt, rows: list[Row]) -> None:
     if attempt.traits.many_rows is ManyRows.ROW_BY_ROW:
         _row_by_row(attempt, rows)
     elif attempt.traits.many_rows is ManyRows.SLICES:
+        inserted = 0
         for first, some in _slices(attempt, rows):
             _until_it_fits(attempt, Batch(attempt.context, some, first), attempt.execute_many)
+            inserted += attempt.cursor.rowcount
+        set_rowcount(attempt.context, inserted)
     else:
         _until_it_fits(attempt, Batch(attempt.context, rows), attempt.execute_many)
 
@@ -71,6 +76,7 @@ def _row_by_row(attempt: Attempt, rows: list[Row]) -> None:
         waiting = iter(rows[first:])
         try:
             attempt.execute_many(waiting)
+            set_rowcount(attempt.context, len(rows))
             return
         except attempt.refused as error:
             first = len(rows) - length_hint(waiting) - 1
@@ -85,16 +91,14 @@ def _savepoint(attempt: Attempt) -> Generator[None]:
     if not attempt.risks_transaction:
         yield
         return
-    cursor = attempt.connection.connection.cursor()
-    cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
+    attempt.send("SAVEPOINT")
     try:
         yield
     except attempt.refused:
-        cursor.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-        cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        attempt.send("ROLLBACK TO SAVEPOINT")
+        attempt.send("RELEASE SAVEPOINT")
         raise
-    cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
-    cursor.close()
+    attempt.send("RELEASE SAVEPOINT")
 
 
 def _slices(attempt: Attempt, rows: list[Row]) -> Iterator[tuple[int, list[Row]]]:
@@ -116,9 +120,9 @@ def _slices(attempt: Attempt, rows: list[Row]) -> Iterator[tuple[int, list[Row]]
 
 
 def _written_size(value: object) -> int:
-    """How many bytes *value* takes in a statement at most, escaped and quoted."""
+    """How many bytes *value* takes in a statement, escaped and quoted; for other types than text, at most."""
     if isinstance(value, str):
-        return (2 if value.isascii() else 4) * len(value) + 12
+        return len(value if value.isascii() else value.encode()) + sum(map(value.count, _ESCAPED)) + 4
     if isinstance(value, (bytes, bytearray, memoryview)):
         return 2 * len(value) + 12  # pyright: ignore[reportUnknownArgumentType]  # memoryview of what, does not matter
-    return 80
+    return 48 if isinstance(value, (int, float, type(None))) else len(str(value)) * 2 + 48
