@@ -76,10 +76,12 @@ def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path) ->
     """Write everything into a new file, named by date and time."""
     now = datetime.now(timezone.utc)
     document = {"date": now.isoformat(timespec="seconds"), "command": ["python", "-m", "benchmarks", *sys.argv[1:]]}
-    document |= about | {"comparisons": [_as_json(each) for each in comparisons]}
+    document |= about
+    head = json.dumps(document, indent=1, ensure_ascii=False).removesuffix("\n}")
+    rows = ",\n  ".join(json.dumps(_as_json(each), ensure_ascii=False) for each in comparisons)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{now:%Y-%m-%d-%H%M%S}.json"
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(f'{head},\n "comparisons": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
     return path
 
 

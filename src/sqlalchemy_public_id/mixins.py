@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
-from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
@@ -58,6 +57,8 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
     the only type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
+    from sqlalchemy.dialects import mysql  # a third of the time to import this library
+
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
 
@@ -177,7 +178,13 @@ class PublicIdColumnMixin(Generic[IdT]):
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
     """Adds a key ``id`` and the column ``public_id`` to a model."""
 
-    id: Mapped[int] = bigint_key(sort_order=-10, info={MIXED_IN: True})
+    if TYPE_CHECKING:
+        id: Mapped[int] = mapped_column()
+    else:
+
+        @declared_attr
+        def id(cls):
+            return bigint_key(sort_order=-10, info={MIXED_IN: True})
 
 
 class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
@@ -197,7 +204,10 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
     if TYPE_CHECKING:
         id: Mapped[int] = mapped_column(init=False)  # what type checkers know as a field of a dataclass
     else:
-        id: Mapped[int] = bigint_key(sort_order=-10, init=False, info={MIXED_IN: True})
+
+        @declared_attr
+        def id(cls):
+            return bigint_key(sort_order=-10, init=False, info={MIXED_IN: True})
 
 
 def declared_format(model: Any) -> Format | type[TypedId]:

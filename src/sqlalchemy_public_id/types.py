@@ -159,12 +159,20 @@ class PublicIdType(TypeDecorator[str]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
             return None
-        if not self._format.is_valid(value):
-            try:
-                self._format.validate(value)
-            except InvalidPublicId as error:
-                raise unwrapped(error) from None
-        return str.__str__(value)
+        try:
+            return self._format.validate(value)
+        except InvalidPublicId as error:
+            raise unwrapped(error) from None
+
+    # SQLAlchemy's protocol names the argument, which functions need not
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The same as :meth:`process_bind_param`, with one call less for each row."""
+        accepts, process = self._format.is_valid, self.process_bind_param
+
+        def bound(value: Any) -> Any:
+            return value if type(value) is str and accepts(value) else process(value, dialect)
+
+        return bound
 
     # SQLAlchemy's protocol names the argument, which partial objects and lambdas need not
     def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -21,34 +21,33 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Insert as InsertStatement
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.attempt import Attempt
-from sqlalchemy_public_id.guard.batch import id_parameters
-from sqlalchemy_public_id.guard.retry import run, run_many
-from sqlalchemy_public_id.guard.statements import id_columns, refuse_mistakes
+from sqlalchemy_public_id.guard.batch import id_parameters, rows_of
+from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["install", "uninstall"]
 
-_installed: weakref.WeakKeyDictionary[Dialect, weakref.WeakSet[Engine]] = weakref.WeakKeyDictionary()
+_guarded: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _lock = threading.RLock()
-_rows_done: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_sent: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+"""Execution of "insertmanyvalues" → how many batches were sent, and how many parameters in all."""
 
 
 def install(engine: Engine | AsyncEngine) -> None:
     """Guard the INSERTs of *engine*. Safe to call again, and from several threads."""
-    engine = _sync(engine)
+    dialect = _sync(engine).dialect
     with _lock:
-        _unwanted.discard(engine.dialect)
-        _install(engine)
+        _unwanted.discard(dialect)
+        _install(dialect)
 
 
 def uninstall(engine: Engine | AsyncEngine) -> None:
@@ -56,35 +55,26 @@ def uninstall(engine: Engine | AsyncEngine) -> None:
     dialect = _sync(engine).dialect
     with _lock:
         _unwanted.add(dialect)
-        for guarded in _installed.pop(dialect, ()):
-            event.remove(guarded, "before_execute", _before_execute)
-        for name, handler in _DIALECT_EVENTS.items():
-            if event.contains(dialect, name, handler):
+        if dialect in _guarded:
+            _guarded.discard(dialect)
+            for name, handler in _EVENTS.items():
                 event.remove(dialect, name, handler)
 
 
 def install_for(connection: Connection) -> None:
     """Guard the engine of *connection*, unless :func:`uninstall` was called for it."""
-    engine = connection.engine
-    guarded = _installed.get(engine.dialect)
-    if guarded is not None and engine in guarded:
-        return
-    with _lock:
-        if engine.dialect not in _unwanted:
-            _install(engine)
+    dialect = connection.dialect
+    if dialect not in _guarded:
+        with _lock:
+            if dialect not in _unwanted:
+                _install(dialect)
 
 
-def _install(engine: Engine) -> None:
-    if not traits_for(engine.dialect).retries:
-        return
-    guarded = _installed.setdefault(engine.dialect, weakref.WeakSet())
-    if engine in guarded:
-        return
-    event.listen(engine, "before_execute", _before_execute)
-    for name, handler in _DIALECT_EVENTS.items():
-        if not event.contains(engine.dialect, name, handler):
-            event.listen(engine.dialect, name, handler)
-    guarded.add(engine)
+def _install(dialect: Dialect) -> None:
+    if dialect not in _guarded and traits_for(dialect).retries:
+        for name, handler in _EVENTS.items():
+            event.listen(dialect, name, handler)
+        _guarded.add(dialect)
 
 
 def _sync(engine: Any) -> Engine:
@@ -97,24 +87,19 @@ def _sync(engine: Any) -> Engine:
 # --- handlers
 
 
-def _before_execute(
-    connection: Connection, statement: Any, multiparams: Any, params: Any, execution_options: Any
-) -> None:
-    if isinstance(statement, InsertStatement):
-        columns = id_columns(statement)
-        if columns:
-            refuse_mistakes(statement, columns)
-
-
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    attempt = Attempt(context, cursor, statement)
-    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
-        done = _rows_done.get(context, 0)
-        _rows_done[context] = done + run(attempt, parameters, done)
+    calls, sent = _sent.get(context, (0, 0)) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else (0, 0)
+    if traits_for(context.dialect).aborts_transaction:
+        run(Attempt(context, cursor, statement), parameters, rows_of(context.compiled, sent, calls))
     else:
-        run(attempt, parameters)
+        try:  # a statement that fails alone: nothing is looked at unless it does
+            context.dialect.do_execute(cursor, statement, parameters, context)
+        except context.dialect.dbapi.IntegrityError as error:
+            run_again(Attempt(context, cursor, statement), parameters, error, rows_of(context.compiled, sent, calls))
+    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
+        _sent[context] = calls + 1, sent + len(parameters)
     return True
 
 
@@ -129,4 +114,4 @@ def _concerns(context: Any) -> bool:
     return bool(context is not None and context.isinsert and context.compiled and id_parameters(context.compiled))
 
 
-_DIALECT_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
+_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}

@@ -14,9 +14,10 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._compat import plain_table, values_names
 from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.guard.statements import refuse_mistakes
 from sqlalchemy_public_id.types import PublicIdType, public_id_columns
 
-__all__ = ["Batch", "IdParameter", "Row", "Slot", "id_parameters"]
+__all__ = ["Batch", "IdParameter", "Row", "Slot", "id_parameters", "rows_of"]
 
 Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
 """The parameters of one row in the shape the driver wants."""
@@ -37,9 +38,13 @@ _parameters: weakref.WeakKeyDictionary[Any, tuple[IdParameter, ...]] = weakref.W
 
 
 def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
-    """The parameters of the INSERT *compiled* that hold public ids; empty if there are none."""
+    """The parameters of the INSERT *compiled* that hold public ids; empty if there are none.
+
+    A statement that must not be run is refused here, where each one comes by once.
+    """
     found = _parameters.get(compiled)
     if found is None:
+        refuse_mistakes(compiled.statement)
         found = _parameters[compiled] = tuple(_find(compiled))
     return found
 
@@ -181,10 +186,23 @@ class Batch:
             return 1, 0, False
         if self._positions is None and self._names[0].name in parameters:
             return 1, 0, False  # SQLAlchemy goes row by row, with the statement as it is
-        names = compiled.bind_names.values() if self._positions is None else compiled.positiontup
-        repeated = values_names(compiled)
-        width = sum(name in repeated for name in names)
-        return (len(parameters) - len(names) + width) // width, width, True
+        return rows_of(compiled, len(parameters), 1), _width(compiled)[0], True
+
+
+def rows_of(compiled: Any, parameters: int, calls: int) -> int:
+    """How many rows *calls* batches of "insertmanyvalues" with *parameters* parameters in all have."""
+    if not calls:
+        return 0
+    width, once = _width(compiled)
+    return (parameters - calls * once) // width
+
+
+def _width(compiled: Any) -> tuple[int, int]:
+    """How many parameters there are for each row, and how many for the statement as a whole."""
+    names = compiled.positiontup if compiled.positional else compiled.bind_names.values()
+    repeated = values_names(compiled)
+    width = sum(name in repeated for name in names)
+    return width, len(names) - width
 
 
 def _mutable(row: Row) -> Any:

@@ -24,7 +24,7 @@ from sqlalchemy_public_id.guard import quiet
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import Batch, Row
 
-__all__ = ["run", "run_many"]
+__all__ = ["run", "run_again", "run_many"]
 
 _PLAIN_ROW = re.compile(
     r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)(?:\s*ON DUPLICATE\b.*)?\s*\Z", re.IGNORECASE | re.DOTALL
@@ -34,14 +34,20 @@ _ESCAPED = "\0\n\r\x1a\"'\\"
 """The characters before which the drivers of MySQL write a backslash."""
 
 
-def run(attempt: Attempt, parameters: Any, first: int = 0) -> int:
-    """One statement, of one row or many, the first of which is *first* of the execution; how many rows these were."""
+def run(attempt: Attempt, parameters: Any, first: int) -> None:
+    """One statement, of one row or many; *first* is the position of the first one in the execution."""
     batch = Batch(attempt.context, parameters, first)
     if not batch.may_be_ours:
         attempt.execute(parameters)
     elif not (attempt.risks_transaction and attempt.sees_commits and quiet.run(attempt, batch)):
         _until_it_fits(attempt, batch, attempt.execute)
-    return batch.rows
+
+
+def run_again(attempt: Attempt, parameters: Any, error: Exception, first: int) -> None:
+    """The same for a statement that has just failed, alone."""
+    batch = Batch(attempt.context, parameters, first)
+    attempt.replace(batch, attempt.collided(batch, error))
+    _until_it_fits(attempt, batch, attempt.execute)
 
 
 def run_many(attempt: Attempt, rows: list[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from sqlalchemy import Column, Insert, Table
+from sqlalchemy import Column, Insert
 from sqlalchemy.orm import configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
@@ -13,35 +13,21 @@ from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import public_id_columns, unwrapped
 
-__all__ = ["id_columns", "refuse_mistakes", "refuse_mistakes_of"]
-
-_columns: weakref.WeakKeyDictionary[Table, tuple[int, list[Column[Any]]]] = weakref.WeakKeyDictionary()
+__all__ = ["refuse_mistakes", "refuse_mistakes_of"]
 
 
-def id_columns(insert: Insert) -> list[Column[Any]]:
-    """The public-id columns of the table that *insert* writes to."""
-    table = plain_table(insert.table)
-    if not isinstance(table, Table):
-        return []
-    known, found = _columns.get(table, (-1, []))
-    if known != len(table.columns):  # a table can be given more columns
-        found = public_id_columns(table)
-        _columns[table] = len(table.columns), found
-    return found
-
-
-def refuse_mistakes(insert: Insert, columns: list[Column[Any]]) -> None:
+def refuse_mistakes(insert: Any) -> None:
     """Refuse an upsert that would change public ids, and an INSERT … FROM SELECT that would repeat one."""
+    if not isinstance(insert, Insert):
+        return  # a statement that has an INSERT inside a CTE: nothing is known of its rows
     clause = post_values(insert)
-    if clause is not None:
-        rotated = rotated_columns(clause)
-        for column in columns:
-            if column.key in rotated or column.name in rotated:
-                raise unwrapped(_rotation(column, clause))
-    if insert.select is not None:
-        for column in columns:
-            if column.default is not None and insert.include_insert_from_select_defaults:
-                _refuse_from_select(insert, column)
+    if clause is None and insert.select is None:
+        return
+    for column in public_id_columns(plain_table(insert.table)):
+        if clause is not None and {column.key, column.name} & rotated_columns(clause):
+            raise unwrapped(_rotation(column, clause))
+        if insert.select is not None and column.default is not None and insert.include_insert_from_select_defaults:
+            _refuse_from_select(insert, column)
 
 
 _last: weakref.ref[Any] | None = None
@@ -52,9 +38,7 @@ def refuse_mistakes_of(context: Any) -> None:
     global _last
     if _last is None or _last() is not context:
         _last = weakref.ref(context)
-        insert = context.compiled.statement
-        if isinstance(insert, Insert):
-            refuse_mistakes(insert, id_columns(insert))
+        refuse_mistakes(context.compiled.statement)
 
 
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
