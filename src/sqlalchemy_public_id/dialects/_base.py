@@ -61,7 +61,8 @@ class Traits:
             return
         size = self.max_parameters or len(values)
         for at in range(0, len(values), size or 1):
-            yield column.in_(values[at : at + size])
+            part = bindparam(None, values[at : at + size], type_=type_ or column.type, expanding=True)
+            yield column.in_(part)
 
     def text(self, length: int) -> TypeEngine[str]:
         """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""

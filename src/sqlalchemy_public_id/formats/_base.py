@@ -219,7 +219,7 @@ class Format(ABC):
 
 def is_printable(text: str) -> bool:
     """Whether *text* is one or more visible ASCII characters."""
-    return bool(text) and all("!" <= character <= "~" for character in text)
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
