@@ -36,7 +36,7 @@ lint: $(VENV)/lint.done
 	$(BIN)/lint-imports --no-cache
 
 docs: $(VENV)/docs.done
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky -qq -b html docs docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 
 bench: $(VENV)/bench.done databases
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -166,7 +166,7 @@ class PublicIdType(TypeDecorator[str]):
 
     # SQLAlchemy's protocol names the argument, which functions need not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The same as :meth:`process_bind_param`, with one call less for each row."""
+        """The same as ``process_bind_param``, with one call less for each row."""
         accepts, process = self._format.is_valid, self.process_bind_param
 
         def bound(value: Any) -> Any:
