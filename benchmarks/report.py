@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import sqlalchemy_public_id
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison
 
@@ -129,8 +130,11 @@ def _processor() -> str:
 
 
 def _git(*arguments: str) -> str | None:
+    """What git says of the library that was measured, which need not be the one beside this file."""
     try:
-        done = subprocess.run(["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=Path(sqlalchemy_public_id.__file__).parent, capture_output=True, text=True
+        )
     except OSError:
         return None
     return done.stdout.strip() or None
