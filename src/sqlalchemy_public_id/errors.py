@@ -9,6 +9,8 @@
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
     │   └── DuplicatePrefix               two owners of one prefix, or of two that cannot be told apart
+    ├── BackfillIncomplete                rows have no public id yet, so that the column cannot become NOT NULL
+    ├── LockNotAvailable                  others kept a table busy, and a migration did not get its turn
     ├── KeySpaceExhausted                 a key generator has issued its last key
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
@@ -18,14 +20,17 @@ has to change. Each carries its facts as attributes, and survives pickling.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, ClassVar
 
 __all__ = [
+    "BackfillIncomplete",
     "ConfigurationError",
     "DuplicatePrefix",
     "ImmutablePublicId",
     "InvalidPublicId",
     "KeySpaceExhausted",
+    "LockNotAvailable",
     "MissingExtra",
     "PublicIdCollision",
     "PublicIdError",
@@ -167,6 +172,46 @@ class DuplicatePrefix(ConfigurationError):
         """Who holds the prefix already."""
         self.newcomer: str = newcomer
         """Who asked for it now."""
+
+
+class BackfillIncomplete(PublicIdError):
+    """Rows have no public id yet. Nothing was changed; the message says what to run first."""
+
+    def __init__(
+        self, *, table: str, column: str, missing: int, format: object, schema: str | None = None, advice: str = ""
+    ) -> None:
+        where = f"{schema}.{table}" if schema else table
+        options = f" --column {column} --id-format {shlex.quote(repr(format))}" + (
+            f" --schema {schema}" if schema else ""
+        )
+        super().__init__(
+            f"{missing} rows of {where} have no {column} yet; fill them first, with op.backfill_public_id({table!r}) "
+            f"in an earlier migration, or with: public-id backfill URL {table}{options}"
+            + (f"\nWhere there are new ones each time: {advice}" if advice else "")
+        )
+        self.table: str = table
+        self.column: str = column
+        self.schema: str | None = schema
+        self.format: object = format
+        """The format of the ids that are missing."""
+        self.missing: int = missing
+        """How many rows there are without an id."""
+
+
+class LockNotAvailable(PublicIdError):
+    """Others kept a table busy, and a migration did not get its turn. What was done stays done; run it again."""
+
+    def __init__(self, *, step: str, table: str, attempts: int, timeout: float) -> None:
+        super().__init__(
+            f"{table}: could not {step}: the table was in use whenever it was tried, {attempts} times for {timeout:g} "
+            f"s; find the transaction that stays open (pg_stat_activity, SHOW PROCESSLIST), end it, and run this again"
+        )
+        self.step: str = step
+        """What was to be done."""
+        self.table: str = table
+        self.attempts: int = attempts
+        self.timeout: float = timeout
+        """How many seconds were waited each time."""
 
 
 class KeySpaceExhausted(PublicIdError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any, cast
 
 from sqlalchemy import Column, event, inspect
@@ -98,26 +99,29 @@ def require_session(session: object) -> None:
         raise TypeError(f"expected a Session, not {kind}: {hint}")
 
 
-def ensure_ids(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
-    """Give the object of *state* the ids it lacks, and note for *connection* which ones may be replaced."""
+def ensure_ids(
+    states: Sequence[InstanceState[Any]], attributes: dict[str, Column[Any]], connection: Connection
+) -> None:
+    """Give the objects of *states* the ids they lack, and note for *connection* which ones may be replaced."""
     waiting = pending.of(connection)
     if waiting is None:
         guard.install_for(connection)
-        waiting = pending.begin(connection, state.session)
-    values = state.dict
-    for key, column in attributes.items():
-        value = values.get(key)
-        if value is None:
-            value = public_id_type(column).next_id()
-        elif pending.early.get((column, value)) is state:
-            del pending.early[column, value]
-        elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
-            _make_room(waiting, column, value, connection)
-            continue
-        if waiting.get((column, value), state) is not state:
-            value = _another(waiting, column, connection)
-        values[key] = value
-        waiting[column, value] = state
+        waiting = pending.begin(connection, states[0].session)
+    for state in states:
+        values = state.dict
+        for key, column in attributes.items():
+            value = values.get(key)
+            if value is None:
+                value = public_id_type(column).next_id()
+            elif pending.early.get((column, value)) is state:
+                del pending.early[column, value]
+            elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
+                _make_room(waiting, column, value, connection)
+                continue
+            if waiting.get((column, value), state) is not state:
+                value = _another(waiting, column, connection)
+            values[key] = value
+            waiting[column, value] = state
 
 
 def _make_room(waiting: pending.Pending, column: Column[Any], given: str, connection: Connection) -> None:
@@ -178,7 +182,7 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         registry.models(mapper.registry).claim(model, *(public_id_type(column).id_format for column in own))
 
     def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
-        ensure_ids(state, attributes, connection)
+        ensure_ids((state,), attributes, connection)
 
     event.listen(mapper, "before_insert", before_insert, raw=True)
 

@@ -16,7 +16,6 @@ id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyrigh
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import typing
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.statements import refuse_mistakes_of
 from sqlalchemy_public_id.listeners import MIXED_IN
+from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
 
@@ -47,8 +47,6 @@ IdT = TypeVar("IdT", bound=str, default=str)
 TypedIdT = TypeVar("TypedIdT", bound=TypedId)
 
 _OPTIONS = frozenset(inspect.signature(mapped_column).parameters) - {"kw", "name", "type_", "dialect_kwargs"}
-_NAME_BYTES = 63
-"""PostgreSQL's limit for a name; MySQL and MariaDB allow 64 characters."""
 
 
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
@@ -132,16 +130,7 @@ def _name_index(column: Column[Any], table: Any) -> None:
     if isinstance(table, Table):
         for index in table.indexes:
             if index.unique and list(index.columns) == [column]:
-                index.name = quoted_name(index_name(table.name, column.name), None)
-
-
-def index_name(table: str, column: str) -> str:
-    """``uq_<table>_<column>``; a longer name is cut, and ends with a hash of the whole."""
-    name = f"uq_{table}_{column}".encode()
-    if len(name) > _NAME_BYTES:
-        digest = hashlib.sha256(name).hexdigest()[:8]
-        name = name[: _NAME_BYTES - 9].decode(errors="ignore").encode() + f"_{digest}".encode()
-    return name.decode()
+                index.name = quoted_name(unique_name(table.name, column.name), None)
 
 
 if TYPE_CHECKING:

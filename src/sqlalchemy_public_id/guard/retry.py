@@ -30,8 +30,6 @@ _PLAIN_ROW = re.compile(
     r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)(?:\s*ON DUPLICATE\b.*)?\s*\Z", re.IGNORECASE | re.DOTALL
 )
 """The statements that the drivers of MySQL turn into multi-row ones."""
-_ESCAPED = "\0\n\r\x1a\"'\\"
-"""The characters before which the drivers of MySQL write a backslash."""
 
 
 def run(attempt: Attempt, parameters: Any, first: int) -> None:
@@ -115,7 +113,9 @@ def _slices(attempt: Attempt, rows: list[Row]) -> Iterator[tuple[int, list[Row]]
     first, size = 0, 0
     some: list[Row] = []
     for at, row in enumerate(rows):
-        row_size = sum(map(_written_size, row.values() if isinstance(row, dict) else row)) + 8
+        row_size = 8
+        for value in row.values() if isinstance(row, dict) else row:
+            row_size += len(value) * 2 + 4 if type(value) is str and value.isascii() else _written_size(value)
         if some and size + row_size > limit:
             yield first, some
             first, some, size = at, [], 0
@@ -126,9 +126,9 @@ def _slices(attempt: Attempt, rows: list[Row]) -> Iterator[tuple[int, list[Row]]
 
 
 def _written_size(value: object) -> int:
-    """How many bytes *value* takes in a statement, escaped and quoted; for other types than text, at most."""
+    """How many bytes *value* takes in a statement at most, escaped and quoted."""
     if isinstance(value, str):
-        return len(value if value.isascii() else value.encode()) + sum(map(value.count, _ESCAPED)) + 4
+        return len(value) * 4 + 4
     if isinstance(value, (bytes, bytearray, memoryview)):
         return 2 * len(value) + 12  # pyright: ignore[reportUnknownArgumentType]  # memoryview of what, does not matter
     return 48 if isinstance(value, (int, float, type(None))) else len(str(value)) * 2 + 48
