@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import CompileError
 from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import (
     BASE62,
@@ -95,7 +96,7 @@ def ids(session: Session, *conditions: Any) -> list[str]:
 
 def test_two_configurations_bind_differently() -> None:
     """The statement that was cached for one format does not check the ids of another."""
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         for length in (3, 6):
             query = select(bindparam("given", type_=PublicIdType(NanoId(length=length))))
             assert connection.scalar(query, {"given": "a" * length}) == "a" * length
@@ -105,7 +106,7 @@ def test_two_configurations_bind_differently() -> None:
 
 def test_two_configurations_compare_differently() -> None:
     """The statement that was cached for one format does not cut off the comparison of a longer one."""
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         found = [
             connection.scalar(select(literal("a" * length, PublicIdType(NanoId(length=length))) == "a" * 6))
             for length in (3, 6)
@@ -116,7 +117,7 @@ def test_two_configurations_compare_differently() -> None:
 
 def test_two_configurations_read_differently() -> None:
     """The statement that was cached for a typed id does not make typed ids for a plain format."""
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         found = [
             type(connection.scalar(select(literal("ticket_000000000000", PublicIdType(format)))))
             for format in (TicketId, TicketId.id_format, TicketId)
@@ -261,7 +262,10 @@ def test_none_and_nothing(accounts: Session) -> None:
 @pytest.mark.parametrize("value", [1, b"abcdefghijkl", 1.5, object()], ids=lambda value: type(value).__name__)
 def test_compared_with_what_is_no_text(value: Any) -> None:
     """An integer key in place of a public id is a mistake of the program, and is told as such."""
-    with create_engine("sqlite://").connect() as connection, pytest.raises(InvalidPublicId) as caught:
+    with (
+        create_engine("sqlite://", poolclass=NullPool).connect() as connection,
+        pytest.raises(InvalidPublicId) as caught,
+    ):
         connection.execute(select(literal(LONG, Account.__table__.c.public_id.type) == value))
 
     assert caught.value.value is value

@@ -1,0 +1,127 @@
+"""The exact statements of the steps, as scripts have them, per dialect and without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.online import Target
+from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.online.state import State
+from sqlalchemy_public_id.online.steps import Lock, Plan
+
+FORMAT = NanoId(length=2, alphabet="ab", prefix="p")
+MADE = "CONCAT('p_', {0}, {0})".format(
+    "SUBSTR('ab', 1 + CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD 2, 1)"
+)
+TYPE = "VARCHAR(4) CHARACTER SET ascii COLLATE ascii_bin"
+
+
+def plan(dialect: str, **options: Any) -> Plan:
+    options = {"format": FORMAT, "schema": "shop", **options}
+    return plan_for(Target.of("person", **options), make_url(f"{dialect}://").get_dialect()())
+
+
+def of(plan: Plan, phase: str) -> str:
+    """All statements of a phase, one a line."""
+    return "\n".join(sql for step in getattr(plan, phase)() for sql in step.sql(None, State(exists=True)))
+
+
+def test_postgresql_expand() -> None:
+    """On PostgreSQL a function makes ids; the column is added without a default, so that no row is touched."""
+    assert of(plan("postgresql"), "expand").splitlines() == [
+        (
+            "CREATE OR REPLACE FUNCTION shop.make_person_public_id() RETURNS text LANGUAGE sql VOLATILE PARALLEL SAFE "
+            "AS $public_id$"
+        ),
+        "SELECT 'p_' || substr(a, 1 + (n0 % 2)::int, 1) || substr(a, 1 + (n0 / 2 % 2)::int, 1)",
+        "FROM (SELECT 'ab' AS a, ('x' || substr(u0, 18, 15))::bit(60)::bigint AS n0",
+        "      FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS u0) AS random) AS numbers",
+        "$public_id$",
+        'ALTER TABLE shop.person ADD COLUMN IF NOT EXISTS public_id VARCHAR(4) COLLATE "C"',
+        "ALTER TABLE shop.person ALTER COLUMN public_id SET DEFAULT shop.make_person_public_id()",
+    ]
+
+
+def test_postgresql_contract() -> None:
+    """On PostgreSQL the index is built beside writers, and NOT NULL comes by way of a CHECK that is validated first."""
+    lines = [
+        "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS uq_person_public_id ON shop.person (public_id)",
+        "ALTER TABLE shop.person DROP CONSTRAINT IF EXISTS ck_person_public_id_not_null",
+        "ALTER TABLE shop.person ADD CONSTRAINT ck_person_public_id_not_null CHECK (public_id IS NOT NULL) NOT VALID",
+        "ALTER TABLE shop.person VALIDATE CONSTRAINT ck_person_public_id_not_null",
+        "ALTER TABLE shop.person ALTER COLUMN public_id SET NOT NULL",
+        "ALTER TABLE shop.person DROP CONSTRAINT IF EXISTS ck_person_public_id_not_null",
+    ]
+
+    assert of(plan("postgresql"), "contract").splitlines()[-len(lines) :] == lines
+
+
+def test_postgresql_builds_without_a_strong_lock() -> None:
+    """What looks at all rows takes no lock that readers or writers would wait for."""
+    steps = [
+        step for phase in ("expand", "contract", "loosen", "drop") for step in getattr(plan("postgresql"), phase)()
+    ]
+    state = State(exists=True)
+    slow = [
+        step for step in steps if any(word in str(step.sql(None, state)) for word in ("CREATE UNIQUE", "VALIDATE C"))
+    ]
+
+    assert len(slow) == 2
+    assert {step.lock for step in slow} == {Lock.BUILD}
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+def test_mysql_expand(dialect: str) -> None:
+    """On MySQL and MariaDB both changes are instant, and the server refuses where they would not be."""
+    sql = of(plan(dialect), "expand")
+
+    assert f"ALTER TABLE shop.person ADD COLUMN public_id {TYPE} NULL, ALGORITHM=INSTANT" in sql
+    assert f"ALTER TABLE shop.person ALTER COLUMN public_id SET DEFAULT ({MADE}), ALGORITHM=INSTANT" in sql
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+def test_mysql_contract(dialect: str) -> None:
+    """On MySQL and MariaDB the index is built in place without a lock, and NOT NULL repeats the whole definition."""
+    sql = of(plan(dialect), "contract").replace("''", "'")
+
+    assert (
+        "ALTER TABLE shop.person ADD UNIQUE INDEX uq_person_public_id (public_id), ALGORITHM=INPLACE, LOCK=NONE" in sql
+    )
+    assert f"MODIFY COLUMN public_id {TYPE} NOT NULL DEFAULT ({MADE}), ALGORITHM=INPLACE, LOCK=NONE" in sql
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+@pytest.mark.parametrize("phase", ["expand", "contract", "loosen", "drop"])
+def test_every_alter_names_its_algorithm(dialect: str, phase: str) -> None:
+    """No ALTER on MySQL or MariaDB may copy the table unseen; a default alone is never more than metadata."""
+    for options in ({}, {"server_default": "drop"}, {"format": NanoId(check_digit=True)}):
+        for statement in of(plan(dialect, **options), phase).split("\n"):
+            assert "ALTER TABLE" not in statement or "ALGORITHM=" in statement or "DROP DEFAULT" in statement
+
+
+def test_sqlite() -> None:
+    """On SQLite there is no script, and the reason is said."""
+    with pytest.raises(ConfigurationError, match="a script cannot see the table"):
+        of(plan("sqlite", schema=None), "contract")
+
+
+def test_other_database() -> None:
+    """A database without steps is an error that names those with some."""
+    with pytest.raises(
+        ConfigurationError, match="no steps for oracle; expected one of mariadb, mysql, postgresql, sqlite"
+    ):
+        plan("oracle")
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb", "sqlite"])
+@pytest.mark.parametrize("options", [{}, {"unique": "constraint"}, {"server_default": "none"}], ids=str)
+def test_names_of_steps(dialect: str, options: dict[str, Any]) -> None:
+    """A step has a name of its own within its phase, as messages and tests refer to it."""
+    for phase in ("expand", "contract", "loosen", "drop"):
+        names = [step.name for step in getattr(plan(dialect, **options), phase)()]
+        assert len(set(names)) == len(names)
