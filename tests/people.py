@@ -1,0 +1,196 @@
+"""A table of people that was there before public ids, the programs that write to it, and migrations of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Connection, Engine, inspect
+
+import sqlalchemy_public_id.alembic
+import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  Alembic before 1.18 needs to be told
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.online import Target
+from sqlalchemy_public_id.online.state import State, read
+
+OF_TARGET = {"format", "unique_name", "unique", "server_default"}
+
+
+class People:
+    """The table of one test. *options* are those of the operations, and are given to each."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: str = "person",
+        column: str = "public_id",
+        schema: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.engine = engine
+        self.table, self.column, self.schema = table, column, schema
+        self.options = options
+        preparer = type(engine.dialect)(paramstyle="named").identifier_preparer  # it does not write % twice
+        self.name = f"{preparer.quote_schema(schema)}.{preparer.quote(table)}" if schema else preparer.quote(table)
+        self.quoted_column = preparer.quote(column)
+
+    @property
+    def format(self) -> Format:
+        return self.options.get("format") or NanoId()
+
+    @property
+    def target(self) -> Target:
+        said = {name: value for name, value in self.options.items() if name in OF_TARGET}
+        return Target.of(self.table, self.column, schema=self.schema, **said)
+
+    # --- the table
+
+    def create(self, rows: int = 100, more: str = "", after: str = "") -> None:
+        """Make it, with so many people, and *more* columns and constraints."""
+        key = {"postgresql": "bigserial PRIMARY KEY", "sqlite": "integer PRIMARY KEY AUTOINCREMENT"}.get(
+            self.engine.name, "bigint AUTO_INCREMENT PRIMARY KEY"
+        )
+        self.drop()
+        self.execute(f"CREATE TABLE {self.name} (id {key}, name varchar(50){more}) {after}")
+        self.write(rows)
+
+    def drop(self) -> None:
+        """Remove it, with what operations may have left beside it."""
+        with self.engine.begin() as connection:
+            send(connection, f"DROP TABLE IF EXISTS {self.name}")
+            for function in self._functions(connection):
+                send(connection, f"DROP FUNCTION {function}")
+
+    def write(self, rows: int) -> None:
+        """Insert people, as a program does that knows of no public ids."""
+        values = ", ".join(f"('p{number}')" for number in range(rows))
+        if values:
+            self.execute(f"INSERT INTO {self.name} (name) VALUES {values}")
+
+    def written(self, name: str = "old writer") -> str | None:
+        """Insert a row as an old program does, take it away again, and answer its public id."""
+        with self.engine.connect() as connection:
+            send(connection, f"INSERT INTO {self.name} (name) VALUES ('{name}')")
+            found: str | None = send(
+                connection, f"SELECT {self.quoted_column} FROM {self.name} WHERE name = '{name}'"
+            ).scalar()
+            connection.rollback()
+        return found
+
+    def execute(self, statement: str) -> None:
+        with self.engine.begin() as connection:
+            send(connection, statement)
+
+    def ids(self) -> list[str | None]:
+        with self.engine.connect() as connection:
+            return list(send(connection, f"SELECT {self.quoted_column} FROM {self.name} ORDER BY id").scalars())
+
+    def columns(self) -> list[str]:
+        with self.engine.connect() as connection:
+            return [column["name"] for column in inspect(connection).get_columns(self.table, schema=self.schema)]
+
+    def state(self) -> State:
+        with self.engine.connect() as connection:
+            return read(connection, self.target)
+
+    # --- migrations
+
+    @contextmanager
+    def migrating(self, **context: Any) -> Iterator[Operations]:
+        """The ``op`` of one migration, on a connection of its own, as env.py of Alembic makes it."""
+        with self.engine.connect() as connection, migrating(connection, **context) as op:
+            yield op
+
+    def run(self, operation: str, **options: Any) -> None:
+        """One migration that says ``op.<operation>(...)``."""
+        with self.migrating() as op:
+            self.say(op, operation, **options)
+
+    def say(self, op: Any, operation: str, **options: Any) -> None:
+        getattr(op, operation)(self.table, self.column, **{"schema": self.schema, **self.options, **options})
+
+    def add(self, **options: Any) -> None:
+        self.run("add_public_id", **options)
+
+    # --- what is there in the end
+
+    def check_complete(self, rows: int | None = None) -> None:
+        """All rows have well-formed ids of their own; NULL and duplicates are refused; nothing is left over."""
+        ids = self.ids()
+        state = self.state()
+
+        assert rows is None or len(ids) == rows
+        assert all(map(self.format.is_valid, ids)), [id for id in ids if not self.format.is_valid(id)][:3]
+        assert len(set(ids)) == len(ids)
+        assert state.complete, state
+        assert state.constraint or self.target.unique == "index"
+        self.check_leftovers(makes_ids=self.target.server_default == "keep")
+        if self.target.server_default == "keep":
+            assert self.format.is_valid(self.written())
+
+    def check_expanded(self) -> None:
+        """The column allows NULL, is not unique, and old writers fill it."""
+        state = self.state()
+
+        assert state.exists
+        assert state.nullable
+        assert not state.index
+        self.check_leftovers(makes_ids=self.target.server_default != "none" and self.engine.name != "sqlite")
+
+    def check_gone(self) -> None:
+        """Nothing tells that there ever was a public id."""
+        assert self.column not in self.columns()
+        self.check_leftovers(makes_ids=False)
+
+    def check_leftovers(self, *, makes_ids: bool) -> None:
+        """No constraint, function, trigger, index or copy is there that should not be."""
+        state = self.state()
+        with self.engine.connect() as connection:
+            assert not state.check
+            if self.engine.name == "postgresql":
+                assert len(self._functions(connection)) == makes_ids
+                assert "ccnew" not in str(inspect(connection).get_indexes(self.table, schema=self.schema))
+            if self.engine.name == "sqlite":
+                names = send(connection, "SELECT name FROM sqlite_master WHERE name LIKE '%copy%'").all()
+                assert names == []
+            else:
+                assert (state.default is not None or state.trigger) == makes_ids, state
+
+    def _functions(self, connection: Connection) -> list[str]:
+        if self.engine.name != "postgresql":
+            return []
+        return list(
+            send(
+                connection,
+                r"SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
+                r"WHERE p.proname LIKE 'make%' AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
+            ).scalars()
+        )
+
+
+@contextmanager
+def migrating(connection: Connection, **context: Any) -> Iterator[Operations]:
+    """The ``op`` of one migration on *connection*, in the way that Alembic runs it."""
+    migration = MigrationContext.configure(connection, opts={"transaction_per_migration": True, **context})
+    with migration.begin_transaction(_per_migration=True):
+        yield Operations(migration)
+
+
+def send(connection: Connection, statement: str) -> Any:
+    """Send a statement as it is, percent signs and colons too."""
+    return connection.execution_options(no_parameters=True).exec_driver_sql(statement)
+
+
+@contextmanager
+def people(engine: Engine, rows: int = 100, **options: Any) -> Iterator[People]:
+    """A table that is gone after the test."""
+    table = People(engine, **options)
+    table.create(rows)
+    try:
+        yield table
+    finally:
+        table.drop()
