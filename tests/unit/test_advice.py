@@ -1,0 +1,100 @@
+"""Safety advice: complete, filled with the user's names, and the same on the page of the documentation."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from sqlalchemy_public_id import advice
+from sqlalchemy_public_id.advice import ADVICE, Advice, Database, about
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "dangerous-migrations.md"
+
+every_piece = pytest.mark.parametrize("piece", ADVICE.values(), ids=list(ADVICE))
+
+
+def test_the_page_is_what_the_pieces_say() -> None:
+    """The page of the documentation is generated:
+    ``python -m sqlalchemy_public_id.advice > docs/guides/dangerous-migrations.md``."""
+    assert PAGE.read_text() == advice.as_markdown()
+
+
+def test_the_page_is_written_by_the_module() -> None:
+    """The module, run as a program, prints the page."""
+    command = [sys.executable, "-W", "error", "-m", "sqlalchemy_public_id.advice"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == advice.as_markdown()
+
+
+@every_piece
+def test_pieces_are_complete(piece: Advice) -> None:
+    """Each piece has all of its parts, in whole sentences where it is prose."""
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", piece.slug)
+    assert piece.title
+    assert not piece.title.endswith(".")
+    assert piece.danger.endswith(".")
+    assert piece.lock.endswith(".")
+    assert piece.bad
+    assert piece.good
+    assert piece.bad != piece.good
+    assert piece.databases
+    assert set(piece.databases) <= set(get_args(Database))
+
+
+@every_piece
+def test_names_are_filled_in(piece: Advice) -> None:
+    """The lines to paste have the names that were given, and no place is left open."""
+    names = {"index": "I1", "check": "CK1", "new": "New()", "old": "Old()"}
+    filled = about(piece.slug, table="T1", column="C1", key="K1", length=77, **names)
+    ours = piece.bad + piece.good
+
+    assert "{" not in filled.bad + filled.good
+    assert "customer" not in filled.bad + filled.good
+    assert ("customer" in ours) == ("T1" in filled.bad + filled.good)
+    assert re.findall(r"\b12\b", filled.bad + filled.good) == []
+
+
+@every_piece
+def test_python_is_python(piece: Advice) -> None:
+    """Lines that are neither SQL nor for a shell can be read by Python."""
+    if piece.language == "text":
+        ast.parse(piece.bad)
+        ast.parse(piece.good)
+
+
+@every_piece
+def test_shells_can_read_it(piece: Advice) -> None:
+    """Lines for a shell can be read by one."""
+    if piece.language == "sh":
+        for lines in (piece.bad, piece.good):
+            subprocess.run(["sh", "-n", "-c", lines], check=True)
+
+
+def test_our_operations_take_what_is_written() -> None:
+    """The operations that the pieces name are there."""
+    from sqlalchemy_public_id.alembic import ops
+
+    named = {name for piece in ADVICE.values() for name in re.findall(r"op\.(\w+_public_id)\(", piece.bad + piece.good)}
+
+    assert named
+    assert named <= set(ops.__all__)
+
+
+def test_unknown_slugs() -> None:
+    """There is no advice on what nobody wrote about."""
+    with pytest.raises(KeyError):
+        about("nothing")
+
+
+def test_slugs_are_keys() -> None:
+    """Each piece is found under its own slug, and none can be changed."""
+    assert {slug: piece.slug for slug, piece in ADVICE.items()} == dict(zip(ADVICE, ADVICE, strict=True))
+    with pytest.raises(TypeError):
+        ADVICE["mine"] = about("invalid-index")  # type: ignore[index]
