@@ -1,0 +1,136 @@
+"""How migrations are written: the operations with what differs from their defaults, and columns as plain types.
+
+A migration that says ``sa.String(length=12)`` works as long as SQLAlchemy does, whatever becomes of this library. With
+``context.configure(public_id_render="type")`` it says ``sqlalchemy_public_id.PublicIdType(…)``. Imports are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from alembic.autogenerate.render import renderers  # alembic.autogenerate has no such name while it is imported itself
+from sqlalchemy import String
+
+from sqlalchemy_public_id import formats
+from sqlalchemy_public_id.alembic._compat import is_in_batch
+from sqlalchemy_public_id.alembic.ops import (
+    AddPublicIdOp,
+    BackfillPublicIdOp,
+    ContractPublicIdOp,
+    DropPublicIdOp,
+    ExpandPublicIdOp,
+    LoosenPublicIdOp,
+    PublicIdOp,
+)
+from sqlalchemy_public_id.dialects.mysql import MySQL
+from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.types import PublicIdType
+
+if TYPE_CHECKING:
+    from alembic.autogenerate.api import AutogenContext
+
+__all__ = ["render_plain_types"]
+
+RenderItem: TypeAlias = "Callable[[str, Any, AutogenContext], str | Literal[False]]"
+
+_PACKAGE = "sqlalchemy_public_id"
+_DROPPING = {"format", "server_default"}
+"""What there is no need to know of a column that goes."""
+
+
+# --- operations
+
+
+def _render(context: AutogenContext, op: PublicIdOp) -> str:
+    # on Alembic before 1.18 this is what gives ``op`` the method
+    context.imports.add(f"import {_PACKAGE}.alembic")
+    in_batch: bool = is_in_batch(context)
+    arguments = [] if in_batch else [repr(str(op.table_name))]
+    if op.column_name != "public_id":
+        arguments.append(repr(str(op.column_name)))
+    arguments += [
+        f"{name}={_written(context, value)}"
+        for name, value in _unusual(op)
+        if not (in_batch and name == "schema") and not (isinstance(op, DropPublicIdOp) and name in _DROPPING)
+    ]
+    prefix = "batch_op." if in_batch else context.opts["alembic_module_prefix"] or ""
+    return f"{prefix}{op.name}({', '.join(arguments)})"
+
+
+for _op in (AddPublicIdOp, ExpandPublicIdOp, BackfillPublicIdOp, ContractPublicIdOp, LoosenPublicIdOp, DropPublicIdOp):
+    renderers.dispatch_for(_op)(_render)
+
+
+def _unusual(op: PublicIdOp) -> Iterator[tuple[str, object]]:
+    """The options that *op* would not have by itself. A function, ``wait_while``, cannot be written down."""
+    usual = type(op)(op.table_name, op.column_name)
+    for name in op.options:
+        if name != "wait_while" and (value := _option(op, name)) != _option(usual, name):
+            yield name, value
+
+
+def _option(op: PublicIdOp, name: str) -> object:
+    for holder in (op.target, op.patience, op):
+        if hasattr(holder, name):
+            return getattr(holder, name)
+    raise AssertionError(name)
+
+
+def _written(context: AutogenContext, value: object) -> str:
+    if isinstance(value, Format):
+        return _format(context, value)
+    return repr(str(value) if isinstance(value, str) else value)  # a name may be one of SQLAlchemy's kinds of str
+
+
+def _format(context: AutogenContext, format: Format) -> str:
+    """The constructor call of *format*, with the imports that it takes."""
+    for one in format._chain():  # pyright: ignore[reportPrivateUsage]
+        name = type(one).__name__
+        public = getattr(formats, name, None) is type(one)
+        context.imports.add(f"from {_PACKAGE if public else type(one).__module__} import {name}")
+    return repr(format)
+
+
+# --- types
+
+
+def render_plain_types(context: AutogenContext, *schemas: object) -> bool:
+    """Have columns of public ids rendered, beside what ``render_item`` in env.py renders. Nothing is compared."""
+    own = context.opts.get("render_item")
+    if not isinstance(own, _RenderItem):
+        context.opts["render_item"] = _RenderItem(own)
+    return False
+
+
+class _RenderItem:
+    """``render_item``, with what *own* does first."""
+
+    def __init__(self, own: RenderItem | None) -> None:
+        self.own = own
+
+    def __call__(self, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
+        rendered = self.own(kind, item, context) if self.own is not None else False
+        if rendered is not False or kind != "type" or not isinstance(item, PublicIdType):
+            return rendered
+        how = context.opts.get("public_id_render") or "plain"
+        if how == "plain":
+            return _plain(context, item.id_format.max_length)
+        if how != "type":
+            raise ConfigurationError(f'public_id_render is {shown(how)}, expected "plain" or "type"')
+        if type(item) is not PublicIdType:
+            return False  # a subclass is known to those who wrote it
+        context.imports.add(f"import {_PACKAGE}")
+        return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
+
+
+def _plain(context: AutogenContext, length: int) -> str:
+    """What each database has for ids of up to *length* characters, in words of SQLAlchemy alone."""
+    context.imports.add("from sqlalchemy.dialects import mysql")
+    sa = context.opts["sqlalchemy_module_prefix"] or ""
+    return (
+        f"{sa}{String(length)!r}.with_variant({sa}{PostgreSQL().text(length)!r}, 'postgresql')"
+        f".with_variant(mysql.{MySQL().text(length)!r}, 'mysql', 'mariadb')"
+    )

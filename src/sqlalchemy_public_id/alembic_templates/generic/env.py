@@ -1,0 +1,85 @@
+"""Run by Alembic for each of its commands: connects, and says what the tables are to look like."""
+
+from logging.config import fileConfig
+from typing import Any
+
+from alembic import context
+from sqlalchemy import Connection, Engine, engine_from_config, event, pool
+
+# Alembic 1.18 and later find sqlalchemy-public-id by themselves; for older ones:
+# import sqlalchemy_public_id.alembic
+
+config = context.config
+if config.config_file_name is not None:
+    fileConfig(config.config_file_name, disable_existing_loggers=False)
+
+# your models, for --autogenerate:
+# from yourapp.models import Base
+# target_metadata = Base.metadata
+target_metadata = None
+
+LOCK_TIMEOUT = 5
+"""For how many seconds a statement waits for a lock. All who come later wait behind it, so let it give up soon.
+
+The operations of sqlalchemy-public-id set a shorter one for each of their steps, and try again.
+"""
+
+ON_CONNECT = {
+    "postgresql": f"SET lock_timeout = '{LOCK_TIMEOUT}s'",
+    "mysql": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
+    "mariadb": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
+    # SQLite changes a table by copying it and dropping the old one; with foreign keys on, this would delete the rows
+    # of other tables that refer to it
+    "sqlite": "PRAGMA foreign_keys = OFF",
+}
+
+
+def run_migrations_offline() -> None:
+    """Write SQL instead of running it: ``alembic upgrade head --sql``."""
+    context.configure(
+        url=config.get_main_option("sqlalchemy.url"),
+        target_metadata=target_metadata,
+        transaction_per_migration=True,
+        literal_binds=True,
+        dialect_opts={"paramstyle": "named"},
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def set_up_connections_of(engine: Engine) -> None:
+    """Have each new connection say what ``ON_CONNECT`` has for its database."""
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, record: object) -> None:
+        if engine.dialect.name in ON_CONNECT:
+            cursor = connection.cursor()
+            cursor.execute(ON_CONNECT[engine.dialect.name])
+            cursor.close()
+            connection.commit()
+
+
+def migrate(connection: Connection) -> None:
+    """Run the migrations, each in a transaction of its own.
+
+    op.add_public_id() commits between its steps. Should a later migration of the same run fail, Alembic still
+    knows that this one is done.
+    """
+    context.configure(connection=connection, target_metadata=target_metadata, transaction_per_migration=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def run_migrations_online() -> None:
+    """Connect, and run the migrations."""
+    engine = engine_from_config(config.get_section(config.config_ini_section, {}), poolclass=pool.NullPool)
+    set_up_connections_of(engine)
+    # not engine.begin(): in a transaction that is not Alembic's, nothing can be committed between the steps
+    with engine.connect() as connection:
+        migrate(connection)
+
+
+if context.is_offline_mode():
+    run_migrations_offline()
+else:
+    run_migrations_online()

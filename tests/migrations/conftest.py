@@ -1,0 +1,41 @@
+"""Projects with migrations, on every database that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from projects import Project
+from sqlalchemy import Engine, inspect, text
+from sqlalchemy.engine import URL
+
+
+@pytest.fixture
+def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Project]]:
+    """Make a project for *engine*; its database is emptied after the test."""
+
+    _empty(engine)
+
+    def make(template: str = "generic", url: URL | None = None) -> Project:
+        return Project(tmp_path, engine, template, url)
+
+    yield make
+    _empty(engine)
+
+
+def _empty(engine: Engine) -> None:
+    """Remove whatever is in the database, be it from an earlier run."""
+    engine.dispose()
+    if engine.name == "sqlite":
+        Path(str(engine.url.database)).unlink(missing_ok=True)
+        return
+    with engine.begin() as connection:
+        if engine.name == "postgresql":
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+        if engine.name in {"mysql", "mariadb"}:
+            connection.execute(text("SET FOREIGN_KEY_CHECKS = 0"))
+            for name in inspect(connection).get_table_names():
+                connection.execute(text(f"DROP TABLE {engine.dialect.identifier_preparer.quote(name)}"))
+            connection.execute(text("SET FOREIGN_KEY_CHECKS = 1"))

@@ -1,0 +1,218 @@
+"""``alembic upgrade --sql``: the script really runs, twice where it can, and a linter has no objection."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from marks import on
+from people import People
+from sqlalchemy import Engine, exc
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "live-tables.md"
+ALLOWED = dict(re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", GUIDE.read_text().partition("squawk")[2], re.MULTILINE))
+"""Rules of squawk that the script breaks, and why it may: what the guide says."""
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"unique": "constraint"},
+    {"server_default": "drop"},
+    {"format": NanoId(prefix="per", separator="'%", length=30)},
+]
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table; it is gone after the test."""
+    made: list[People] = []
+
+    def make(**options: Any) -> People:
+        people = People(engine, **options)
+        made.append(people)
+        people.create(300)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+def script(people: People, *operations: str) -> str:
+    """What Alembic writes for migrations of *operations*."""
+    output = io.StringIO()
+    context = MigrationContext.configure(
+        dialect_name=people.engine.dialect.name,
+        opts={"as_sql": True, "output_buffer": output, "transaction_per_migration": True},
+    )
+    for operation in operations:
+        with context.begin_transaction(_per_migration=True):
+            people.say(Operations(context), operation)
+    return output.getvalue()
+
+
+def run(people: People, sql: str) -> None:
+    """Give a script to the client of the database, which stops at the first error."""
+    url = people.engine.url
+    if people.engine.name == "postgresql":
+        command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port or 5432)]
+        command += ["-U", url.username, "-d", url.database, "-f", "-"]
+    else:
+        name = "mariadb" if shutil.which("mariadb") else "mysql"
+        command = [name, "-h", url.host, "-P", str(url.port or 3306), "-u", url.username, "--protocol=tcp"]
+        command += ["-D", url.database]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    password = {"PGPASSWORD": url.password or "", "MYSQL_PWD": url.password or ""}
+    done = subprocess.run(
+        [part for part in command if part],
+        input=sql,
+        text=True,
+        capture_output=True,
+        env={**os.environ, **password},
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stderr}\n{sql}"
+
+
+servers = on("postgresql", "mysql", "mariadb")
+
+
+@servers
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_script(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+    """The script ends where a migration with a connection ends."""
+    people = new_people(**options)
+
+    run(people, script(people, "add_public_id"))
+
+    people.check_complete(300)
+
+
+@servers
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+def test_phases(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+    """Scripts of the phases end there too, and the way down ends where it began."""
+    people = new_people(**options)
+
+    run(people, script(people, "expand_public_id"))
+    people.check_expanded()
+    run(people, script(people, "backfill_public_id"))
+    run(people, script(people, "contract_public_id"))
+    people.check_complete(300)
+    run(people, script(people, "loosen_public_id"))
+    people.check_expanded()
+    run(people, script(people, "drop_public_id"))
+    people.check_gone()
+
+
+@on("postgresql")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_twice(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+    """On PostgreSQL a script can be run again, and changes no id."""
+    people = new_people(**options)
+    sql = script(people, "add_public_id")
+    run(people, sql)
+    ids = people.ids()
+
+    run(people, sql)
+
+    people.check_complete(300)
+    assert people.ids() == ids
+
+
+@servers
+def test_drop(new_people: Callable[..., People]) -> None:
+    """The script of the way down leaves nothing behind."""
+    people = new_people()
+    people.add()
+
+    run(people, script(people, "drop_public_id"))
+
+    people.check_gone()
+
+
+@servers
+def test_odd_names(new_people: Callable[..., People]) -> None:
+    """Names are quoted in scripts too."""
+    people = new_people(table='it\'s a "table"', column="select")
+
+    run(people, script(people, "add_public_id"))
+
+    people.check_complete(300)
+
+
+@servers
+def test_percent_in_a_name(new_people: Callable[..., People]) -> None:
+    """A percent sign in a name is written once."""
+    people = new_people(table="100% sure")
+
+    run(people, script(people, "add_public_id"))
+
+    people.check_complete(300)
+
+
+@on("postgresql")
+def test_script_after_an_invalid_index(new_people: Callable[..., People]) -> None:
+    """The script takes an invalid index away that an earlier attempt has left."""
+    people = new_people()
+    people.run("expand_public_id")
+    people.execute("UPDATE person SET public_id = 'twice'")
+    with (
+        people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        pytest.raises(exc.IntegrityError),
+    ):
+        connection.exec_driver_sql("CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON person (public_id)")
+    people.execute("UPDATE person SET public_id = NULL")
+
+    run(people, script(people, "add_public_id"))
+
+    people.check_complete(300)
+
+
+@on("mysql", "mariadb")
+def test_check_digit(new_people: Callable[..., People]) -> None:
+    """Where no script can make the ids, it says so."""
+    people = new_people(format=NanoId(check_digit=True))
+
+    with pytest.raises(ConfigurationError, match=r"run op\.backfill_public_id"):
+        script(people, "add_public_id")
+
+
+@on("sqlite")
+@pytest.mark.parametrize("operation", ["add_public_id", "contract_public_id", "loosen_public_id"])
+def test_sqlite(new_people: Callable[..., People], operation: str) -> None:
+    """There is no script for SQLite, and the error says why."""
+    people = new_people()
+
+    with pytest.raises(ConfigurationError, match=r"SQLite has to copy; run the migration with a connection"):
+        script(people, operation)
+
+
+@on("postgresql")
+def test_squawk(new_people: Callable[..., People], tmp_path: Path) -> None:
+    """The linter squawk has no objection but those that are answered, and none is answered that it does not have."""
+    found: dict[str, str] = {}
+    for options in OPTIONS:
+        people = new_people(**options)
+        for operation in ("add_public_id", "expand_public_id", "contract_public_id", "loosen_public_id"):
+            file = tmp_path / "migration.sql"
+            file.write_text(script(people, operation))
+            squawk = [str(Path(sys.executable).with_name("squawk")), "--reporter", "json", "--pg-version", "13"]
+            done = subprocess.run([*squawk, str(file)], capture_output=True, text=True, timeout=60)
+            lines = file.read_text().splitlines()
+            found |= {report["rule_name"]: lines[report["line"]] for report in json.loads(done.stdout)}
+
+    assert found.keys() == ALLOWED.keys(), found

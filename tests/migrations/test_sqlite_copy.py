@@ -1,0 +1,278 @@
+"""The copy of a table on SQLite: whatever the table has, it has afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from people import People, migrating, send
+from sqlalchemy import Connection, Engine
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+
+UNIQUE = pytest.mark.parametrize("unique", ["index", "constraint"])
+
+
+@pytest.fixture
+def engine(new_engine: Callable[..., Engine]) -> Engine:
+    return new_engine("sqlite")
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A connection that commits by itself."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
+def rows(connection: Connection, query: str) -> list[Any]:
+    return [tuple(row) for row in send(connection, query)]
+
+
+def add(engine: Engine, table: str = "person", **options: Any) -> People:
+    people = People(engine, table=table, **options)
+    people.add()
+    return people
+
+
+def script(connection: Connection, *statements: str) -> None:
+    for statement in statements:
+        send(connection, statement)
+
+
+# --- what belongs to the table
+
+
+@UNIQUE
+def test_triggers(engine: Engine, connection: Connection, unique: str) -> None:
+    """Triggers on the table, and triggers of other tables that write to it, go on working."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "CREATE TABLE log (what TEXT)",
+        "CREATE TABLE city (name TEXT)",
+        "INSERT INTO person (name) VALUES ('Ada')",
+        "CREATE TRIGGER log_it AFTER INSERT ON person BEGIN INSERT INTO log VALUES (NEW.name || ' it''s; -- 1'); END",
+        "CREATE TRIGGER city_person AFTER INSERT ON city BEGIN INSERT INTO person (name) VALUES (NEW.name); END",
+    )
+
+    add(engine, unique=unique)
+    send(connection, "INSERT INTO city VALUES ('Rome')")
+
+    assert rows(connection, "SELECT what FROM log") == [("Rome it's; -- 1",)]
+    assert all(NanoId().is_valid(id) for (id,) in rows(connection, "SELECT public_id FROM person"))
+
+
+@UNIQUE
+def test_views(engine: Engine, connection: Connection, unique: str) -> None:
+    """Views of the table, and INSTEAD OF triggers on them, are as before."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "INSERT INTO person (name) VALUES ('Ada')",
+        "CREATE VIEW names AS SELECT name FROM person",
+        "CREATE TRIGGER names_in INSTEAD OF INSERT ON names BEGIN INSERT INTO person (name) VALUES (NEW.name); END",
+    )
+    before = rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'")
+
+    add(engine, unique=unique)
+    send(connection, "INSERT INTO names VALUES ('Grace')")
+
+    assert rows(connection, "SELECT name FROM names") == [("Ada",), ("Grace",)]
+    assert rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'") == before
+
+
+@UNIQUE
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
+def test_indexes(engine: Engine, connection: Connection, unique: str) -> None:
+    """Indexes on expressions, partial, descending and with collations are made again, word for word."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, age INT)",
+        "CREATE INDEX by_lower ON person (lower(name))",
+        "CREATE UNIQUE INDEX adults ON person (name) WHERE age >= 18",
+        "CREATE INDEX by_age ON person (age DESC, name COLLATE NOCASE)",
+    )
+    query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND name NOT LIKE 'uq%' ORDER BY 1"
+    before = rows(connection, query)
+
+    people = add(engine, unique=unique)
+    assert rows(connection, query) == before
+
+    people.run("drop_public_id")
+    assert rows(connection, query) == before
+
+
+def test_no_warning_for_indexes_on_expressions(engine: Engine, connection: Connection) -> None:
+    """An index on an expression, which SQLAlchemy cannot reflect, is nobody's business here: no warning is given."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "CREATE INDEX by_lower ON person (lower(name))",
+    )
+
+    add(engine)
+
+
+@UNIQUE
+@pytest.mark.parametrize(
+    ("create", "insert", "refused"),
+    [
+        ("(id INTEGER PRIMARY KEY, age INT, CHECK (age > 0))", "(age) VALUES (1)", "(age) VALUES (0)"),
+        ("(id INTEGER PRIMARY KEY, age INT CHECK (age IN (1, 2)))", "(age) VALUES (1)", "(age) VALUES (3)"),
+        ("(id INTEGER PRIMARY KEY, n TEXT COLLATE NOCASE UNIQUE)", "(n) VALUES ('a')", "(n) VALUES ('A')"),
+        ("(a INT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID", "(a, b) VALUES (1, 2)", "(a, b) VALUES (1, 2)"),
+        ("(id INTEGER PRIMARY KEY, n INT) STRICT", "(n) VALUES (1)", "(n) VALUES ('x')"),
+        ("(id INTEGER PRIMARY KEY, a INT, b INT AS (a + 1) STORED, c AS (a * 2))", "(a) VALUES (1)", "(b) VALUES (1)"),
+        (
+            "(id INTEGER PRIMARY KEY /* the key, ) */, -- no (comma,\n 'na me' TEXT NOT NULL DEFAULT 'a,b)' -- end\n)",
+            "DEFAULT VALUES",
+            "('na me') VALUES (NULL)",
+        ),
+        ("([id] INTEGER PRIMARY KEY, `b``c` TEXT DEFAULT '(', \"d\"\"e\" NUMERIC(10, 2) NOT NULL DEFAULT 1)",
+         "DEFAULT VALUES", '("d""e") VALUES (NULL)'),
+        ("(id INTEGER PRIMARY KEY, p INT REFERENCES person (id), UNIQUE (p))", "(p) VALUES (1)", "(p) VALUES (1)"),
+    ],
+    ids=["check", "column check", "collation", "without rowid", "strict", "generated", "comments", "quotes", "self"],
+)  # fmt: skip
+def test_table(engine: Engine, connection: Connection, unique: str, create: str, insert: str, refused: str) -> None:
+    """What the table refuses it still refuses, and the other columns are described in the same words."""
+    script(connection, f"CREATE TABLE person {create}", f"INSERT INTO person {insert}")
+    columns = rows(connection, "SELECT * FROM pragma_table_xinfo('person')")
+    before = rows(connection, "SELECT * FROM person")
+
+    add(engine, unique=unique)
+
+    assert rows(connection, "SELECT * FROM pragma_table_xinfo('person') WHERE name <> 'public_id'") == columns
+    names = ", ".join('"{}"'.format(column[1].replace('"', '""')) for column in columns)
+    assert rows(connection, f"SELECT {names} FROM person") == before
+    with pytest.raises(Exception, match=r"(?i)constraint|cannot|generated"):
+        send(connection, f"INSERT INTO person {refused}")
+
+
+@UNIQUE
+def test_counter(engine: Engine, connection: Connection, unique: str) -> None:
+    """AUTOINCREMENT goes on counting: no key is used twice, also where the last rows are gone."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "INSERT INTO person (name) VALUES ('a'), ('b'), ('c')",
+        "DELETE FROM person WHERE id > 1",
+    )
+
+    add(engine, unique=unique)
+    send(connection, "INSERT INTO person (name) VALUES ('d')")
+
+    assert rows(connection, "SELECT id FROM person ORDER BY id") == [(1,), (4,)]
+    assert rows(connection, "SELECT name, seq FROM sqlite_sequence") == [("person", 4)]
+
+
+def test_counter_of_an_empty_table(engine: Engine, connection: Connection) -> None:
+    """AUTOINCREMENT goes on counting where all rows are gone."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "INSERT INTO person (name) VALUES ('a'), ('b')",
+        "DELETE FROM person",
+    )
+
+    add(engine)
+    send(connection, "INSERT INTO person (name) VALUES ('c')")
+
+    assert rows(connection, "SELECT id FROM person") == [(3,)]
+
+
+def test_rowids_without_a_name(engine: Engine, connection: Connection) -> None:
+    """A key that is not the rowid is copied as it is."""
+    script(
+        connection,
+        "CREATE TABLE person (code TEXT PRIMARY KEY, n)",
+        "INSERT INTO person VALUES ('x', 1), ('a', x'00ff')",
+    )
+
+    add(engine)
+
+    assert rows(connection, "SELECT code, n FROM person ORDER BY code") == [("a", b"\x00\xff"), ("x", 1)]
+
+
+# --- other tables
+
+
+CHILDREN = (
+    "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+    "CREATE TABLE card (id INTEGER PRIMARY KEY, owner INT NOT NULL REFERENCES person (id) ON DELETE CASCADE)",
+    "INSERT INTO person (name) VALUES ('Ada'), ('Grace')",
+    "INSERT INTO card (owner) VALUES (1), (1), (2)",
+)
+
+
+@UNIQUE
+def test_children_stay(engine: Engine, connection: Connection, unique: str) -> None:
+    """With foreign keys off, as they are by default, rows of other tables stay, and refer to the same table."""
+    script(connection, *CHILDREN)
+
+    people = add(engine, unique=unique)
+    people.run("drop_public_id")
+    people.add()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+    assert rows(connection, "PRAGMA foreign_key_check") == []
+    assert "REFERENCES person" in rows(connection, "SELECT sql FROM sqlite_master WHERE name = 'card'")[0][0]
+    script(connection, "PRAGMA foreign_keys=ON", "DELETE FROM person WHERE id = 1")
+    assert rows(connection, "SELECT count(*) FROM card") == [(1,)]
+
+
+@UNIQUE
+@pytest.mark.parametrize("online", [True, False])
+def test_foreign_keys_on(engine: Engine, connection: Connection, unique: str, online: bool) -> None:
+    """With foreign keys on, the copy would delete rows of other tables: it is refused, and nothing is deleted."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with (
+            pytest.raises(ConfigurationError, match="PRAGMA foreign_keys is ON, and other tables refer to 'person'"),
+            migrating(other) as op,
+        ):
+            op.add_public_id("person", unique=unique, online=online)
+        other.rollback()
+        other.invalidate()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+    assert rows(connection, "SELECT count(*) FROM person") == [(2,)]
+    add(engine, unique=unique).check_complete(2)
+
+
+def test_foreign_keys_on_without_children(engine: Engine, connection: Connection) -> None:
+    """With foreign keys on, a table that nobody refers to is copied."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with migrating(other) as op:
+            op.add_public_id("card")
+        other.invalidate()
+
+    People(engine, table="card").run("backfill_public_id")
+    assert rows(connection, "SELECT count(*) FROM card WHERE public_id IS NOT NULL") == [(3,)]
+
+
+def test_settings_stay(engine: Engine, connection: Connection) -> None:
+    """PRAGMA legacy_alter_table is what it was, on and off."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        for value in (1, 0):
+            send(other, f"PRAGMA legacy_alter_table={value}")
+            other.commit()
+            with migrating(other) as op:
+                op.add_public_id("person")
+                op.drop_public_id("person")
+                op.add_public_id("person")
+                op.loosen_public_id("person")
+                op.drop_public_id("person")
+            assert send(other, "PRAGMA legacy_alter_table").scalar() == value
+        other.invalidate()

@@ -1,0 +1,54 @@
+"""A shop before it has public ids, and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, MetaData, String
+from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, public_id_column
+
+
+def old_shop() -> MetaData:
+    """Customers and their orders, known by their keys."""
+
+    class Base(DeclarativeBase): ...
+
+    class Customer(Base):
+        __tablename__ = "customer"
+        id = bigint_key()
+        name = mapped_column(String(50))
+
+    class Order(Base):
+        __tablename__ = "order"
+        id = bigint_key()
+        customer_id = mapped_column(ForeignKey("customer.id"))
+
+    return Base.metadata
+
+
+def shop(format: Any = None, **options: Any) -> MetaData:
+    """The same, when the customers have been given public ids."""
+    metadata = old_shop()
+    column = public_id_column(format, **options).column
+    column.name = column.key = column.name or "public_id"
+    metadata.tables["customer"].append_column(column)
+    return metadata
+
+
+def new_shop() -> MetaData:
+    """The same, with public ids on all tables from the beginning."""
+
+    class Base(DeclarativeBase): ...
+
+    class Customer(PublicIdMixin, Base):
+        __tablename__ = "customer"
+        __public_id__ = NanoId(prefix="cus")
+        name = mapped_column(String(50))
+
+    class Order(PublicIdMixin, Base):
+        __tablename__ = "order"
+        customer_id = mapped_column(ForeignKey("customer.id"))
+
+    return Base.metadata
