@@ -1,0 +1,27 @@
+"""The ``public-id`` command: ids, their formats, and databases that have them. Needs the extra ``cli``.
+
+Results go to stdout, notes and errors to stderr. The exit status is 0, or 1 where something is wrong with what was
+looked at, or 2 where it could not be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from sqlalchemy_public_id.errors import MissingExtra
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command with *arguments*, by default those of the process, and exit."""
+    try:
+        from sqlalchemy_public_id.cli.commands import public_id
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in {"click", "rich"}:
+            raise
+        sys.stderr.write(f"public-id: {MissingExtra(package, extra='cli')}\n")
+        sys.exit(2)
+    public_id.main(args=arguments, prog_name="public-id")

@@ -1,0 +1,552 @@
+"""The ``public-id`` command, inside this process and as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from marks import on
+from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
+from sqlalchemy import select as sql_select
+
+from sqlalchemy_public_id import BASE58, NanoId
+from sqlalchemy_public_id.cli.commands import public_id
+from sqlalchemy_public_id.cli.inspecting import guesses
+from sqlalchemy_public_id.dialects import traits_for
+
+NAME = "invoice"
+
+
+def run(*arguments: object) -> Result:
+    """Run the command in this process. What is no exit is a traceback, and fails the test."""
+    result = CliRunner().invoke(public_id, [str(argument) for argument in arguments], prog_name="public-id")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process."""
+    command = [sys.executable, "-W", "error", "-m", "sqlalchemy_public_id.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def url(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
+
+
+Make = Callable[..., Table]
+
+
+@pytest.fixture(name="make")
+def _make(engine: Engine, create: Callable[[MetaData], None]) -> Make:
+    """Create a table of so many rows without ids, with a column for ids of so many characters."""
+
+    def make(rows: int = 0, length: int = 12, nullable: bool = True) -> Table:
+        metadata = MetaData()
+        table = Table(
+            NAME,
+            metadata,
+            Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+            Column("public_id", traits_for(engine.dialect).text(length), nullable=nullable),
+        )
+        Index(f"uq_{NAME}_public_id", table.c.public_id, unique=True)
+        create(metadata)
+        if rows:
+            with engine.begin() as connection:
+                connection.execute(insert(table), [{"id": number} for number in range(1, rows + 1)])
+        return table
+
+    return make
+
+
+def filled(engine: Engine, table: Table) -> int:
+    """How many rows have an id."""
+    with engine.connect() as connection:
+        return connection.scalar(sql_select(func.count(table.c.public_id))) or 0
+
+
+# --- new
+
+
+def test_new() -> None:
+    """One id of the usual format is printed."""
+    result = run("new")
+
+    assert NanoId().is_valid(result.stdout.removesuffix("\n"))
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 25_000])
+def test_new_ids(count: int) -> None:
+    """So many ids of the given format are printed, one on a line."""
+    format = NanoId(length=16, prefix="cus")
+    ids = run("new", repr(format), "-n", count).stdout.split()
+
+    assert len(set(ids)) == count
+    assert all(map(format.is_valid, ids))
+
+
+def test_new_with_a_wrong_format() -> None:
+    """A format that is none is told on stderr, with those that are."""
+    result = run("new", "NanoIdd")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "'NanoIdd' is not a format" in result.stderr
+    assert "write one of NanoId" in result.stderr
+
+
+def test_new_into_a_closed_pipe() -> None:
+    """``public-id new -n 100000 | head -1`` ends without a traceback."""
+    command = f"{sys.executable} -m sqlalchemy_public_id.cli new -n 200000 | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+
+    assert NanoId().is_valid(done.stdout.strip())
+    assert done.stderr == ""
+
+
+# --- inspect
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        NanoId(),
+        NanoId(prefix="cus"),
+        NanoId(prefix="cus_type"),
+        NanoId(prefix="cus", separator="-"),
+        NanoId(length=8),
+        NanoId(alphabet="0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", length=40),
+    ],
+    ids=repr,
+)
+def test_guesses(format: NanoId) -> None:
+    """The prefix, the length and the alphabet of an id are guessed."""
+    for text in format.generate_many(20):
+        [guess] = guesses(text)
+
+        assert guess.is_valid(text)
+        assert (guess.prefix, guess.max_length) == (format.prefix, format.max_length)
+
+
+def test_inspect() -> None:
+    """What is known of an id is printed, a name and a value on each line."""
+    result = run("inspect", "cus_izkpm55j334u")
+    lines = dict(re.split(" {2,}", line, maxsplit=1) for line in result.stdout.splitlines())
+
+    assert result.exit_code == 0
+    assert lines["prefix"] == "cus"
+    assert lines["length"] == "16 (12 without the prefix)"
+    assert lines["characters"].startswith("those of BASE36, ")
+    assert lines["format"] == "NanoId(prefix='cus') (a guess)"
+    assert lines["check digit" if "check digit" in lines else "check digit not"].startswith("not valid by ISO 7064")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "it is empty"),
+        ("a b", "no id contains ' '"),
+        ("gr\u00fc\u00dfe", "no id contains '\u00df', '\u00fc'"),
+        ("x" * 300, "no id has more than 255 characters"),
+    ],
+)
+def test_inspect_what_is_no_id(text: str, expected: str) -> None:
+    """A text that can be no id of any format is told from one."""
+    assert re.search(rf"^wrong +{expected}$", run("inspect", text).stdout, re.MULTILINE)
+
+
+def test_inspect_with_a_format() -> None:
+    """Whether an id has the given format is the exit status, and what is wrong is said."""
+    right = run("inspect", "cus_izkpm55j334u", "--format", "NanoId(prefix='cus')")
+    wrong = run("inspect", "ord_izkpm55j334u", "--format", "NanoId(prefix='cus')")
+
+    assert (right.exit_code, wrong.exit_code) == (0, 1)
+    assert re.search(r"^well-formed +yes$", right.stdout, re.MULTILINE)
+    assert re.search(r"^well-formed +no: the prefix is 'ord' \(expected cus_ and 12", wrong.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("spoil", "expected"), [(False, "valid by"), (True, "not valid by")])
+def test_inspect_a_check_digit(spoil: bool, expected: str) -> None:
+    """Whether the check digit is right is said."""
+    format = NanoId(prefix="cus", check_digit=True)
+    text = format.generate()
+    if spoil:
+        text = text[:-1] + ("a" if text[-1] != "a" else "b")
+
+    result = run("inspect", text)
+
+    assert f"check digit  {expected} ISO 7064 MOD 37,36" in result.stdout
+
+
+def test_inspect_a_uuid() -> None:
+    """The time in a UUID of version 7 is told, RFC 9562's example."""
+    result = run("inspect", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F")
+
+    assert "uuid         version 7" in result.stdout
+    assert "time         2022-02-22T19:22:22.000+00:00" in result.stdout
+
+
+# --- budget
+
+
+def test_budget() -> None:
+    """How many ids can be issued is told for some chances of a collision."""
+    result = run("budget", "NanoId(length=12)", "--ids", 1_000_000)
+
+    assert result.exit_code == 0
+    assert "308,617,316" in result.stdout  # docs/guides/choosing-a-format.md: 1 %, 35 years
+    assert "35.2" in result.stdout
+    assert "1,000,000 " in result.stdout
+
+
+def test_budget_of_few_ids() -> None:
+    """A format with next to no ids has a budget too."""
+    assert run("budget", "NanoId(1, alphabet='a')").exit_code == 0
+    assert run("budget", "NanoId(200, alphabet=BASE62)").exit_code == 0
+
+
+@pytest.mark.parametrize(("name", "magic"), [("budget.png", b"\x89PNG"), ("budget.SVG", b"<?xml")])
+@pytest.mark.parametrize("format", ["NanoId", "NanoId(1)", "NanoId(1, 'a')", f"NanoId(60, '{BASE58}')"])
+def test_plot(tmp_path: Path, name: str, magic: bytes, format: str) -> None:
+    """A picture is drawn, PNG or SVG by its name."""
+    result = run("budget", format, "--plot", tmp_path / name)
+
+    assert result.exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    assert "wrote" in result.stderr
+
+
+def test_plot_of_another_kind(tmp_path: Path) -> None:
+    """A picture of another kind, or in a folder that is not there, is refused in one line."""
+    kind = run("budget", "--plot", tmp_path / "budget.gif")
+    folder = run("budget", "--plot", tmp_path / "nowhere" / "budget.png")
+
+    assert (kind.exit_code, folder.exit_code) == (2, 2)
+    assert "expected a name that ends with .png or .svg" in kind.stderr
+    assert "cannot be written: No such file or directory" in folder.stderr
+
+
+# --- template
+
+
+@pytest.mark.parametrize("name", ["generic", "async"])
+def test_template(name: str) -> None:
+    """The absolute path of the folder is printed, and Alembic finds what it needs there."""
+    folder = Path(run("template", name).stdout.removesuffix("\n"))
+
+    assert folder.is_absolute()
+    assert {"alembic.ini.mako", "env.py", "script.py.mako"} <= {path.name for path in folder.iterdir()}
+
+
+def test_unknown_template() -> None:
+    """Of another template it is said which there are."""
+    result = run("template", "multidb")
+
+    assert result.exit_code == 2
+    assert "'generic'" in result.stderr
+    assert "'async'" in result.stderr
+
+
+# --- audit
+
+
+def test_audit_of_a_clean_database(engine: Engine, make: Make) -> None:
+    """Where nothing is wrong, the exit status is 0."""
+    make(nullable=False)
+
+    result = run("audit", url(engine), "--table", NAME)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{NAME}: no ids")
+
+
+def test_audit_with_findings(engine: Engine, make: Make) -> None:
+    """Where something is wrong, the exit status is 1, and what to do is shown."""
+    make(rows=2)
+
+    result = run("audit", url(engine), "--table", NAME)
+
+    assert result.exit_code == 1
+    assert "missing-ids       2 rows have no id" in result.stdout
+    assert f'public-id backfill "$DATABASE_URL" {NAME}' in result.stdout
+    assert "1 error, 1 warning, 1 remark\n" in result.stderr
+    assert "backfill" not in run("audit", url(engine), "--table", NAME, "--no-advice").stdout
+
+
+def test_audit_as_json(engine: Engine, make: Make) -> None:
+    """A program gets the same findings, and the URL without its password."""
+    make(rows=2)
+
+    result = run("audit", url(engine), "--table", NAME, "--format", "json")
+
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert {finding["problem"] for finding in report["findings"]} == {"missing-ids", "nullable", "default-missing"}
+    assert [table["name"] for table in report["tables"]] == [NAME]
+    assert report["url"].startswith(engine.name)
+
+
+@on("sqlite")
+def test_audit_with_a_format(engine: Engine, make: Make) -> None:
+    """The format of a table may be told; a wrong one is refused."""
+    table = make(nullable=False)
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"id": 1, "public_id": "izkpm55j334u"})
+
+    right = run("audit", url(engine), "--table-format", f"{NAME}=NanoId()")
+    wrong = run("audit", url(engine), "--table-format", f"{NAME}=NanoId(length=8)")
+    nonsense = run("audit", url(engine), "--table-format", "NanoId()")
+
+    assert (right.exit_code, wrong.exit_code, nonsense.exit_code) == (0, 1, 2)
+    assert "malformed-ids" in wrong.stdout
+    assert "names no table; write TABLE=FORMAT" in nonsense.stderr
+
+
+@on("sqlite")
+def test_audit_of_a_missing_table(engine: Engine, make: Make) -> None:
+    """A table that is not there is told in one line, with those that are."""
+    make()
+
+    result = run("audit", url(engine), "--table", "invoces")
+
+    assert result.exit_code == 2
+    assert result.stderr == "public-id: there is no table 'invoces'; there are: invoice\n"
+
+
+SECRET = "s3cret-word"
+
+UNUSABLE = [
+    ("nonsense", "that is not the URL of a database; write postgresql+psycopg://"),
+    (f"postgresql://user:{SECRET}@host:port/x", "that is not the URL of a database"),
+    (f"nosuch://user:{SECRET}@host/x", "'nosuch' is no database that SQLAlchemy knows"),
+    (f"mssql://user:{SECRET}@host/x", "the driver pyodbc is not installed"),
+    (f"postgresql+asyncpg://user:{SECRET}@host/x", "is an asynchronous driver"),
+    ("sqlite:////nowhere/x.db", "there is no file '/nowhere/x.db'"),
+    (f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x", "postgresql+psycopg://user:***@127.0.0.1:1/x: "),
+    (f"postgresql+psycopg://user@127.0.0.1:1/x?password={SECRET}", "postgresql+psycopg://user@127.0.0.1:1/x: "),
+    (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x", "mysql+pymysql://user:***@127.0.0.1:1/x: "),
+    (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x?nonsense={SECRET}", "user:***@127.0.0.1:1/x: "),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNUSABLE)
+@pytest.mark.parametrize("command", [["audit"], ["backfill", NAME]], ids=["audit", "backfill"])
+def test_databases_that_cannot_be_used(text: str, expected: str, command: list[str]) -> None:
+    """A URL that leads nowhere is told in one line, without its password."""
+    result = run(command[0], text, *command[1:])
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert expected in result.stderr
+    assert SECRET not in result.stderr
+
+
+# --- backfill
+
+
+def test_backfill(engine: Engine, make: Make) -> None:
+    """All rows get an id; what was done goes to stdout, how it goes on to stderr."""
+    table = make(rows=2_500)
+
+    result = run("backfill", url(engine), NAME)
+
+    assert result.exit_code == 0
+    assert filled(engine, table) == 2_500
+    assert re.fullmatch(r"2500 rows of invoice got an id in \d+\.\d s\n", result.stdout)
+    assert re.search(r"^invoice: [\d,]+ rows, [\d,]+ rows/s", result.stderr)
+
+
+@on("sqlite")
+def test_backfill_with_a_format(engine: Engine, make: Make) -> None:
+    """The ids have the given format; where the column is made for others, none is taken for granted."""
+    table = make(rows=3, length=16)
+
+    refused = run("backfill", url(engine), NAME)
+    done = run("backfill", url(engine), NAME, "--id-format", "NanoId(prefix='cus')")
+
+    assert (refused.exit_code, done.exit_code) == (2, 0)
+    assert "invoice.public_id takes 16 characters and NanoId() makes 12" in refused.stderr
+    with engine.connect() as connection:
+        assert all(map(NanoId(prefix="cus").is_valid, connection.scalars(sql_select(table.c.public_id))))
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("arguments", "expected"), [(["nothing"], "'nothing'"), ([NAME, "--column", "slug"], "slug")])
+def test_backfill_of_nothing(engine: Engine, make: Make, arguments: list[str], expected: str) -> None:
+    """A table or a column that is not there is told in one line."""
+    make()
+
+    result = run("backfill", url(engine), *arguments)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")
+"""Batches of a few rows with a rest between them."""
+
+
+@on("sqlite", "postgresql")
+def test_interrupt(engine: Engine, make: Make) -> None:
+    """Ctrl-C ends a backfill after the batch; the same command goes on from there."""
+    table = make(rows=15_000)
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME]
+    started = subprocess.Popen([*command, *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stderr is not None
+    started.stderr.readline()  # the first batch is done
+    started.send_signal(signal.SIGINT)
+    _, stderr = started.communicate(timeout=60)
+
+    assert started.returncode == 130
+    assert "finishing the batch" in stderr
+    assert "run the same command again to go on" in stderr
+    assert 0 < filled(engine, table) < 15_000
+    assert run("backfill", url(engine), NAME).exit_code == 0
+    assert filled(engine, table) == 15_000
+
+
+@on("sqlite")
+def test_interrupt_twice(engine: Engine, make: Make) -> None:
+    """The second Ctrl-C ends a backfill at once, and is no traceback either."""
+    make(rows=15_000)
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME, "--pause", "5000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stderr is not None
+        started.stderr.readline()  # the first batch is done; now there is a long rest
+        started.send_signal(signal.SIGINT)
+        assert "Ctrl-C again stops at once" in started.stderr.readline()
+        started.send_signal(signal.SIGINT)
+        _, stderr = started.communicate(timeout=60)
+
+    assert started.returncode == 130
+    assert stderr == "interrupted inside a batch, which is undone; run the same command again to go on\n"
+
+
+@on("sqlite")
+def test_progress_bar(engine: Engine, make: Make) -> None:
+    """On a terminal there is a bar with rows, rate and time; stdout has the result alone."""
+    make(rows=12_000)
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as started:
+        os.close(theirs)
+        seen = _read_all(ours)
+        assert started.stdout is not None
+        assert started.stdout.read().startswith("12000 rows of invoice got an id")
+    os.close(ours)
+
+    assert "━" in seen
+    assert "12,000 rows" in seen
+    assert "rows/s" in seen
+
+
+def _read_all(terminal: int) -> str:
+    """What a process writes to its terminal until it ends."""
+    seen, until = b"", time.monotonic() + 60
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 1.0)[0]:
+            try:
+                part = os.read(terminal, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            seen += part
+    return seen.decode()
+
+
+# --- the command itself
+
+
+def test_as_a_module() -> None:
+    """``python -m sqlalchemy_public_id.cli`` is the command, and no warning is raised."""
+    done = process("new", "NanoId(prefix='cus')")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert NanoId(prefix="cus").is_valid(done.stdout.strip())
+
+
+def test_errors_of_a_process() -> None:
+    """An error is one line on stderr and the exit status 2."""
+    done = process("audit", f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("public-id: postgresql+psycopg://user:***@127.0.0.1:1/x: ")
+    assert SECRET not in done.stderr
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from sqlalchemy_public_id.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("click", ["new"], "cli"),
+        ("rich", ["new"], "cli"),
+        ("matplotlib", ["budget", "--plot", "/tmp/never.png"], "plot"),
+    ],
+)
+def test_missing_extras(package: str, arguments: list[str], extra: str) -> None:
+    """Without a package that it needs, the command says how to install it."""
+    command = [sys.executable, "-c", WITHOUT, package, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == f"public-id: {package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'\n"
+
+
+def test_nothing_is_imported_that_is_not_needed() -> None:
+    """matplotlib and the drivers are imported by what needs them alone."""
+    program = (
+        "import sys\nfrom sqlalchemy_public_id.cli.commands import public_id\n"
+        "unwanted = {'matplotlib', 'numpy', 'psycopg', 'pymysql', 'alembic'}\n"
+        "print(sorted(unwanted & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
+SESSIONS = re.findall(
+    r"^```text\n\$ public-id ((?:inspect|budget) .*)\n((?:.*\n)*?)```$", GUIDE.read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), SESSIONS)
+def test_the_guide(arguments: str, expected: str) -> None:
+    """What the guide shows is what the command prints."""
+    lines = run(*shlex.split(arguments)).stdout.splitlines()
+
+    assert [line.rstrip() for line in lines] == expected.splitlines()
+
+
+@pytest.mark.parametrize("command", ["new", "inspect", "budget", "audit", "backfill", "template"])
+def test_help(command: str) -> None:
+    """Each command says what it is for."""
+    result = run(command, "--help")
+
+    assert result.exit_code == 0
+    assert f"public-id {command} [OPTIONS]" in result.stdout

@@ -1,0 +1,103 @@
+"""Formats in their written form."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_public_id import BASE36, BASE58, ConfigurationError, Format, NanoId, formats
+from sqlalchemy_public_id.formats import written
+
+
+@given(strategies.formats())
+def test_repr_is_read_back(format: Format) -> None:
+    """What a format shows as its ``repr`` is read as an equal format."""
+    assert written.read(repr(format)) == format
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NanoId", NanoId()),
+        ("  NanoId()\n", NanoId()),
+        ("NanoId(16)", NanoId(length=16)),
+        ('NanoId(length=16, prefix="cus")', NanoId(length=16, prefix="cus")),
+        ("NanoId(8, BASE58)", NanoId(length=8, alphabet=BASE58)),
+        ("NanoId(alphabet=BASE36, check_digit=True)", NanoId(alphabet=BASE36, check_digit=True)),
+        ("NanoId(prefix=None)", NanoId()),
+        ("NanoId.accepting(NanoId(8))", NanoId().accepting(NanoId(length=8))),
+        ("NanoId().accepting(NanoId(8), NanoId(9))", NanoId().accepting(NanoId(length=8), NanoId(length=9))),
+        (
+            "NanoId(9).accepting(NanoId(8).accepting(NanoId(7)))",
+            NanoId(length=9).accepting(NanoId(length=8).accepting(NanoId(length=7))),
+        ),
+    ],
+)
+def test_what_people_write(text: str, expected: Format) -> None:
+    """Arguments come with or without a name; alphabets by name; parentheses may be left out."""
+    assert written.read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it cannot be read"),
+        ("NanoId(", "it cannot be read"),
+        ("NanoId()\nNanoId()", "it cannot be read"),
+        ("x" * 20_000, "it has 20000 characters"),
+        ("(" * 9_000, "it cannot be read"),
+        ("-" * 9_000 + "1", "it cannot be read"),
+        (r'NanoId(prefix="\d")', "it cannot be read"),
+        ("nanoid", "there is none called nanoid"),
+        ("Format", "there is none called Format"),
+        ("Budget(12)", "there is none called Budget"),
+        ("BASE36", "there is none called BASE36"),
+        ("12", "12 is not the name of a format"),
+        ("(lambda: NanoId)()", "lambda: NanoId is not the name of a format"),
+        ("NanoId(wide=2)", "unexpected keyword argument 'wide'; expected NanoId(length=…, alphabet=…"),
+        ("NanoId(1, length=2)", "multiple values for argument 'length'"),
+        ("NanoId(**{})", "it takes arguments from somewhere else"),
+        ("NanoId(*[])", "*[] is neither a literal nor the name of an alphabet"),
+        ("NanoId(length=2 * 6)", "2 * 6 is neither a literal nor the name of an alphabet"),
+        ("NanoId(alphabet=BASE37)", "BASE37 is not the name of an alphabet (BASE36, BASE58"),
+        ("NanoId(prefix=b'cus')", "b'cus' is neither a literal"),
+        ("NanoId(prefix=open('/etc/passwd'))", "there is none called open"),
+        ("NanoId().generate()", "NanoId().generate is not allowed, only accepting(…)"),
+        ("NanoId().accepting(older=NanoId())", "is not allowed, only accepting(…)"),
+        ("NanoId().accepting(12)", "12 is not the name of a format"),
+        ("__import__('os').system('true')", "is not allowed"),
+    ],
+)
+def test_what_is_refused(text: str, why: str) -> None:
+    """Anything else is refused, with the reason and with the formats that there are."""
+    with pytest.raises(ConfigurationError) as caught:
+        written.read(text)
+
+    assert why in str(caught.value)
+    assert "write one of NanoId" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["NanoId(0)", "NanoId(-1)", "NanoId(length=1.5)", "NanoId(length=NanoId)"])
+def test_settings_that_cannot_work(text: str) -> None:
+    """A format that refuses its settings says so itself."""
+    with pytest.raises(ConfigurationError, match=r"length is .*, expected a whole number from 1 to 255"):
+        written.read(text)
+
+
+@given(strategies.any_text | st.text("NanoId()[]{}.,=*'\"\\1eBASE36:lambda ").map("NanoId({})".format))
+def test_any_text(text: str) -> None:
+    """Any text is a format, or a ConfigurationError; nothing else happens."""
+    with contextlib.suppress(ConfigurationError):
+        assert isinstance(written.read(text), Format)
+
+
+def test_every_format_is_known() -> None:
+    """Each format of the package can be written by its name."""
+    exported = {getattr(formats, name) for name in formats.__all__}
+    expected = {value for value in exported if isinstance(value, type) and issubclass(value, Format)} - {Format}
+
+    assert set(written.known_formats().values()) == expected
