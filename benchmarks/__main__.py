@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import bulk, core, flush, ids, imports, lookup, report, statements
+from benchmarks import bulk, core, flush, ids, imports, live, lookup, report, statements
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
 
@@ -20,6 +20,7 @@ SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "bulk": bulk.run,
     "lookup": lookup.run,
     "core": core.run,
+    "live": live.run,
 }
 _WITHOUT_DATABASE = {"ids", "import"}
 
@@ -30,12 +31,14 @@ def main() -> None:
     parser.add_argument("--suite", action="append", choices=SUITES, help="only this one; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few rows and rounds: does it run? The figures say little")
     parser.add_argument("--url", action="append", default=[], help="another server than that on the usual port")
+    parser.add_argument("--on", action="append", choices=ALL, help="only this database; may be repeated")
+    parser.add_argument("--rows", type=int, help="how many rows the table of the suite live has: 2 million")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
     options = parser.parse_args()
     suites = options.suite or list(SUITES)
     comparisons: list[Comparison] = []
-    with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else ALL) as (databases, missing):
-        bench = Bench(options.quick, databases, missing)
+    with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
+        bench = Bench(options.quick, databases, missing, rows=options.rows, results=options.results)
         about = report.facts(bench)
         for suite in suites:
             comparisons += _run(suite, bench)

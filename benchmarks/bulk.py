@@ -24,7 +24,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
     rows = bench.times(5_000, 500)
     for database in bench.on("mysql", "sqlite"):
         with database.engines() as (guarded, _):
-            taken = interleaved(_insert(guarded, bulk.insert, rows), _insert(guarded, _flush, rows), bench.times(15, 4))
+            taken = interleaved(_insert(guarded, bulk.insert, rows), _insert(guarded, _flush, rows), bench.times(31, 4))
             names = "bulk.insert()", "add_all() + flush()"
             goal = 1 / 8 if database.name == "mysql" else None
             yield Comparison.of_times(f"{rows} rows with keys, {database.name}", names, taken, rows, goal)

@@ -62,6 +62,14 @@ class Bench:
     quick: bool
     databases: dict[str, Database]
     missing: list[str] = field(default_factory=list)
+    rows: int | None = None
+    """How many rows ``--rows`` asks for."""
+    results: Path = field(default_factory=Path)
+    """Where pictures go."""
+    notes: list[str] = field(default_factory=list)
+    """What a suite has to say besides its comparisons."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """What belongs into the file of results only."""
 
     def on(self, *names: str) -> list[Database]:
         """The databases of these names that were found."""

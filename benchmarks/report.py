@@ -47,6 +47,8 @@ def facts(bench: Bench) -> dict[str, Any]:
         },
         "databases": {name: database.version for name, database in bench.databases.items()},
         "missing": bench.missing,
+        "notes": bench.notes,
+        "details": bench.details,
     }
 
 
@@ -69,7 +71,7 @@ def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
         f"{machine['processor']}, load {machine['load_average'][0]:.1f}; {servers or 'no database'}\n"
     )
     console.print(table)
-    for line in about["missing"]:
+    for line in [*about["missing"], *about["notes"]]:
         console.print(line)
 
 
