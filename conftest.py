@@ -37,7 +37,9 @@ def with_a_stored_user(names: dict[str, Any]) -> None:
     session = Session(engine)
     session.add(User(public_id="izkpm55j334u", name="Ada"))
     session.commit()
-    names.update(User=User, session=session, engine=engine)
+    names.update(
+        User=User, session=session, engine=engine, _session=session, _engine=engine
+    )  # again, for an example may say "engine = ..."
 
 
 def close(names: dict[str, Any]) -> None:

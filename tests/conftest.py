@@ -97,7 +97,9 @@ def url_of(database: str, driver: str | None = None) -> URL:
     if database == "sqlite":
         folder = Path(tempfile.gettempdir()) / f"public-id-tests-{os.getpid()}"
         folder.mkdir(exist_ok=True)
-        url = url.set(database=str(folder / f"{next(_numbers)}.db"))
+        file = folder / f"{next(_numbers)}.db"
+        file.unlink(missing_ok=True)  # of an earlier process with this number
+        url = url.set(database=str(file))
     return url
 
 

@@ -3,11 +3,13 @@
 from sqlalchemy_public_id import bulk, guard, lookup
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
+    BackfillIncomplete,
     ConfigurationError,
     DuplicatePrefix,
     ImmutablePublicId,
     InvalidPublicId,
     KeySpaceExhausted,
+    LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
     PublicIdError,
@@ -36,6 +38,7 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
 
 __all__ = [
+    "BackfillIncomplete",
     "BASE36",
     "BASE58",
     "BASE62",
@@ -50,6 +53,7 @@ __all__ = [
     "ImmutablePublicId",
     "InvalidPublicId",
     "KeySpaceExhausted",
+    "LockNotAvailable",
     "lookup",
     "MissingExtra",
     "NanoId",

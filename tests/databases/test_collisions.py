@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from marks import on
+from rows import agree
 from sqlalchemy import Engine, ForeignKey, MetaData, String, delete, event, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -41,16 +42,6 @@ pytestmark = pytest.mark.usefixtures("tables")
 @pytest.fixture
 def tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
-
-
-def agree(session: Session, objects: list[Any]) -> None:
-    """Every object has the key and the id of its row, and no two rows share an id."""
-    table = type(objects[0]).__table__
-    rows = {row.id: row.public_id for row in session.connection().execute(select(table.c.id, table.c.public_id))}
-
-    assert {each.id: each.public_id for each in objects}.items() <= rows.items()
-    assert len({each.id for each in objects}) == len(objects)
-    assert len(set(rows.values())) == len(rows)
 
 
 def test_collision_with_a_committed_row(session: Session) -> None:

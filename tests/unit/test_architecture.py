@@ -13,19 +13,22 @@ import sqlalchemy_public_id
 
 PACKAGE = "sqlalchemy_public_id"
 ROOT = Path(sqlalchemy_public_id.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+FILES = sorted(path for path in ROOT.rglob("*.py") if "alembic_templates" not in path.parts)
 
 LAYERS = (
-    {"testing"},
+    {"testing", "cli"},
+    {"alembic"},
     {"asyncio"},
-    {"bulk"},
+    {"bulk", "backfill", "audit"},
+    {"online"},
     {"lookup", "mixins"},
     {"listeners"},
     {"guard"},
     {"types"},
     {"typed"},
-    {"registry", "dialects"},
+    {"registry", "dialects", "naming"},
     {"formats"},
+    {"advice"},
     {"errors"},
 )
 """From the top to the bottom. A module imports from lower layers; modules of one layer do not import each other."""
@@ -33,9 +36,13 @@ LAYERS = (
 FOR_ALL = {"_version"}
 FOR_GUARD_AND_ABOVE = {"_compat"}
 FRONT_DOOR = "__init__"
+BACK_DOOR = "_alembic_plugin"
+"""What Alembic looks for; it imports the rest by name, late, so that nothing of it can break Alembic."""
 
-PURE = {"formats", "errors"}
+PURE = {"formats", "errors", "advice", "naming"}
 DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
+EXTRAS = {"alembic": {"alembic"}, "cli": {"click", "matplotlib", "rich"}}
+"""Parts of the package, and what they may import beside the dependencies."""
 
 
 def part_of(path: Path) -> str:
@@ -58,10 +65,12 @@ def imports(source: str, path: str = "") -> Iterator[tuple[str, ...]]:
 def allowed(part: str) -> set[str]:
     """The parts of the package that *part* may import."""
     layers = iter(LAYERS)
-    above_types = part in {"testing", "asyncio", "bulk", "lookup", "mixins", "listeners", "guard"}
+    above_types = part in {name for layer in LAYERS[: LAYERS.index({"types"})] for name in layer}
     own = {part} | FOR_ALL | (FOR_GUARD_AND_ABOVE if above_types else set())
     if part == FRONT_DOOR:
-        return own.union(*LAYERS) - {"testing", "asyncio"}
+        return own.union(*LAYERS[LAYERS.index({"online"}) + 1 :]) | {"bulk"}
+    if part == BACK_DOOR:
+        return own
     if part in FOR_ALL | FOR_GUARD_AND_ABOVE:
         return own
     next(layer for layer in layers if part in layer)
@@ -107,7 +116,7 @@ def test_upward_imports_are_found(part: str, source: str) -> None:
 
 def test_every_module_has_a_layer() -> None:
     """A new module is given its place."""
-    placed = {FRONT_DOOR} | FOR_ALL | FOR_GUARD_AND_ABOVE
+    placed = {FRONT_DOOR, BACK_DOOR} | FOR_ALL | FOR_GUARD_AND_ABOVE
 
     assert placed.union(*LAYERS) == {part_of(path) for path in FILES}
 
@@ -120,8 +129,8 @@ def test_formats_and_errors_are_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_dependencies_are_imported(path: Path) -> None:
-    """No module imports what the distribution does not require; pytest is for the fixtures alone."""
-    also = {"pytest"} if path == ROOT / "testing" / "fixtures.py" else set()
+    """No module imports what the distribution does not require; what an extra brings is for its own part alone."""
+    also = {"pytest"} if path == ROOT / "testing" / "fixtures.py" else EXTRAS.get(part_of(path), set())
 
     assert outside(path.read_text()) <= DEPENDENCIES | also
 

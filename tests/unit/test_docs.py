@@ -19,7 +19,22 @@ DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
-PUBLIC = ["", ".asyncio", ".bulk", ".errors", ".formats", ".guard", ".lookup", ".testing", ".testing.fixtures"]
+PUBLIC = [
+    "",
+    ".advice",
+    ".alembic",
+    ".asyncio",
+    ".audit",
+    ".backfill",
+    ".bulk",
+    ".errors",
+    ".formats",
+    ".formats.written",
+    ".guard",
+    ".lookup",
+    ".testing",
+    ".testing.fixtures",
+]
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
 

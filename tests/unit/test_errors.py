@@ -15,11 +15,13 @@ from sqlalchemy.orm import DeclarativeBase, make_transient_to_detached
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, errors
 from sqlalchemy_public_id.errors import (
+    BackfillIncomplete,
     ConfigurationError,
     DuplicatePrefix,
     ImmutablePublicId,
     InvalidPublicId,
     KeySpaceExhausted,
+    LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
     PublicIdError,
@@ -55,6 +57,14 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     (
         DuplicatePrefix("cus", holder="a.Customer", newcomer="b.Customer", why="belongs to"),
         {"prefix": "cus", "holder": "a.Customer", "newcomer": "b.Customer"},
+    ),
+    (
+        BackfillIncomplete(table="user", column="public_id", missing=7, format=FORMAT, schema="shop"),
+        {"table": "user", "column": "public_id", "missing": 7, "format": FORMAT, "schema": "shop"},
+    ),
+    (
+        LockNotAvailable(step="add the column", table="user", attempts=3, timeout=1.0),
+        {"step": "add the column", "table": "user", "attempts": 3, "timeout": 1.0},
     ),
     (KeySpaceExhausted("all keys are issued"), {}),
     (

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import String, create_engine
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -116,7 +117,7 @@ def test_model_that_cannot_be_searched(message: str) -> None:
 
 def test_what_is_no_session() -> None:
     """A connection is refused: it would answer with the first column, the key."""
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         for ask in (
             lambda: lookup.get(connection, User, "izkpm55j334u"),  # type: ignore[arg-type]
             lambda: lookup.resolve(connection, "izkpm55j334u"),  # type: ignore[arg-type]
@@ -135,7 +136,10 @@ def test_session_of_the_other_kind() -> None:
 @pytest.mark.parametrize("text", ["izkpm55j334u", b"izkpm55j334u"])
 def test_one_id_where_several_are_expected(text: Any) -> None:
     """A text is not taken for a list of characters."""
-    with Session(create_engine("sqlite://")) as session, pytest.raises(TypeError, match=r"write \[public_id\]"):
+    with (
+        Session(create_engine("sqlite://", poolclass=NullPool)) as session,
+        pytest.raises(TypeError, match=r"write \[public_id\]"),
+    ):
         lookup.get_many(session, User, text)
 
 
