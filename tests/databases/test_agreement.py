@@ -129,8 +129,11 @@ class Program:
         """Write rows, of which some are made to collide."""
         rows = self.new_rows(count, gives)
         if len(self.rows) + len(rows) <= FULL:
-            self.objects += self.colliding(way, rows, forced)
+            items = self.colliding(way, rows, forced)
+            self.objects += items
             self.rows |= {row["number"]: row.get("public_id") for row in rows}
+            if way is insert_returning:  # an id that was loaded is the caller's, as if it had been given
+                self.rows |= {item.number: item.public_id for item in items}
 
     def fail(self, way: Callable[[Session, Rows], list[Item]], count: int, forced: int) -> None:
         """Fail to write rows, because the last one has the number of another."""

@@ -281,6 +281,36 @@ def test_workers(people: People, workers: int, monkeypatch: pytest.MonkeyPatch) 
     assert sum(progress.filled > 0 for progress in done) > 1
 
 
+@on("postgresql", "mysql", "mariadb")
+def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
+    """While a table is filled, nothing keeps its namesake in another database or schema from being filled too."""
+    url, place = people.engine.url, f"{people.engine.url.database}_namesake"
+    if people.engine.name == "postgresql":
+        other = new_engine("postgresql", url.update_query_dict({"options": f"-csearch_path={place}"}))
+        kind = "SCHEMA"
+    else:
+        other, kind = new_engine(people.engine.name, url.set(database=place)), "DATABASE"
+    found: list[Progress] = []
+
+    def meanwhile(progress: Progress) -> None:
+        if not found:
+            deadline = time.monotonic() + 5
+            found.append(backfill.run(other, "person", should_stop=lambda: time.monotonic() > deadline))
+
+    people.execute(f"CREATE {kind} {place}")
+    try:
+        make(People(other))
+        make(people)
+        backfill.run(people.engine, "person", on_progress=meanwhile)
+
+        assert found[0].finished
+        assert is_full(People(other))
+        assert is_full(people)
+    finally:
+        other.dispose()
+        people.execute(f"DROP {kind} {place}{' CASCADE' if kind == 'SCHEMA' else ''}")
+
+
 @on("sqlite")
 def test_workers_on_sqlite(people: People) -> None:
     """On SQLite they take turns; each row is filled once."""

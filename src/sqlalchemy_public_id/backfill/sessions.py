@@ -66,14 +66,18 @@ def atomic(connection: Connection) -> Generator[None]:
 def claimed(connection: Connection, target: Target, after: Key | None) -> Generator[bool]:
     """Whether the window behind *after* is ours; another process that asks meanwhile is told no.
 
-    The claim is an advisory lock, which the server gives up when the connection ends.
+    The claim is an advisory lock, which the server gives up when the connection ends. A table of the same name
+    in another schema or, where such a lock is one of the whole server, another database, has locks of its own.
     """
     name = hashlib.sha256(repr((str(target), after)).encode()).hexdigest()[:48]
     if connection.dialect.name == "postgresql":
-        number = int(name[:15], 16)
+        place = "''" if target.schema else "current_schema()"
+        number = f"('x' || left(encode(sha256(convert_to({place} || '{name}', 'UTF8')), 'hex'), 16))::bit(64)::bigint"
         ours, release = f"SELECT pg_try_advisory_lock({number})", f"SELECT pg_advisory_unlock({number})"
     elif connection.dialect.name in _MYSQL:
-        ours, release = f"SELECT GET_LOCK('{name}', 0)", f"SELECT RELEASE_LOCK('{name}')"
+        place = "''" if target.schema else "DATABASE()"
+        lock = f"SHA2(CONCAT({place}, '{name}'), 224)"
+        ours, release = f"SELECT GET_LOCK({lock}, 0)", f"SELECT RELEASE_LOCK({lock})"
     else:
         yield True
         return
