@@ -4,6 +4,7 @@ from sqlalchemy_public_id import bulk, guard, lookup
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
+    ClockMovedBack,
     ConfigurationError,
     DuplicatePrefix,
     ImmutablePublicId,
@@ -12,6 +13,7 @@ from sqlalchemy_public_id.errors import (
     LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
+    PublicIdConflict,
     PublicIdError,
     PublicIdNotFound,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "bigint_key",
     "Budget",
     "bulk",
+    "ClockMovedBack",
     "ConfigurationError",
     "CROCKFORD32",
     "DuplicatePrefix",
@@ -61,6 +64,7 @@ __all__ = [
     "PublicIdCollision",
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
+    "PublicIdConflict",
     "PublicIdError",
     "PublicIdMixin",
     "PublicIdMixinDataclass",

@@ -6,16 +6,18 @@
     ├── InvalidPublicId (ValueError)      a text is not a public id of the expected format
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
+    ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
     │   └── DuplicatePrefix               two owners of one prefix, or of two that cannot be told apart
     ├── BackfillIncomplete                rows have no public id yet, so that the column cannot become NOT NULL
     ├── LockNotAvailable                  others kept a table busy, and a migration did not get its turn
     ├── KeySpaceExhausted                 a key generator has issued its last key
+    ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-The first three and ``ImmutablePublicId`` are met while a program runs; the others say that the program itself
-has to change. Each carries its facts as attributes, and survives pickling.
+The first five, ``LockNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the others say that the program
+itself has to change. Each carries its facts as attributes, and survives pickling.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "BackfillIncomplete",
+    "ClockMovedBack",
     "ConfigurationError",
     "DuplicatePrefix",
     "ImmutablePublicId",
@@ -33,6 +36,7 @@ __all__ = [
     "LockNotAvailable",
     "MissingExtra",
     "PublicIdCollision",
+    "PublicIdConflict",
     "PublicIdError",
     "PublicIdNotFound",
 ]
@@ -99,12 +103,15 @@ class PublicIdNotFound(PublicIdError, LookupError):
     Raised for a malformed text as well: to whoever asks, both mean that there is no such thing.
     """
 
-    def __init__(self, value: object, *, model: str) -> None:
-        super().__init__(f"no {model} has the public id {shown(value)}")
+    def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
+        where = f"{field}: " if field else ""
+        super().__init__(f"{where}no {model} has the public id {shown(value)}")
         self.value: object = value
         """The public id that was asked for, whole."""
         self.model: str = model
         """The name of the model that was searched."""
+        self.field: str | None = field
+        """The name of the field or attribute the value was given for, where there is one."""
 
 
 class PublicIdCollision(PublicIdError):
@@ -137,6 +144,22 @@ class PublicIdCollision(PublicIdError):
         """How many ids the format can make."""
         self.rows: int | None = rows
         """How many rows the table holds; ``None`` where the space is too large for this to be the cause."""
+
+
+class PublicIdConflict(PublicIdError):
+    """An insert was repeated with a public id that is there already, but with other contents. Nothing was written."""
+
+    def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{model} {shown(public_id)} is there already, with another {', '.join(differing)}: "
+            f"a repeated insert must bring the same contents; for other contents, make another public id"
+        )
+        self.public_id: str = public_id
+        """The public id of both."""
+        self.model: str = model
+        """The name of the model."""
+        self.differing: tuple[str, ...] = differing
+        """The names of the attributes whose values differ."""
 
 
 class ImmutablePublicId(PublicIdError):
@@ -216,6 +239,20 @@ class LockNotAvailable(PublicIdError):
 
 class KeySpaceExhausted(PublicIdError):
     """A key generator has issued its last key."""
+
+
+class ClockMovedBack(PublicIdError):
+    """The clock of this machine went back further than an id can wait for. No id was made."""
+
+    def __init__(self, *, behind: float, tolerance: float) -> None:
+        super().__init__(
+            f"the clock is {behind:.3f} s behind the last id that was made, and an id waits for {tolerance:g} s at "
+            f"most: otherwise it might be one that was made before; set the clock by slewing (chrony, ntpd -x)"
+        )
+        self.behind: float = behind
+        """By how many seconds the clock is behind the last id."""
+        self.tolerance: float = tolerance
+        """For how many seconds an id would have waited."""
 
 
 class MissingExtra(PublicIdError, ModuleNotFoundError):

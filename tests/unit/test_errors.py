@@ -16,6 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, make_transient_to_detached
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, errors
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
+    ClockMovedBack,
     ConfigurationError,
     DuplicatePrefix,
     ImmutablePublicId,
@@ -24,6 +25,7 @@ from sqlalchemy_public_id.errors import (
     LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
+    PublicIdConflict,
     PublicIdError,
     PublicIdNotFound,
 )
@@ -40,7 +42,13 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         InvalidPublicId(None, expected="12 of 0-9", reason="it is of type NoneType"),
         {"value": None, "expected": "12 of 0-9", "reason": "it is of type NoneType", "field": None},
     ),
-    (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User"}),
+    (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User", "field": None}),
+    (PublicIdNotFound("abc", model="User", field="after"), {"value": "abc", "model": "User", "field": "after"}),
+    (
+        PublicIdConflict("abc", model="User", differing=("name", "age")),
+        {"public_id": "abc", "model": "User", "differing": ("name", "age")},
+    ),
+    (ClockMovedBack(behind=2.5, tolerance=1.0), {"behind": 2.5, "tolerance": 1.0}),
     (
         PublicIdCollision(model="User", column="public_id", format=FORMAT, attempts=5, capacity=36, rows=35),
         {"model": "User", "column": "public_id", "format": FORMAT, "attempts": 5, "capacity": 36, "rows": 35},
