@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import bulk, core, flush, ids, imports, live, lookup, report, statements
+from benchmarks import bulk, core, flush, ids, imports, live, lookup, report, statements, storage
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
 
@@ -20,6 +20,7 @@ SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "bulk": bulk.run,
     "lookup": lookup.run,
     "core": core.run,
+    "storage": storage.run,
     "live": live.run,
 }
 _WITHOUT_DATABASE = {"ids", "import"}

@@ -15,13 +15,37 @@ import uuid_utils
 
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison, interleaved, repeated
-from sqlalchemy_public_id import BASE36, URLSAFE64, NanoId, TypedId
+from sqlalchemy_public_id import (
+    BASE36,
+    URLSAFE64,
+    NanoId,
+    ObjectId,
+    Snowflake,
+    TypedId,
+    TypeIdFormat,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
 
 __all__ = ["run"]
 
 
 class CustomerId(TypedId, prefix="cus"):
     """A typed id."""
+
+
+class PostId(TypedId, prefix="post", format=Uuid7()):
+    """A typed id that holds a UUID."""
+
+
+def divmod_loop(number: int) -> str:
+    """A number in base 36, one digit at a time: the method of seed 002."""
+    digits = []
+    while number > 0:
+        number, digit = divmod(number, 36)
+        digits.append(BASE36[digit])
+    return "".join(reversed(digits))
 
 
 _NAMES = {
@@ -31,6 +55,15 @@ _NAMES = {
     "checked": NanoId(check_digit=True),
     "long": NanoId(21, URLSAFE64),
     "CustomerId": CustomerId,
+    "divmod_loop": divmod_loop,
+    "numbers": [uuid_utils.uuid7().int for _ in range(1000)],
+    "objectid": ObjectId(),
+    "PostId": PostId,
+    "snowflake": Snowflake(machine_id=1),
+    "typeid": TypeIdFormat("post"),
+    "ulid": Ulid(),
+    "uuid4": Uuid4(encoding="hyphenated"),
+    "uuid7": Uuid7(),
     "fastnanoid": fastnanoid,
     "nanoid": nanoid,
     "secrets": secrets,
@@ -55,6 +88,14 @@ _CASES: list[tuple[str, str, str, float | None]] = [
     ("with a prefix", "short.generate()", f'"cus_" + {_FAST}', None),
     ("with a check digit / without", "checked.generate()", _FAST, None),
     ("typed id / a text", "CustomerId()", f'"cus_" + {_FAST}', None),
+    ("1000 UUIDs as text", "[uuid7.from_int(n) for n in numbers]", "[divmod_loop(n) for n in numbers]", 0.35),
+    ("UUID 7 in base 36", "uuid7.generate()", "divmod_loop(uuid_utils.uuid7().int)", None),
+    ("UUID 7 in base 36, typed", "PostId()", '"post_" + divmod_loop(uuid_utils.uuid7().int)', None),
+    ("UUID 4, hyphenated", "uuid4.generate()", "str(uuid.uuid4())", None),
+    ("TypeID / UUID 7", "typeid.generate()", "str(uuid_utils.uuid7())", None),
+    ("ULID / UUID 7", "ulid.generate()", "str(uuid_utils.uuid7())", None),
+    ("Snowflake / UUID 7", "snowflake.generate()", "str(uuid_utils.uuid7())", None),
+    ("ObjectId / UUID 7", "objectid.generate()", "str(uuid_utils.uuid7())", None),
 ]
 """What, our statement, the rival's, the goal."""
 
@@ -62,7 +103,7 @@ _CASES: list[tuple[str, str, str, float | None]] = [
 def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the statements, µs an id."""
     for what, ours, rival, goal in _CASES:
-        each = _MANY if str(_MANY) in ours else 1
+        each = _MANY if str(_MANY) in what else 1
         number = bench.times(20_000, 2_000) // each
         taken = interleaved(
             repeated(ours, number, **_NAMES), repeated(rival, number, **_NAMES), rounds=bench.times(60, 10)

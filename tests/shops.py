@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, public_id_column
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bigint_key, public_id_column
 
 
 def old_shop() -> MetaData:
@@ -46,6 +46,12 @@ def new_shop() -> MetaData:
         __tablename__ = "customer"
         __public_id__ = NanoId(prefix="cus")
         name = mapped_column(String(50))
+
+    class Invoice(PublicIdMixin, Base):
+        __tablename__ = "invoice"
+        __public_id__ = Uuid7(prefix="inv")
+        reference = public_id_column(Snowflake(machine_id=1))
+        document = public_id_column(ObjectId())
 
     class Order(PublicIdMixin, Base):
         __tablename__ = "order"

@@ -27,6 +27,12 @@ from sqlalchemy_public_id.formats import (
     Budget,
     Format,
     NanoId,
+    ObjectId,
+    Snowflake,
+    TypeIdFormat,
+    Ulid,
+    Uuid4,
+    Uuid7,
 )
 from sqlalchemy_public_id.mixins import (
     PublicIdColumnMixin,
@@ -60,6 +66,7 @@ __all__ = [
     "lookup",
     "MissingExtra",
     "NanoId",
+    "ObjectId",
     "public_id_column",
     "PublicIdCollision",
     "PublicIdColumnMixin",
@@ -70,7 +77,12 @@ __all__ = [
     "PublicIdMixinDataclass",
     "PublicIdNotFound",
     "PublicIdType",
+    "Snowflake",
     "TypedId",
+    "TypeIdFormat",
+    "Ulid",
     "UNAMBIGUOUS",
     "URLSAFE64",
+    "Uuid4",
+    "Uuid7",
 ]

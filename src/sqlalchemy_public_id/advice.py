@@ -66,7 +66,8 @@ def about(
     :param key: the column of the integer key.
     :param length: how many characters the column takes.
     :param names: ``index`` and ``check``, where they are called otherwise than ``uq_<table>_<column>`` and
-        ``ck_<table>_<column>_not_null``; ``new`` and ``old``, two formats.
+        ``ck_<table>_<column>_not_null``; ``new`` and ``old``, two formats; ``type``, the column type, where it is no
+        text.
     :raises KeyError: where there is no such piece.
 
     >>> about("one-update", table="invoice").good
@@ -75,6 +76,7 @@ def about(
     piece = _TEXTS[slug]
     derived = {"index": f"uq_{table}_{column}", "check": f"ck_{table}_{column}_not_null"}
     derived |= {"new": "NanoId(length=16)", "old": f"NanoId(length={length})"}
+    derived |= {"type": f"varchar({length}) CHARACTER SET ascii COLLATE ascii_bin"}
     filled = {**derived, **names, "table": table, "column": column, "key": key, "length": str(length)}
     return replace(piece, bad=piece.bad.format_map(filled), good=piece.good.format_map(filled))
 
@@ -176,8 +178,7 @@ _PIECES = (
         "for a moment at the start and at the end.",
         "ALTER TABLE {table} MODIFY {column} varchar({length}) NOT NULL;",
         "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');\n"
-        "ALTER TABLE {table} MODIFY {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,"
-        " ALGORITHM=INPLACE, LOCK=NONE;",
+        "ALTER TABLE {table} MODIFY {column} {type} NOT NULL, ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
         "sql",
     ),

@@ -20,7 +20,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, cast
 
-from sqlalchemy import Column, Connection, Integer, Select, String, Table, select
+from sqlalchemy import Column, Connection, Integer, Select, Table, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
@@ -31,6 +31,7 @@ from sqlalchemy_public_id._compat import register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.types import public_id_type
 
 __all__ = ["insert"]
 
@@ -156,6 +157,7 @@ def _may_be_left_out(column: Column[Any]) -> bool:
 def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str, Any]], unset: list[str]) -> None:
     """Fill in what the database and the column defaults made, found by public id."""
     (name, column), *_ = listeners.id_attributes(mapper).items()
+    type_ = public_id_type(column)
     query: Select[Any] = select(column, *(mapper.attrs[attribute].class_attribute.expression for attribute in unset))
     missing = {row[name]: row for row in rows}
 
@@ -170,10 +172,11 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str,
     traits, key = traits_for(connection.dialect), mapper.primary_key[0]
     first, last = (select(key).where(column == row[name]).correlate(None) for row in (rows[0], rows[-1]))
     run = query.where(key.between(first.scalar_subquery(), last.scalar_subquery())).order_by(key).limit(2 * len(rows))
-    as_object = traits.as_object(*run.subquery().c) if len(unset) == 1 and isinstance(key.type, Integer) else None
+    is_plain = len(unset) == 1 and isinstance(key.type, Integer) and not type_.is_native
+    as_object = traits.as_object(*run.subquery().c) if is_plain else None
     if as_object is None:
         fill_in(connection.execute(run))
     else:
         fill_in(json.loads(connection.scalar(select(as_object)) or "{}").items())
-    for condition in traits.any_of(column, list(missing), String()):
+    for condition in traits.any_of(column, list(missing), type_.as_parameter):
         fill_in(connection.execute(query.where(condition)))

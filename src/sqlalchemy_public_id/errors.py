@@ -16,8 +16,8 @@
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-The first five, ``LockNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the others say that the program
-itself has to change. Each carries its facts as attributes, and survives pickling.
+The first five, ``LockNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the others say that the
+program itself has to change. Each carries its facts as attributes, and survives pickling.
 """
 
 from __future__ import annotations

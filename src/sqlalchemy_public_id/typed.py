@@ -81,7 +81,7 @@ class TypedId(str):
         """
         owner = typed_ids.owner_of(text)
         if owner is not None and issubclass(owner, cls):
-            return str.__new__(owner, str.__str__(text))
+            return str.__new__(owner, owner.id_format.validate(text))
         format = getattr(cls, "id_format", None)
         expected = format.expected if format else f"an id of a declared {cls.__name__} type"
         reason = f"it is of type {owner.__name__}" if owner else "no type has ids like this"
@@ -89,6 +89,20 @@ class TypedId(str):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str.__repr__(self)})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        """For Pydantic: a field of this type takes its ids and nothing else."""
+        from sqlalchemy_public_id import pydantic_schema  # Pydantic asks, so it is there
+
+        return pydantic_schema.core_schema_of(cls if hasattr(cls, "id_format") else cls.parse)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
+        """For Pydantic: the JSON schema, with pattern, lengths and an example."""
+        from sqlalchemy_public_id import pydantic_schema
+
+        return pydantic_schema.json_schema_of(getattr(cls, "id_format", None))
 
 
 def _format_of(cls: type[TypedId], prefix: str | None, format: Format | None, aliases: tuple[str, ...]) -> Format:

@@ -16,20 +16,21 @@ Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
-from sqlalchemy import Column, ColumnElement, String
+from sqlalchemy import Column, ColumnElement, String, false, true
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import operators
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._base import is_printable
+from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = [
@@ -38,9 +39,12 @@ __all__ = [
     "format_of",
     "is_public_id",
     "max_retries",
+    "numbered",
     "public_id_columns",
     "public_id_type",
     "set_max_retries",
+    "stored",
+    "stored_type",
     "unwrapped",
     "when_first_used",
 ]
@@ -98,26 +102,51 @@ class _ComparedId(TypeDecorator[str]):
     impl = String
     cache_ok = True
 
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
-        self.length = length
+    def __init__(self, format: Format) -> None:
+        super().__init__(format.max_length)
+        self.format = format
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
             return None
         if not isinstance(value, str):
-            expected = f"a text of up to {self.length} characters"
+            expected = f"a text of up to {self.format.max_length} characters"
             raise unwrapped(InvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}"))
+        if self.format.bits is not None and self.format.is_valid(value):
+            return self.format.validate(value)  # there may be several ways to write it
         # no blanks either: with MySQL's collations, trailing ones do not count
-        return str.__str__(value) if len(value) <= self.length and is_printable(value) else ""
+        return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
+
+
+class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
+    """Comparisons of a public id. A malformed text matches no row; where numbers are stored, it cannot even be sent."""
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        assert isinstance(self.type, PublicIdType)
+        if other and self.type.is_native and op in _COMPARISONS:
+            is_valid, given = self.type.id_format.is_valid, other[0]
+            if isinstance(given, str) and not is_valid(given):
+                return self._differs(op)
+            if isinstance(given, (list, tuple, set, frozenset)):
+                several = cast("Collection[Any]", given)
+                other = ([one for one in several if not isinstance(one, str) or is_valid(one)], *other[1:])
+        return super().operate(op, *other, **kwargs)
+
+    def _differs(self, op: Any) -> ColumnElement[bool]:
+        """The comparison with something that no row has."""
+        if op is operator.ne:
+            return self.expr.is_not(None)
+        return true() if op is operators.is_distinct_from else false()
 
 
 class PublicIdType(TypeDecorator[str]):
     """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
     Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
-    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. What is written is checked
-    (:class:`InvalidPublicId`); what is read is trusted, and comes back as the typed id where there is one.
+    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
+    as that, unless they say ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. What is written is checked
+    (:class:`InvalidPublicId`); what is read is trusted, and comes back as text with its prefix, or as the typed id.
     Comparing the column with a malformed text is no error and matches no row.
 
     A subclass has to say ``cache_ok = True`` for itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
@@ -125,6 +154,7 @@ class PublicIdType(TypeDecorator[str]):
 
     impl = String
     cache_ok = True  # the one argument is hashable, and kept under its own name
+    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         self.format = format
@@ -150,23 +180,36 @@ class PublicIdType(TypeDecorator[str]):
         return self._format
 
     @property
+    def is_native(self) -> bool:
+        """Whether the column stores the number that an id is, and not its text."""
+        return self._format.is_native
+
+    @property
+    def as_parameter(self) -> TypeEngine[Any]:
+        """The type of parameters that are well-formed ids: the cheapest one that sends what the column compares."""
+        return self if self.is_native else String()
+
+    @property
     def python_type(self) -> type[str]:
         return self._typed or str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(traits_for(dialect).text(self._format.max_length))
+        return dialect.type_descriptor(stored_type(self._format, dialect))
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
             return None
         try:
-            return self._format.validate(value)
+            return stored(self._format, value, dialect)
         except InvalidPublicId as error:
             raise unwrapped(error) from None
 
     # SQLAlchemy's protocol names the argument, which functions need not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The same as ``process_bind_param``, with one call less for each row."""
+        """The same as ``process_bind_param``, with one call less for each row of text."""
+        if self._format.bits is not None:
+            bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
+            return bind
         accepts, process = self._format.is_valid, self.process_bind_param
 
         def bound(value: Any) -> Any:
@@ -178,18 +221,64 @@ class PublicIdType(TypeDecorator[str]):
     def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        """Nothing to do for text; for a typed id, one call in C a row."""
+        """Nothing to do for text; for a typed id, one call in C a row; a number is written out."""
+        if self.is_native:
+            return self._written(dialect, coltype)
         if self._typed is None:
             return None
         made = partial(str.__new__, self._typed)
         return lambda value: None if value is None else made(value)
 
+    def _written(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        number, text = traits_for(dialect).from_native, numbered(self._format).from_int
+        read = self.impl_instance.result_processor(dialect, coltype)
+        typed = self._typed
+
+        def written(value: Any) -> Any:
+            if read is not None:
+                value = read(value)
+            if value is None:
+                return None
+            found = text(number(value))
+            return found if typed is None else str.__new__(typed, found)
+
+        return written
+
+    def literal_processor(self, dialect: Dialect) -> Callable[[Any], str] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """As SQL writes it; SQLAlchemy does not know how to write bytes."""
+        if not self.is_native:
+            return super().literal_processor(dialect)
+        literal = traits_for(dialect).literal
+        return lambda value: "NULL" if value is None else literal(self.process_bind_param(value, dialect))
+
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        return _ComparedId(self._format.max_length) if op in _COMPARISONS else String()
+        if self.is_native:
+            return self
+        return _ComparedId(self._format) if op in _COMPARISONS else String()
 
     def __repr__(self) -> str:
         shown = repr(self.format) if self._typed is None else self._typed.__name__
         return f"{type(self).__name__}({shown})"
+
+
+def numbered(format: Format) -> BitsFormat:
+    """*format*, one whose ids are numbers."""
+    assert isinstance(format, BitsFormat)
+    return format
+
+
+def stored_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
+    """The plain column type for ids of *format*, with nothing of this library in it."""
+    traits = traits_for(dialect)
+    return traits.native(format.bits) if format.is_native and format.bits else traits.text(format.max_length)
+
+
+def stored(format: Format, text: object, dialect: Dialect) -> Any:
+    """What a column of :func:`stored_type` holds for the id *text*, or :class:`InvalidPublicId`."""
+    if not format.is_native:
+        return format.validate(text)
+    number = numbered(format)
+    return traits_for(dialect).to_native(number.to_int(text), number.bits)
 
 
 def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:

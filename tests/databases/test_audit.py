@@ -26,11 +26,24 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_public_id import BASE62, URLSAFE64, ConfigurationError, NanoId, PublicIdMixin, audit
+from sqlalchemy_public_id import (
+    BASE62,
+    URLSAFE64,
+    ConfigurationError,
+    NanoId,
+    ObjectId,
+    PublicIdMixin,
+    PublicIdType,
+    Snowflake,
+    Uuid7,
+    audit,
+)
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.naming import derived_name
+from sqlalchemy_public_id.types import stored_type
 
 NAME = "invoice"
 
@@ -580,3 +593,40 @@ def test_sample_of_nothing(engine: Engine) -> None:
     """A sample of no rows is refused."""
     with pytest.raises(ConfigurationError, match="sample is 0, expected 1 or more"):
         audit.run(engine, sample=0)
+
+
+# --- ids that are stored as numbers
+
+
+@pytest.mark.parametrize("format", [Uuid7(prefix="inv"), ObjectId(), Snowflake(machine_id=1)], ids=repr)
+def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
+    """Numbers are read as what the format writes; one that it does not make is malformed, and shown as text."""
+    wrong = {128: 7, 96: 8, 64: 2**62}[format.bits]
+    table = make(rows=[], type=PublicIdType(format))
+    fill = insert(Table(NAME, MetaData(), Column("id", Integer), Column("public_id", PublicIdType(format))))
+    with engine.begin() as connection:
+        connection.execute(fill, [{"id": at, "public_id": text} for at, text in enumerate(format.generate_many(5), 1)])
+    assert found(engine) == {}
+    assert found(engine, formats={NAME: format}) == {}
+
+    value = traits_for(engine.dialect).to_native(wrong, format.bits)
+    plain = Table(NAME, MetaData(), Column("id", Integer), Column("public_id", stored_type(format, engine.dialect)))
+    with engine.begin() as connection:
+        connection.execute(insert(plain), {"id": 9, "public_id": value})
+    findings = found(engine, formats={NAME: format})
+    assert table.name == NAME
+    assert list(findings) == (["malformed-ids"] if isinstance(format, Uuid7) else [])
+    if findings:
+        assert findings["malformed-ids"].facts["examples"] == [format.from_int(wrong)]
+
+
+@on("mysql", "mariadb")
+def test_advice_for_numbers(engine: Engine, make: Make) -> None:
+    """The advice for a column of numbers has its type, and can be pasted."""
+    format = Uuid7()
+    make(rows=[], type=stored_type(format, engine.dialect), nullable=True)
+    finding = found(engine, formats={NAME: format})["nullable"]
+
+    assert "BINARY(16) NOT NULL" in str(finding.advice.good if finding.advice else "")
+    paste(engine, finding)
+    assert found(engine) == {}

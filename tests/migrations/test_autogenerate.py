@@ -22,8 +22,9 @@ from sqlalchemy import (
     text,
 )
 
-from sqlalchemy_public_id import BASE62, NanoId, PublicIdType, TypedId
+from sqlalchemy_public_id import BASE62, NanoId, ObjectId, PublicIdType, Snowflake, TypedId, Uuid4, Uuid7
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats import Format
 
 FORMAT = NanoId()
 
@@ -148,6 +149,10 @@ SHOPS: dict[str, Callable[[], MetaData]] = {
         UniqueConstraint("public_id", name="one_customer"),
     ),
     "database default": lambda: shop(server_default=FetchedValue()),
+    "uuid": lambda: shop(Uuid7(prefix="cus")),
+    "uuid as text": lambda: shop(Uuid4(encoding="hyphenated", storage="text")),
+    "object id": lambda: shop(ObjectId()),
+    "snowflake": lambda: shop(Snowflake(machine_id=1)),
 }
 """Ways to say that a customer has a public id."""
 
@@ -166,6 +171,14 @@ def test_there_and_back(project: Project, declared: str, options: str) -> None:
 
     project.upgrade()
     assert project.check(wanted()) is None
+
+
+@pytest.mark.parametrize("format", [Snowflake(machine_id=1), Uuid7()], ids=repr)
+def test_formats_that_the_database_cannot_make(project: Project, engine: Engine, format: Format) -> None:
+    """Where the database cannot make such ids, the migration says so, and runs."""
+    none = ", server_default='none'" if engine.name == "sqlite" or isinstance(format, Snowflake) else ""
+
+    assert upgrade_of(project.migrate(shop(format))) == [f"op.add_public_id('customer', format={format!r}{none})"]
 
 
 @pytest.mark.parametrize("options", ["", "compare_server_default=True,"], ids=["", "with defaults"])

@@ -17,15 +17,16 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if "alembic_templates" not in
 
 LAYERS = (
     {"testing", "cli"},
-    {"alembic"},
+    {"alembic", "ext"},
     {"asyncio"},
-    {"bulk", "backfill", "audit"},
+    {"bulk", "references", "idempotency", "tokens", "backfill", "audit"},
     {"online"},
     {"lookup", "mixins"},
     {"listeners"},
     {"guard"},
     {"types"},
     {"typed"},
+    {"pydantic_schema"},
     {"registry", "dialects", "naming"},
     {"formats"},
     {"advice"},
@@ -41,7 +42,12 @@ BACK_DOOR = "_alembic_plugin"
 
 PURE = {"formats", "errors", "advice", "naming"}
 DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
-EXTRAS = {"alembic": {"alembic"}, "cli": {"click", "matplotlib", "rich"}}
+EXTRAS = {
+    "alembic": {"alembic"},
+    "cli": {"click", "matplotlib", "rich"},
+    "ext": {"fastapi", "flask", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
+    "pydantic_schema": {"pydantic_core"},
+}
 """Parts of the package, and what they may import beside the dependencies."""
 
 

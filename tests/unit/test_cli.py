@@ -21,7 +21,7 @@ from marks import on
 from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
 from sqlalchemy import select as sql_select
 
-from sqlalchemy_public_id import BASE58, NanoId
+from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.cli.inspecting import guesses
 from sqlalchemy_public_id.dialects import traits_for
@@ -99,6 +99,28 @@ def test_new_ids(count: int) -> None:
     assert all(map(format.is_valid, ids))
 
 
+@pytest.mark.parametrize(
+    "format",
+    [Uuid7(), Uuid4(prefix="a", encoding="hyphenated"), TypeIdFormat("user"), Ulid(), Snowflake(5), ObjectId("o")],
+    ids=repr,
+)
+def test_new_ids_of_every_format(format: Format) -> None:
+    """Every format can be asked for, and what is made is in order where the format is."""
+    ids = run("new", repr(format), "-n", 100).stdout.split()
+
+    assert len(set(ids)) == 100
+    assert all(map(format.is_valid, ids))
+    assert not format.ordered or ids == sorted(ids)
+
+
+def test_new_snowflake_without_a_machine() -> None:
+    """Which machine makes a Snowflake has to be said."""
+    result = run("new", "Snowflake")
+
+    assert result.exit_code == 2
+    assert "missing a required argument: 'machine_id'" in result.stderr
+
+
 def test_new_with_a_wrong_format() -> None:
     """A format that is none is told on stderr, with those that are."""
     result = run("new", "NanoIdd")
@@ -167,6 +189,58 @@ def test_inspect() -> None:
 def test_inspect_what_is_no_id(text: str, expected: str) -> None:
     """A text that can be no id of any format is told from one."""
     assert re.search(rf"^wrong +{expected}$", run("inspect", text).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        Uuid7(),
+        Uuid7("post", encoding="base58"),
+        Uuid7("credit_note", encoding="hyphenated"),
+        Uuid4(encoding="hyphenated"),
+        Uuid4("a", encoding="hex"),
+        TypeIdFormat(),
+        TypeIdFormat("line_item"),
+        Ulid(),
+        Ulid(prefix="evt", separator="."),
+        Snowflake(0),
+        Snowflake(0, prefix="s", encoding="base36"),
+        ObjectId(),
+        ObjectId("o"),
+    ],
+    ids=repr,
+)
+def test_guesses_of_every_format(format: Format) -> None:
+    """The format of an id is among those that are guessed, with prefix and encoding, before any NanoId."""
+    for text in format.generate_many(20):
+        found = list(guesses(text))
+
+        assert format in found
+        assert all(guess.is_valid(text) for guess in found)
+        assert not any(isinstance(guess, NanoId) for guess in found[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "2016-07-30T23:54:10.259+00:00 (as Ulid)"),
+        ("507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000+00:00 (as ObjectId)"),
+        ("user_01h455vb4pex5vsknk084sn02q", "2023-06-30T03:34:18.518+00:00 (as TypeIdFormat)"),
+        ("0000000004194324480", "2020-01-01T00:00:01.000+00:00 (as Snowflake)"),
+        ("post_036twi214qwj7mgsvq83nm8wf", "2022-02-22T19:22:22.000+00:00 (as Uuid7)"),
+    ],
+)
+def test_inspect_the_time(text: str, line: str) -> None:
+    """When an id was made is told for each format that it may be of."""
+    assert f"time         {line}\n" in run("inspect", text).stdout
+
+
+def test_inspect_the_time_of_a_known_format() -> None:
+    """Where the format is given, the time is that of this format; another one than the usual epoch counts."""
+    result = run("inspect", "0000000004194324480", "--format", "Snowflake(1, 1704067200000)")
+
+    assert result.exit_code == 0
+    assert "time         2024-01-01T00:00:01.000+00:00\n" in result.stdout
 
 
 def test_inspect_with_a_format() -> None:

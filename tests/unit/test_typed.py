@@ -21,6 +21,7 @@ from sqlalchemy_public_id import (
     NanoId,
     PublicIdType,
     TypedId,
+    Uuid7,
 )
 
 
@@ -254,6 +255,16 @@ def test_aliases() -> None:
         text = f"{prefix}_{body}"
         assert (PlatformId, text) == (type(PlatformId(text)), PlatformId(text))
         assert (PlatformId, text) == (type(TypedId.parse(text)), TypedId.parse(text))
+
+
+def test_aliases_of_numbers() -> None:
+    """Where numbers are stored, an id with a former prefix is the same number with the new one, however it is read."""
+
+    class RenamedId(TypedId, prefix="renamed", format=Uuid7(), aliases=("formerly",)): ...
+
+    old = RenamedId().replace("renamed", "formerly")
+
+    assert RenamedId(old) == RenamedId.parse(old) == TypedId.parse(old) == old.replace("formerly", "renamed")
 
 
 def test_aliases_are_taken() -> None:

@@ -28,6 +28,7 @@ from sqlalchemy_public_id.alembic.ops import (
     Options,
 )
 from sqlalchemy_public_id.formats import NanoId
+from sqlalchemy_public_id.online.making import can_make
 from sqlalchemy_public_id.online.state import State, read
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type
 
@@ -56,7 +57,7 @@ def fold(
 ) -> bool:
     """Put one operation in the place of what was *found* of each column of public ids in a table."""
     for column in public_id_columns(in_model) if in_model is not None else ():
-        options = _options(column, schema)
+        options = _options(column, schema, context.dialect.name)
         if options is None:
             continue  # the model does not say that its ids are unique
         added = [op for op in found.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
@@ -155,13 +156,13 @@ def _makes_unique(op: MigrateOperation, column: Column[Any]) -> bool:
     return [getattr(each, "name", each) for each in op.columns] == [column.name]
 
 
-def _options(column: Column[Any], schema: str | None) -> Options | None:
+def _options(column: Column[Any], schema: str | None, dialect: str) -> Options | None:
     """What the model says of *column*, for an operation; ``None`` where it is not unique."""
     options = Options(schema=schema)
     format = public_id_type(column).id_format
     if format != NanoId():
         options["format"] = format
-    if _has_own_default(column):
+    if _has_own_default(column) or not can_make(format, dialect):
         options["server_default"] = "none"
     if column.comment is not None:
         options["comment"] = column.comment

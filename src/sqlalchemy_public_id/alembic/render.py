@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from alembic.autogenerate.render import renderers  # alembic.autogenerate has no such name while it is imported itself
-from sqlalchemy import String
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic._compat import is_in_batch
@@ -23,6 +22,7 @@ from sqlalchemy_public_id.alembic.ops import (
     LoosenPublicIdOp,
     PublicIdOp,
 )
+from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, shown
@@ -117,7 +117,7 @@ class _RenderItem:
             return rendered
         how = context.opts.get("public_id_render") or "plain"
         if how == "plain":
-            return _plain(context, item.id_format.max_length)
+            return _plain(context, item.id_format)
         if how != "type":
             raise ConfigurationError(f'public_id_render is {shown(how)}, expected "plain" or "type"')
         if type(item) is not PublicIdType:
@@ -126,11 +126,19 @@ class _RenderItem:
         return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
 
 
-def _plain(context: AutogenContext, length: int) -> str:
-    """What each database has for ids of up to *length* characters, in words of SQLAlchemy alone."""
-    context.imports.add("from sqlalchemy.dialects import mysql")
+def _plain(context: AutogenContext, format: Format) -> str:
+    """What each database has for ids of *format*, in words of SQLAlchemy alone."""
     sa = context.opts["sqlalchemy_module_prefix"] or ""
-    return (
-        f"{sa}{String(length)!r}.with_variant({sa}{PostgreSQL().text(length)!r}, 'postgresql')"
-        f".with_variant(mysql.{MySQL().text(length)!r}, 'mysql', 'mariadb')"
-    )
+    usual, postgresql, mysql = (_stored(traits, format) for traits in (Traits(), PostgreSQL(), MySQL()))
+    plain = f"{sa}{usual}"
+    if postgresql != usual:
+        plain += f".with_variant({sa}{postgresql}, 'postgresql')"
+    if mysql != usual:
+        context.imports.add("from sqlalchemy.dialects import mysql")
+        plain += f".with_variant(mysql.{mysql}, 'mysql', 'mariadb')"
+    return plain
+
+
+def _stored(traits: Traits, format: Format) -> str:
+    native = format.is_native and format.bits
+    return repr(traits.native(native) if native else traits.text(format.max_length))

@@ -87,7 +87,7 @@ def _run(
         if facts is None:
             looked_at.append(TableReport(full_name, has_column=False))
             continue
-        rows = sampling.read(connection, facts, size)
+        rows = sampling.read(connection, facts, size, formats.get(name))
         forms = sampling.forms_of(rows.ids)
         looked_at.append(TableReport(full_name, True, len(rows.ids), _by_words(forms)))
         subject = Subject(connection, full_name, facts, rows, forms, formats.get(name), size)

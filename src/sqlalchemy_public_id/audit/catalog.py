@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger, func, select, table, text
+from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger, String, func, select, table, text
 from sqlalchemy import column as sql_column
 from sqlalchemy.types import TypeEngine
 
@@ -53,6 +53,8 @@ class Facts:
     schema: str | None
     column: str
     length: int | None
+    type: str | None
+    """The type of the column; ``None`` where it is text."""
     nullable: bool
     has_default: bool
     """Whether the database makes ids for rows that come without one, by a default or a trigger."""
@@ -81,6 +83,7 @@ def read(connection: Connection, inspector: Inspector, name: str, schema: str | 
         schema=schema,
         column=column,
         length=getattr(found["type"], "length", None),
+        type=None if isinstance(found["type"], String) else found["type"].compile(connection.dialect),
         nullable=found["nullable"],
         has_default=found["default"] not in (None, "NULL") or found.get("identity") is not None,
         collation=None,

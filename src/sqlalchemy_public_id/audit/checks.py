@@ -72,6 +72,8 @@ class Subject:
             quote = self.connection.dialect.identifier_preparer
             given = {name: quote.quote(value) for name, value in given.items()}
             given["table"] = quote.format_table(table(facts.table, schema=facts.schema))
+        if facts.type is not None:
+            given["type"] = facts.type
         return about(slug, length=facts.length or 12, **given)
 
 

@@ -19,7 +19,10 @@ from typing import Any
 from sqlalchemy import ColumnClause, Connection, column, select, table
 
 from sqlalchemy_public_id.audit.catalog import Facts
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH
+from sqlalchemy_public_id.formats._bits import BitsFormat
 
 __all__ = ["Form", "Sample", "form_in", "form_of", "forms_of", "read"]
 
@@ -53,10 +56,10 @@ class Sample:
     missing: int
     """How many of them have no id."""
     ids: tuple[str, ...]
-    """The ids of the others, where they are stored as text."""
+    """The ids of the others. Where numbers are stored, as text of the format that is known, or as they are."""
 
 
-def read(connection: Connection, facts: Facts, size: int) -> Sample:
+def read(connection: Connection, facts: Facts, size: int, format: Format | None = None) -> Sample:
     """At most *size* rows of the table: half of them from either end of its primary key."""
     names = dict.fromkeys((facts.column, *facts.primary_key))
     columns: list[ColumnClause[Any]] = [column(name) for name in names]
@@ -70,7 +73,16 @@ def read(connection: Connection, facts: Facts, size: int) -> Sample:
         newest = connection.execute(query.order_by(*(key.desc() for key in keys)).limit(half)).all()
         rows = [*rows, *(row for row in newest if tuple(row[1:]) not in seen)]
     values = [row[0] for row in rows]
-    return Sample(len(values), values.count(None), tuple(value for value in values if isinstance(value, str)))
+    number = traits_for(connection.dialect).from_native
+
+    def text(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(format, BitsFormat) and format.is_native:
+            return format.from_int(number(value))
+        return value.hex() if isinstance(value, bytes) else str(value)
+
+    return Sample(len(values), values.count(None), tuple(text(value) for value in values if value is not None))
 
 
 def forms_of(ids: Iterable[str]) -> Counter[Form]:

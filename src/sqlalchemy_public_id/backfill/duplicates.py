@@ -6,6 +6,7 @@ from sqlalchemy import Connection, func, or_, select, update
 
 from sqlalchemy_public_id.backfill.keys import Rows
 from sqlalchemy_public_id.online import Target
+from sqlalchemy_public_id.types import stored
 
 __all__ = ["draw_again"]
 
@@ -20,11 +21,11 @@ def draw_again(connection: Connection, target: Target) -> int:
     column = rows.column
     shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
     again = 0
-    for text in connection.execute(shared).scalars().all():
-        keys = connection.execute(select(*rows.key).where(column == text).order_by(*rows.key)).all()
+    for value in connection.execute(shared).scalars().all():
+        keys = connection.execute(select(*rows.key).where(column == value).order_by(*rows.key)).all()
         for key in keys[1:]:
             differs = or_(*(part != value for part, value in zip(rows.key, key, strict=True)))
-            other = target.format.generate()
-            connection.execute(update(rows.table).where(~differs, column == text).values({column: other}))
+            other = stored(target.format, target.format.generate(), connection.dialect)
+            connection.execute(update(rows.table).where(~differs, column == value).values({column: other}))
             again += 1
     return again

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, String, and_, bindparam, func, literal_column, select, update
+from sqlalchemy import BigInteger, Connection, String, Uuid, and_, bindparam, cast, func, literal_column, select, update
 
 from sqlalchemy_public_id.backfill.keys import Key, Rows
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.types import PublicIdType, numbered
 
 __all__ = ["Window", "window_for"]
 
@@ -49,15 +51,15 @@ class _PostgreSQLWindow(Window):
             .cte("todo")
         )
         # one text is sent several times as fast as a list; no id has a blank in it
-        texts: Any = func.string_to_array(bindparam("ids", " ".join(ids), type_=String()), " ")
+        sent = " ".join(_written(rows.target.format, text) for text in ids)
+        texts: Any = func.string_to_array(bindparam("ids", sent, type_=String()), " ")
         # side by side, so that there is nothing to be joined, and nothing for the planner to guess
         keys = [func.array(select(column).order_by(*todo.c).scalar_subquery()) for column in todo.c]
         names = [f"key_{at}" for at in range(len(key))]
         pairs: Any = func.unnest(*keys, texts).table_valued(*names, "made").render_derived(name="pairs")
         same_row = and_(*(column == pairs.c[name] for column, name in zip(key, names, strict=True)))
-        written = (
-            update(rows.table).where(same_row).values({rows.column: pairs.c.made}).returning(key[0]).cte("written")
-        )
+        made = _read(rows.target.format, pairs.c.made)
+        written = update(rows.table).where(same_row).values({rows.column: made}).returning(key[0]).cte("written")
         filled = select(func.count()).select_from(written).scalar_subquery()
         seen = select(func.count()).select_from(todo).scalar_subquery()
         last = select(filled, seen, *todo.c).order_by(*(column.desc() for column in todo.c)).limit(1)
@@ -95,7 +97,7 @@ class _KeysWindow(Window):
         rows = self.rows
         names = [f"public_id_key_{at}" for at in range(len(rows.key))]
         this_row = and_(*(column == bindparam(name) for column, name in zip(rows.key, names, strict=True)))
-        made = bindparam("public_id_made", type_=String())
+        made = bindparam("public_id_made", type_=PublicIdType(rows.target.format))
         statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: made})
         pairs = zip(keys, ids, strict=True)
         found = [dict(zip(names, key, strict=True), public_id_made=text) for key, text in pairs]
@@ -120,10 +122,36 @@ class _MySQLWindow(_KeysWindow):
         numbered = select(*locked.c, number).subquery("numbered")
         same_row = and_(*(column == numbered.c[column.name] for column in rows.key))
         # in hexadecimal, so that nothing needs to be quoted; as parameters, they would take three times as long
-        texts = literal_column(", ".join(f"0x{text.encode().hex()}" for text in ids), String())
+        texts = literal_column(", ".join(_literal(rows.target.format, text) for text in ids), String())
         made: Any = func.elt(numbered.c.public_id_n, texts)
         statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: made})
         return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
+
+
+def _written(format: Format, text: str) -> str:
+    """The id *text* as a statement carries it: a number in hexadecimal digits, an integer in decimal ones."""
+    if not format.is_native:
+        return text
+    number = numbered(format)
+    value = number.to_int(text)
+    return str(value) if number.bits == 64 else f"{value:0{number.bits // 4}x}"
+
+
+def _literal(format: Format, text: str) -> str:
+    """The id *text* as MySQL reads it in a statement, with nothing to be quoted."""
+    written = _written(format, text)
+    if format.is_native:
+        return written if format.bits == 64 else f"0x{written}"
+    return f"0x{written.encode().hex()}"
+
+
+def _read(format: Format, written: Any) -> Any:
+    """What PostgreSQL makes of it."""
+    if not format.is_native:
+        return written
+    if format.bits == 96:
+        return func.decode(written, "hex")
+    return cast(written, Uuid() if format.bits == 128 else BigInteger())
 
 
 def _skips_locked(connection: Connection) -> bool:

@@ -29,7 +29,10 @@ _HOURS_PER_YEAR = 24 * 365.25
 )
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture: FILE.png or FILE.svg.")
 def budget(format: Format, per_hour: float, counts: tuple[int, ...], plot: Path | None) -> None:
-    """Show when two ids of FORMAT are likely to be the same: after how many ids, and how many years."""
+    """Show when two ids of FORMAT are likely to be the same: after how many ids, and how many years.
+
+    Ids that begin with the time can only be the same where they were made at the same time.
+    """
     if plot is not None and plot.suffix.lower() not in {".png", ".svg"}:
         raise Refusal(f"{str(plot)!r} is no picture; expected a name that ends with .png or .svg")
     space = format.budget()
@@ -37,11 +40,13 @@ def budget(format: Format, per_hour: float, counts: tuple[int, ...], plot: Path 
     rows |= {(count, space.probability(count)) for count in counts}
     title = f"{format!r}: {_rounded(space.capacity)} ids, {format.entropy_bits:.1f} random bits"
     table = Table()
-    table.add_column("ids issued", justify="right")
+    table.add_column("ids with the same time" if format.ordered else "ids issued", justify="right")
     table.add_column("chance of a collision", justify="right")
-    table.add_column(f"years at {per_hour:,.6g} an hour", justify="right")
+    if not format.ordered:
+        table.add_column(f"years at {per_hour:,.6g} an hour", justify="right")
     for count, probability in sorted(rows):
-        table.add_row(f"{count:,}", _chance(probability), _years(count / per_hour / _HOURS_PER_YEAR))
+        years = [] if format.ordered else [_years(count / per_hour / _HOURS_PER_YEAR)]
+        table.add_row(f"{count:,}", _chance(probability), *years)
     click.echo(title)
     Console(highlight=False, markup=False).print(table)
     if plot is not None:

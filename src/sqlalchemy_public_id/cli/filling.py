@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, String, inspect
 
 from sqlalchemy_public_id import backfill as filler
 from sqlalchemy_public_id.cli.console import Refusal, a_format, note, opened
@@ -87,17 +87,15 @@ def _usual_format(engine: Engine, table: str, column: str, schema: str | None) -
     """``NanoId()``, unless the column is made for ids of another length: a forgotten prefix cannot be mended later."""
     format = NanoId()
     inspector = inspect(engine)
-    if inspector.has_table(table, schema=schema):
-        lengths = [
-            getattr(found["type"], "length", None)
-            for found in inspector.get_columns(table, schema=schema)
-            if found["name"] == column
-        ]
-        if lengths and lengths[0] not in (None, format.max_length):
-            raise Refusal(
-                f"{table}.{column} takes {lengths[0]} characters and {format!r} makes {format.max_length}: "
-                f"say which ids it is to have, such as --id-format 'NanoId(prefix=\"cus\")'"
-            )
+    columns = inspector.get_columns(table, schema=schema) if inspector.has_table(table, schema=schema) else []
+    for type_ in (found["type"] for found in columns if found["name"] == column):
+        if isinstance(type_, String) and type_.length in (None, format.max_length):
+            continue
+        takes = f"takes {type_.length} characters" if isinstance(type_, String) else f"is of the type {type_}"
+        raise Refusal(
+            f"{table}.{column} {takes} and {format!r} makes {format.max_length}: "
+            f"say which ids it is to have, such as --id-format 'NanoId(prefix=\"cus\")'"
+        )
     return format
 
 

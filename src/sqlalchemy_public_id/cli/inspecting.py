@@ -7,7 +7,6 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from itertools import product
 from typing import Any
 
@@ -18,15 +17,17 @@ from sqlalchemy_public_id.cli.console import a_format
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH, in_words, is_printable
+from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.check_digit import is_checked
+from sqlalchemy_public_id.formats.codec import ENCODINGS
 from sqlalchemy_public_id.formats.written import known_formats
 
 __all__ = ["guesses", "inspect"]
 
-_PREFIXED = re.compile(
-    r"(?P<prefix>[A-Za-z][A-Za-z0-9_]*?)(?P<separator>[^A-Za-z0-9]+)(?P<body>[A-Za-z0-9]+)", re.ASCII
-)
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+_PREFIXED = re.compile(
+    rf"(?P<prefix>[A-Za-z][A-Za-z0-9_]*?)(?P<separator>[^A-Za-z0-9]+)(?P<body>[A-Za-z0-9]+|{_UUID.pattern})", re.ASCII
+)
 
 
 @click.command()
@@ -118,17 +119,16 @@ def _check_digit(body: str) -> Iterator[tuple[str, str]]:
 
 def _times(text: str, body: str, found: list[Format]) -> Iterator[tuple[str, str]]:
     """When the id was made, where it tells."""
-    for format in found:
-        timestamp = getattr(format, "timestamp", None)
-        if format.ordered and timestamp is not None and format.is_valid(text):
-            yield "time", timestamp(text).isoformat()
-            return
     if _UUID.fullmatch(body):
-        value = uuid.UUID(body)
-        yield "uuid", f"version {value.version}" if value.version else "of no version"
-        if value.version == 7:
-            made = datetime.fromtimestamp((value.int >> 80) / 1000, timezone.utc)
-            yield "time", made.isoformat(timespec="milliseconds")
+        version = uuid.UUID(body).version
+        yield "uuid", f"version {version}" if version else "of no version"
+    for format in found:
+        if isinstance(format, TimedFormat):
+            try:
+                made = format.timestamp(text).isoformat(timespec="milliseconds")
+            except InvalidPublicId:
+                continue
+            yield "time", f"{made} (as {type(format).__name__})" if len(found) > 1 else made
 
 
 def guesses(text: str) -> Iterator[Format]:
@@ -137,7 +137,8 @@ def guesses(text: str) -> Iterator[Format]:
         return
     prefix, separator, body = _split(text, None)
     leads: list[dict[str, Any]] = [{"prefix": prefix, "separator": separator}] if prefix else [{}]
-    for cls in known_formats().values():
+    likely = sorted(known_formats().values(), key=lambda cls: not issubclass(cls, BitsFormat))  # they fit fewer texts
+    for cls in likely:
         for settings in _settings(cls, leads, body, text):
             try:
                 format = cls(**settings)
@@ -159,6 +160,10 @@ def _settings(cls: type[Format], leads: list[dict[str, Any]], body: str, text: s
             choices["alphabet"] = [one for one in dict.fromkeys(known) if set(rest) <= set(one)][:1]
         if "length" in parameters:
             choices["length"] = [len(rest)]
+        if "encoding" in parameters:
+            choices["encoding"] = list(ENCODINGS)
+        if "machine_id" in parameters:
+            choices["machine_id"] = [0]  # whose ids are all accepted
         given = {name: value for name, value in lead.items() if name in parameters}
         for values in product(*choices.values()):
             yield {**given, **dict(zip(choices, values, strict=True))}

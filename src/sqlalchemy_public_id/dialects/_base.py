@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, String, any_, bindparam
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
@@ -71,6 +71,22 @@ class Traits:
     def text(self, length: int) -> TypeEngine[str]:
         """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""
         return String(length)
+
+    def native(self, bits: int) -> TypeEngine[Any]:
+        """The column type that stores a number of so many *bits*, and sorts by it."""
+        return BigInteger() if bits == 64 else LargeBinary(bits // 8)
+
+    def to_native(self, number: int, bits: int) -> Any:
+        """*number* as the column type of :meth:`native` takes it."""
+        return number if bits == 64 else number.to_bytes(bits // 8, "big")
+
+    def from_native(self, value: Any) -> int:
+        """The number that a column of :meth:`native` answered."""
+        return value if isinstance(value, int) else int.from_bytes(value, "big")
+
+    def literal(self, value: Any) -> str:
+        """What :meth:`to_native` answers, as SQL writes it."""
+        return str(value) if isinstance(value, int) else f"X'{value.hex()}'"
 
     def violation(self, error: Exception) -> Violation | None:
         """What the DBAPI *error* says about a refused duplicate; ``None`` if it is another error."""

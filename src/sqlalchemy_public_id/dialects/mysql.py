@@ -34,6 +34,11 @@ class MySQL(Traits):
 
         return VARCHAR(length, charset="ascii", collation="ascii_bin")
 
+    def native(self, bits: int) -> TypeEngine[Any]:
+        from sqlalchemy.dialects.mysql import BINARY
+
+        return super().native(bits) if bits == 64 else BINARY(bits // 8)
+
     def violation(self, error: Exception) -> Violation | None:
         if not error.args or error.args[0] != _DUPLICATE_ENTRY:
             return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import String
+from sqlalchemy import String, Uuid
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
@@ -25,6 +26,20 @@ class PostgreSQL(Traits):
     def text(self, length: int) -> TypeEngine[str]:
         """``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of the C library can corrupt."""
         return String(length, collation="C")
+
+    def native(self, bits: int) -> TypeEngine[Any]:
+        return Uuid() if bits == 128 else super().native(bits)
+
+    def to_native(self, number: int, bits: int) -> Any:
+        return UUID(int=number) if bits == 128 else super().to_native(number, bits)
+
+    def from_native(self, value: Any) -> int:
+        return value.int if isinstance(value, UUID) else super().from_native(value)
+
+    def literal(self, value: Any) -> str:
+        if isinstance(value, UUID):
+            return f"'{value}'::uuid"
+        return str(value) if isinstance(value, int) else f"'\\x{value.hex()}'::bytea"
 
     def violation(self, error: Exception) -> Violation | None:
         # psycopg says sqlstate, psycopg2 pgcode; SQLAlchemy's asyncpg adapter wraps the driver's own error

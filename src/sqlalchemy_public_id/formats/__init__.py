@@ -13,6 +13,11 @@ from sqlalchemy_public_id.formats.alphabets import (
 )
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.nanoid import NanoId
+from sqlalchemy_public_id.formats.objectid import ObjectId
+from sqlalchemy_public_id.formats.snowflake import Snowflake
+from sqlalchemy_public_id.formats.typeid import TypeIdFormat
+from sqlalchemy_public_id.formats.ulid import Ulid
+from sqlalchemy_public_id.formats.uuids import Uuid4, Uuid7
 
 __all__ = [
     "BASE36",
@@ -22,6 +27,12 @@ __all__ = [
     "CROCKFORD32",
     "Format",
     "NanoId",
+    "ObjectId",
+    "Snowflake",
+    "TypeIdFormat",
+    "Ulid",
     "UNAMBIGUOUS",
     "URLSAFE64",
+    "Uuid4",
+    "Uuid7",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from dataclasses import Field, fields
+from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
@@ -25,8 +26,8 @@ class Format(ABC):
     """Makes, checks and describes the public ids of one kind.
 
     A format is a value: immutable, hashable, equal to another one with the same settings, and it knows no database.
-    Subclasses set :attr:`prefix`, :attr:`separator` and ``_accepted``, call :meth:`_describe` once, and implement
-    :meth:`_make`.
+    Subclasses are frozen dataclasses whose fields are the settings, :attr:`prefix`, :attr:`separator` and ``_accepted``
+    among them; they call :meth:`_describe` once, and implement :meth:`_make`.
     """
 
     ordered: ClassVar[bool] = False
@@ -51,21 +52,27 @@ class Format(ABC):
     def entropy_bits(self) -> float:
         """How many random bits an id holds: what guessing one costs."""
 
-    @abstractmethod
-    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        """A copy that also accepts *older*."""
+    @property
+    def bits(self) -> int | None:
+        """How many bits the number has that an id stands for; ``None`` where an id is text and nothing else."""
+        return None
 
-    @abstractmethod
-    def prefixed(self, prefix: str | None) -> Self:
-        """A copy with another *prefix*, which accepts what this one accepts, under the prefixes these have."""
+    @property
+    def is_native(self) -> bool:
+        """Whether a column stores that number, as ``uuid``, ``BINARY`` or ``BIGINT``, and not the text."""
+        return False
 
     @abstractmethod
     def _make(self, count: int) -> list[str]:
-        """At least *count* new ids."""
+        """At least *count* new ids, in the order in which they were made."""
 
     def _fault(self, body: str) -> str | None:
         """What is wrong with *body*, a text whose length and characters are right; ``None`` for nothing."""
         return None
+
+    def _misfit(self, body: str) -> str:
+        """What is wrong with *body*, a text of the right length that does not match the pattern."""
+        return "it contains other characters"
 
     def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
         """Keep what every check needs: the pattern, the length and the words for an error message."""
@@ -101,10 +108,11 @@ class Format(ABC):
         try:
             return self._pool.pop()
         except IndexError:
-            ids = self._make(1)
-            first = ids.pop()
-            self._pool.extend(ids)
-            return first
+            pass
+        ids = self._make(1)
+        first = ids.pop()
+        self._pool.extend(ids)
+        return first
 
     def generate_many(self, count: int) -> list[str]:
         """*count* new ids, faster than one by one."""
@@ -112,10 +120,12 @@ class Format(ABC):
             raise ValueError(f"count is {count}, expected 0 or more")
         pool = self._pool
         ids: list[str] = []
-        try:
-            while len(ids) < count:
+        while len(ids) < count:
+            try:
                 ids.append(pool.pop())
-        except IndexError:
+            except IndexError:
+                break
+        if len(ids) < count:
             made = self._make(count - len(ids))
             cut = len(made) - (count - len(ids))
             ids += made[cut:]
@@ -153,9 +163,10 @@ class Format(ABC):
 
         *field* names the input in the message.
         """
-        if isinstance(text, str) and self.is_valid(text):
-            return str.__str__(text)  # of a subclass too: str() would ask an Enum for its name
-        raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
+        canonical = self._canonical(text) if isinstance(text, str) else None
+        if canonical is None:
+            raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
+        return canonical
 
     def accepting(self, *older: Format) -> Self:
         """The same format, which also accepts the ids of *older* formats.
@@ -172,6 +183,10 @@ class Format(ABC):
                 raise ConfigurationError(f"accepting() takes formats, not {format!r}; write accepting(NanoId(...))")
         return self._with_accepted((*self._accepted, *older))
 
+    def prefixed(self, prefix: str | None) -> Self:
+        """A copy with another *prefix*, which accepts what this one accepts, under the prefixes these have."""
+        return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)
+
     def budget(self) -> Budget:
         """How many ids can be issued before two of them are likely to be the same."""
         return Budget(self.capacity)
@@ -183,6 +198,13 @@ class Format(ABC):
         if len(text) != self._own_length or not self._own_regex.fullmatch(text):
             return False
         return self._fault(text[len(self._lead) :]) is None
+
+    def _canonical(self, text: str) -> str | None:
+        """*text* as ids are written, or ``None`` where it is no id of this format or an older one."""
+        if self._accepts(text):
+            return str.__str__(text)  # of a subclass too: str() would ask an Enum for its name
+        found = (older._canonical(text) for older in self._accepted)
+        return next((canonical for canonical in found if canonical is not None), None)
 
     def _chain(self) -> Iterator[Format]:
         """The format itself and everything it accepts, the newest first."""
@@ -199,9 +221,8 @@ class Format(ABC):
             return f"the prefix is {prefix!r}" if found else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
             return f"it has {len(text)} characters"
-        if not self._own_regex.fullmatch(text):
-            return "it contains other characters"
-        return self._fault(text[len(self._lead) :]) or "it is malformed"
+        body = text[len(self._lead) :]
+        return (self._fault(body) if self._own_regex.fullmatch(text) else self._misfit(body)) or "it is malformed"
 
     def _checked_lead(self) -> str:
         """Prefix and separator, or nothing."""
@@ -215,6 +236,37 @@ class Format(ABC):
                 f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
             )
         return prefix + separator
+
+    # --- a value
+
+    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
+        """A copy that accepts *older*, and no others."""
+        copy = type(self)(**self._settings())
+        object.__setattr__(copy, "_accepted", older)
+        return copy
+
+    def _settings(self) -> dict[str, Any]:
+        """The arguments that make this format."""
+        return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
+
+    @classmethod
+    def _fields(cls) -> tuple[Field[Any], ...]:
+        return fields(cast("Any", cls))  # each subclass is a dataclass
+
+    def __repr__(self) -> str:
+        """A constructor call, which :func:`eval` turns back into an equal format."""
+        defaults = {setting.name: setting.default for setting in self._fields()}
+        given = ", ".join(f"{name}={value!r}" for name, value in self._settings().items() if value != defaults[name])
+        older = f".accepting({', '.join(map(repr, self._accepted))})" if self._accepted else ""
+        return f"{type(self).__name__}({given}){older}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the settings; ids made ahead stay where they are, or two processes would share them."""
+        return _rebuild, (type(self), self._settings(), self._accepted)
+
+
+def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, ...]) -> Format:
+    return cls(**settings).accepting(*older)
 
 
 def is_printable(text: str) -> bool:

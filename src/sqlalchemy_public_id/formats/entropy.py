@@ -11,33 +11,13 @@ sampling). What is left is cut into ids, which wait in a list until they are ask
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
+
+from sqlalchemy_public_id.formats.forks import forget_in_child, forks
 
 __all__ = ["IdPool", "RandomText"]
 
 _CHUNK = 4096
-
-_pools: weakref.WeakSet[IdPool] = weakref.WeakSet()
-_epoch = 0
-_watching_fork = False
-
-
-def _forget_after_fork() -> None:
-    """Empty every pool in a child process."""
-    global _epoch
-    _epoch += 1
-    for pool in list(_pools):
-        pool.clear()
-
-
-def _watch_fork() -> None:
-    """Register the fork hook once, when the first pool is made rather than at import."""
-    global _watching_fork
-    if not _watching_fork:
-        _watching_fork = True
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 class IdPool(list[str]):
@@ -48,8 +28,11 @@ class IdPool(list[str]):
 
     def __init__(self) -> None:
         super().__init__()
-        _watch_fork()
-        _pools.add(self)
+        forget_in_child(self)
+
+    def forget(self) -> None:
+        """Leave the ids to the parent."""
+        self.clear()
 
 
 class RandomText:
@@ -74,9 +57,9 @@ class RandomText:
         """At least *count* texts."""
         wanted = count * self._length
         while True:
-            epoch, text = _epoch, ""
+            before, text = forks(), ""
             while len(text) < wanted:
                 more = max(int((wanted - len(text)) * self._bytes_per_character) + 16, _CHUNK)
                 text += urandom(more).translate(self._table, self._drop).decode("ascii")
-            if epoch == _epoch:  # not forked meanwhile, by a signal handler say: these bytes are ours alone
+            if before == forks():  # not forked meanwhile, by a signal handler say: these bytes are ours alone
                 return [text[at : at + self._length] for at in range(0, len(text) - self._length + 1, self._length)]

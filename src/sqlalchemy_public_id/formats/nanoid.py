@@ -12,10 +12,8 @@ hour (:meth:`~sqlalchemy_public_id.formats.Format.budget` does the arithmetic fo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
-
-from typing_extensions import Self
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats._base import MAX_LENGTH, Format, character_class, in_words, is_printable
@@ -93,29 +91,3 @@ class NanoId(Format):
 
     def _fault(self, body: str) -> str | None:
         return "its check digit is wrong, so it is mistyped" if self.check_digit and not is_checked(body) else None
-
-    def prefixed(self, prefix: str | None) -> Self:
-        return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)
-
-    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        copy = type(self)(*self._settings().values())
-        object.__setattr__(copy, "_accepted", older)
-        return copy
-
-    def _settings(self) -> dict[str, Any]:
-        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
-
-    def __repr__(self) -> str:
-        """A constructor call, which :func:`eval` turns back into an equal format."""
-        defaults = {setting.name: setting.default for setting in fields(self)}
-        given = ", ".join(f"{name}={value!r}" for name, value in self._settings().items() if value != defaults[name])
-        older = f".accepting({', '.join(map(repr, self._accepted))})" if self._accepted else ""
-        return f"{type(self).__name__}({given}){older}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the settings; ids made ahead stay where they are, or two processes would share them."""
-        return _rebuild, (type(self), tuple(self._settings().values()), self._accepted)
-
-
-def _rebuild(cls: type[NanoId], settings: tuple[Any, ...], older: tuple[Format, ...]) -> NanoId:
-    return cls(*settings).accepting(*older)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import Column, String, func, select
+from sqlalchemy import Column, func, select
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import PublicIdCollision
@@ -103,7 +103,7 @@ class Attempt:
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""
         found: set[str] = set()
-        for condition in self.traits.any_of(column, texts, String()):
+        for condition in self.traits.any_of(column, texts, public_id_type(column).as_parameter):
             query = select(column).where(condition)
             if self.traits.reads_old_snapshot:
                 query = query.with_for_update(read=True)

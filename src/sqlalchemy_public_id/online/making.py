@@ -8,20 +8,27 @@ bits for up to 32 bits of text, no id is likelier than another one by more than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.online import numbers
 
-__all__ = ["expression", "function_body", "is_made_here", "literal", "trigger_body"]
+__all__ = ["can_make", "expression", "function_body", "function_type", "is_made_here", "literal", "trigger_body"]
 
 _CHUNK = 2**32
 """How many different texts are cut from one random number of 60 bits, at most."""
 
 
 def expression(format: Format, dialect: str) -> str | None:
-    """An expression that makes an id, for a DEFAULT of *dialect*; ``None`` where it takes a function or a trigger."""
+    """An expression that makes an id, for a DEFAULT of *dialect*; ``None`` where it takes a function or a trigger.
+
+    :raises ConfigurationError: where the database cannot make ids of *format*.
+    """
+    if isinstance(format, BitsFormat):
+        return None if dialect == "postgresql" else numbers.expression(format, dialect)
     nanoid = _known(format, dialect)
     if nanoid.check_digit or dialect == "postgresql":
         if dialect == "sqlite":
@@ -38,26 +45,47 @@ def expression(format: Format, dialect: str) -> str | None:
     return f"CONCAT({', '.join([*_lead(nanoid), *[_mysql_character(nanoid)] * nanoid.length])})"
 
 
-def function_body(format: Format) -> str:
-    """The body of a function of PostgreSQL, in SQL, from functions of its core alone."""
+def function_body(format: Format, version: Sequence[int | str] | None = None) -> str:
+    """The body of a function of PostgreSQL, in SQL, from functions of its core alone; *version* where it is known.
+
+    :raises ConfigurationError: where the database cannot make ids of *format*.
+    """
+    if isinstance(format, BitsFormat):
+        return f"SELECT {numbers.expression(format, 'postgresql', version)}"
     nanoid = _known(format, "postgresql")
     size, length = len(nanoid.alphabet), nanoid.length
     at_once = max(count for count in range(1, 33) if count == 1 or size**count <= _CHUNK)
-    numbers = -(-length // at_once)
+    draws = -(-length // at_once)
     digits = [_digit(f"n{at // at_once}", size, at % at_once) for at in range(length)]
     text = " || ".join([*_lead(nanoid), *_characters(nanoid, digits, lambda digit: f"substr(a, 1 + {digit}, 1)")])
     halves = ["substr({0}, 18, 15)", "substr({0}, 1, 12) || substr({0}, 14, 3)"]  # 60 bits each: all but what says "v4"
-    columns = [f"('x' || {halves[at % 2].format(f'u{at // 2}')})::bit(60)::bigint AS n{at}" for at in range(numbers)]
-    uuids = [f"replace(gen_random_uuid()::text, '-', '') AS u{at}" for at in range(-(-numbers // 2))]
+    columns = [f"('x' || {halves[at % 2].format(f'u{at // 2}')})::bit(60)::bigint AS n{at}" for at in range(draws)]
+    uuids = [f"replace(gen_random_uuid()::text, '-', '') AS u{at}" for at in range(-(-draws // 2))]
     return (
         f"SELECT {text}\nFROM (SELECT {literal(nanoid.alphabet)} AS a, {', '.join(columns)}\n"
         f"      FROM (SELECT {', '.join(uuids)}) AS random) AS numbers"
     )
 
 
+def can_make(format: Format, dialect: str) -> bool:
+    """Whether a database of *dialect* can make ids of *format*."""
+    try:
+        if function_body(format) if dialect == "postgresql" else expression(format, dialect):
+            return True
+        return bool(trigger_body(format, "x"))
+    except ConfigurationError:
+        return False
+
+
+def function_type(format: Format) -> str:
+    """The type that a function of PostgreSQL has which makes ids of *format*."""
+    return numbers.native_type(format) if isinstance(format, BitsFormat) else "text"
+
+
 def is_made_here(default: str, dialect: str) -> bool:
     """Whether *default*, as the database tells it, is what :func:`expression` has made."""
-    return {"sqlite": "abs(random() %"}.get(dialect, "random_bytes(7)") in default.lower()
+    sources = ("abs(random() %", "hex(randomblob(") if dialect == "sqlite" else ("random_bytes(",)
+    return any(source in default.lower() for source in sources)
 
 
 def trigger_body(format: Format, column: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.online.making import function_body, literal
+from sqlalchemy_public_id.online.making import function_body, function_type, literal
 from sqlalchemy_public_id.online.state import State
 from sqlalchemy_public_id.online.steps import Lock, Plan, Step, statements
 
@@ -84,9 +84,11 @@ class PostgreSQLPlan(Plan):
     def _create_function(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.makes_ids:
             return []
+        format = self.target.format
+        body = function_body(format, self.dialect.server_version_info)
         create = (
-            f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS text LANGUAGE sql VOLATILE PARALLEL SAFE "
-            f"AS $public_id$\n{function_body(self.target.format)}\n$public_id$"
+            f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS {function_type(format)} LANGUAGE sql VOLATILE "
+            f"PARALLEL SAFE AS $public_id$\n{body}\n$public_id$"
         )
         return [
             Step("create the function that makes ids", statements(create), needed or self._wants_default, Lock.NONE)

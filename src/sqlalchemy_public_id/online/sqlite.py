@@ -86,7 +86,9 @@ class SQLitePlan(Plan):
         return Step("drop the unique index", statements(drop), lambda state: state.index and not state.constraint)
 
     def _type(self, state: State) -> str:
-        return "TEXT" if state.strict else self.type  # a STRICT table takes no VARCHAR
+        if not state.strict:
+            return self.type
+        return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table takes no VARCHAR
 
     def _definition(self, state: State, *, not_null: bool, makes_ids: bool) -> str:
         made = expression(self.target.format, "sqlite") if makes_ids else None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Column, MetaData, String, Table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.naming import derived_name, unique_name
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of
+from sqlalchemy_public_id.types import format_of, stored_type
 
 __all__ = ["Patience", "ServerDefault", "Target", "Unique", "quoted"]
 
@@ -68,9 +67,9 @@ class Target:
             comment=comment,
         )
 
-    def type_for(self, dialect: Dialect) -> TypeEngine[str]:
+    def type_for(self, dialect: Dialect) -> TypeEngine[Any]:
         """The plain column type, with nothing of this library in it."""
-        return traits_for(dialect).text(self.format.max_length)
+        return stored_type(self.format, dialect)
 
     def as_table(self) -> Table:
         """The table with this one column, to name them in statements."""

@@ -1,0 +1,289 @@
+"""Whole numbers as text of fixed width, and back: the encodings of :class:`~.Uuid7` and its kin.
+
+>>> codec = codec_of("base36", 128)
+>>> codec.encode(2**128 - 1), codec.decode("000000000000000000000000z")
+('f5lxx1zz5pnorynqglhzmsp33', 35)
+
+Every number of so many bits has exactly one text, filled up with zeros, and the digits of every alphabet are in the
+order of ASCII. So texts sort as their numbers do, for ever.
+
+Digits are looked up two or three at a time in a table: one division by 60 466 176 costs no more than one by 36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.formats._base import character_class, in_words
+from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
+
+__all__ = ["ENCODINGS", "Codec", "Mark", "codec_of"]
+
+Mark = tuple[int, int]
+"""A mask and a value: the numbers of which the bits under the mask are the value."""
+
+_LARGEST_TABLE = 50_000
+"""36**3 texts of three digits take 3 MB; the 58**3 of base 58 would take 10."""
+_HYPHENS = (8, 13, 18, 23)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """One encoding, for numbers of :attr:`bits` bits."""
+
+    encoding: str
+    bits: int
+    digits: str
+    """The digits, the one for zero first."""
+    width: int
+    """How many characters every text has."""
+    folds: bool
+    """Whether a text may be in capitals or small letters: the specification says that both are one."""
+    encode: Callable[[int], str]
+    """The text of a number from 0 to ``2**bits - 1``."""
+    decode: Callable[[str], int]
+    """The number of a text that :meth:`pattern` matches. It may still be too large, where :attr:`is_exact` is false."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a digit is a fixed number of bits, so that the pattern alone tells right texts from wrong ones."""
+        return len(self.digits).bit_count() == 1
+
+    @property
+    def characters(self) -> str:
+        """All characters that a text may contain."""
+        hyphen = "-" if self.encoding == "hyphenated" else ""
+        return "".join(sorted({*self._cases(self.digits), *hyphen}))
+
+    @property
+    def expected(self) -> str:
+        """The texts, for a person."""
+        if self.encoding == "hyphenated":
+            return f"8-4-4-4-12 of {in_words(self.digits)}"
+        return f"{self.width} of {in_words(self.digits)}"
+
+    def canonical(self, text: str) -> str:
+        """*text* in the case in which it is written."""
+        if not self.folds:
+            return text
+        return text.upper() if self.digits[-1].isupper() else text.lower()
+
+    def decoded(self, text: str) -> int | None:
+        """The number of *text*, however large; ``None`` where it has other characters or misplaced hyphens."""
+        digits = set(self._cases(self.digits))
+        if any((character == "-") != (at in self._hyphens) for at, character in enumerate(text)):
+            return None
+        return self.decode(text) if set(text) - {"-"} <= digits else None
+
+    def pattern(self, mark: Mark) -> str:
+        """A regular expression for the texts of the numbers that bear *mark*.
+
+        Exact, where :attr:`is_exact`; elsewhere only the first digit is limited.
+        """
+        choices = list(self._marked_digits(mark)) if self.is_exact else list(self._any_digits())
+        parts: list[str] = []
+        at = 0
+        while at < len(choices):
+            end = at + 1
+            while end < len(choices) and choices[end] == choices[at] and not self._breaks_at(end):
+                end += 1
+            hyphen = "-" if self._breaks_at(at) else ""
+            times = f"{{{end - at}}}" if end > at + 1 else ""
+            choice = self._cases(choices[at])
+            parts.append(f"{hyphen}{choice if len(choice) == 1 else character_class(choice)}{times}")
+            at = end
+        return "".join(parts)
+
+    def _marked_digits(self, mark: Mark) -> Iterator[str]:
+        """The digits that may stand at each place, from the first to the last."""
+        mask, value = mark
+        step = len(self.digits).bit_length() - 1
+        mask |= -1 << self.bits  # what is above the highest bit is zero
+        places = self.width - len(self._hyphens)
+        for shift in range(step * (places - 1), -1, -step):
+            yield "".join(
+                digit
+                for number, digit in enumerate(self.digits)
+                if (number << shift) & mask == value & mask & (len(self.digits) - 1 << shift)
+            )
+
+    def _any_digits(self) -> Iterator[str]:
+        highest = self.digits.index(self.encode(2**self.bits - 1)[0])
+        yield self.digits[: highest + 1]
+        yield from [self.digits] * (self.width - 1)
+
+    @property
+    def _hyphens(self) -> tuple[int, ...]:
+        return _HYPHENS if self.encoding == "hyphenated" else ()
+
+    def _breaks_at(self, digit: int) -> bool:
+        """Whether a hyphen stands before this digit."""
+        return any(digit == at - before for before, at in enumerate(self._hyphens))
+
+    def _cases(self, digits: str) -> str:
+        return "".join(dict.fromkeys(digits.lower() + digits.upper())) if self.folds else digits
+
+
+def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
+    """The codec called *encoding* for numbers of *bits* bits.
+
+    :raises ConfigurationError: where it is none of those that are *allowed*, or none at all.
+    """
+    if not isinstance(encoding, str) or encoding not in (allowed or _MAKERS):
+        names = ", ".join(map(repr, allowed or _MAKERS))
+        raise ConfigurationError(f"encoding is {shown(encoding)}, expected one of {names}")
+    return _made(encoding, bits)
+
+
+@cache
+def _made(encoding: str, bits: int) -> Codec:
+    return _MAKERS[encoding](bits)
+
+
+def _width(base: int, bits: int) -> int:
+    width = 1
+    while base**width < 2**bits:
+        width += 1
+    return width
+
+
+def _hexadecimal(bits: int) -> Codec:
+    width = _width(16, bits)
+    return Codec("hex", bits, BASE36[:16], width, True, f"%0{width}x".__mod__, _from_hex)
+
+
+def _hyphenated(bits: int) -> Codec:
+    return Codec("hyphenated", bits, BASE36[:16], 36, True, _to_hyphenated, _from_hyphenated)
+
+
+def _decimal(bits: int) -> Codec:
+    width = _width(10, bits)
+    return Codec("decimal", bits, BASE36[:10], width, False, f"%0{width}d".__mod__, int)
+
+
+def _base36(bits: int) -> Codec:
+    width = _width(36, bits)
+    encode = _by_fives(BASE36) if width == 25 else _by_pieces(BASE36, width)
+    return Codec("base36", bits, BASE36, width, False, encode, _from_base36)
+
+
+def _base58(bits: int) -> Codec:
+    width = _width(58, bits)
+    return Codec("base58", bits, BASE58, width, False, _by_pieces(BASE58, width), _pieces_of(BASE58))
+
+
+def _crockford32(bits: int) -> Codec:
+    width = _width(32, bits)
+    return Codec("crockford32", bits, CROCKFORD32, width, True, _by_pieces(CROCKFORD32, width), _from_crockford)
+
+
+def _typeid(bits: int) -> Codec:
+    digits = CROCKFORD32.lower()
+    width = _width(32, bits)
+    return Codec("typeid", bits, digits, width, False, _by_pieces(digits, width), _from_crockford)
+
+
+_MAKERS: dict[str, Callable[[int], Codec]] = {
+    "hyphenated": _hyphenated,
+    "hex": _hexadecimal,
+    "decimal": _decimal,
+    "base36": _base36,
+    "base58": _base58,
+    "crockford32": _crockford32,
+    "typeid": _typeid,
+}
+
+ENCODINGS = tuple(_MAKERS)
+"""The names of all encodings."""
+
+
+# --- from numbers to texts
+
+
+@cache
+def _table(digits: str, length: int) -> list[str]:
+    """All texts of so many digits, in order."""
+    if length == 1:
+        return list(digits)
+    return [start + digit for start in _table(digits, length - 1) for digit in digits]
+
+
+def _by_pieces(digits: str, width: int) -> Callable[[int], str]:
+    """What writes numbers with so many *digits*, two or three at a time."""
+    length = 3 if len(digits) ** 3 <= _LARGEST_TABLE else 2
+    pieces = -(-width // length)
+    surplus = pieces * length - width
+    size = len(digits) ** length
+    table = _table(digits, length)
+
+    def encode(number: int) -> str:
+        found: list[str] = []
+        for _ in range(pieces):
+            number, piece = divmod(number, size)
+            found.append(table[piece])
+        found.reverse()
+        return "".join(found)[surplus:]
+
+    return encode
+
+
+def _by_fives(digits: str) -> Callable[[int], str]:
+    """What writes numbers with 25 *digits*, five at a time and without a loop: the usual encoding."""
+    pair = len(digits) ** 2
+    five = len(digits) ** 5
+    high, low = _table(digits, 3), _table(digits, 2)
+
+    def encode(number: int) -> str:
+        number, e = divmod(number, five)
+        number, d = divmod(number, five)
+        number, c = divmod(number, five)
+        a, b = divmod(number, five)
+        return (
+            f"{high[a // pair]}{low[a % pair]}{high[b // pair]}{low[b % pair]}{high[c // pair]}{low[c % pair]}"
+            f"{high[d // pair]}{low[d % pair]}{high[e // pair]}{low[e % pair]}"
+        )
+
+    return encode
+
+
+def _to_hyphenated(number: int) -> str:
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# --- from texts to numbers
+
+_CROCKFORD_TO_32 = str.maketrans(CROCKFORD32 + CROCKFORD32[10:].lower(), BASE36[:32] + BASE36[10:32])
+
+
+def _from_hex(text: str) -> int:
+    return int(text, 16)
+
+
+def _from_hyphenated(text: str) -> int:
+    return int(text.replace("-", ""), 16)
+
+
+def _from_base36(text: str) -> int:
+    return int(text, 36)
+
+
+def _from_crockford(text: str) -> int:
+    return int(text.translate(_CROCKFORD_TO_32), 32)
+
+
+def _pieces_of(digits: str) -> Callable[[str], int]:
+    """What reads numbers written with *digits*, one at a time."""
+    values = {digit: value for value, digit in enumerate(digits)}
+    base = len(digits)
+
+    def decode(text: str) -> int:
+        number = 0
+        for digit in text:
+            number = number * base + values[digit]
+        return number
+
+    return decode

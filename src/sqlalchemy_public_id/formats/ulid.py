@@ -1,0 +1,66 @@
+"""ULIDs: 48 bits of milliseconds and 80 random ones, in 26 characters of Crockford's base 32.
+
+The specification is that of https://github.com/ulid/spec.
+
+>>> format = Ulid(prefix="evt")
+>>> format.validate("evt_01arz3ndektsv4rrffq69g5fav")
+'evt_01ARZ3NDEKTSV4RRFFQ69G5FAV'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from sqlalchemy_public_id.formats import clock
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._bits import TimedFormat
+from sqlalchemy_public_id.formats.budget import Budget
+
+__all__ = ["Ulid"]
+
+_RANDOM = 80
+
+
+@dataclass(frozen=True, repr=False)
+class Ulid(TimedFormat):
+    """ULIDs, written in capitals; small letters are accepted too, as the specification demands.
+
+    The ids of one process are in the order in which they were made, in all threads. Within a millisecond, the random
+    part grows by a random step, not by 1 as the specification suggests: who has an id cannot guess the next one. A
+    millisecond that is full does not fail; the next one begins early.
+
+    **What an id tells:** when its row was made, to the millisecond; and of two ids, which one came first.
+
+    :raises ConfigurationError: where the settings cannot work.
+    """
+
+    prefix: str | None = None
+    separator: str = "_"
+    storage: str = "native"
+    encoding: str = field(default="crockford32", init=False)
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
+    _stands_for: ClassVar[str] = "a ULID"
+
+    def __post_init__(self) -> None:
+        self._describe_number()
+
+    @property
+    def capacity(self) -> int:
+        return 2**128
+
+    @property
+    def entropy_bits(self) -> float:
+        return float(_RANDOM)
+
+    def budget(self) -> Budget:
+        """How many ids may be made *in one millisecond*: ids of different ones are never the same."""
+        return Budget(2**_RANDOM)
+
+    def _number(self) -> int:
+        return clock.ascending(_RANDOM)
+
+    def _milliseconds(self, number: int) -> int | None:
+        return number >> _RANDOM

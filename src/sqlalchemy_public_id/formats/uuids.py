@@ -1,0 +1,137 @@
+"""UUIDs (RFC 9562) as public ids: random ones of version 4, and ones of version 7, which begin with the time.
+
+>>> format = Uuid7(prefix="post")
+>>> format.from_int(0x017F22E279B07CC398C4DC0C0C07398F)
+'post_036twi214qwj7mgsvq83nm8wf'
+>>> format.timestamp("post_036twi214qwj7mgsvq83nm8wf").isoformat()
+'2022-02-22T19:22:22+00:00'
+>>> Uuid4(encoding="hyphenated").is_valid("919108f7-52d1-4320-9bac-f847db4148a8")
+True
+
+What people see is short text of fixed width; what a column stores is, unless told otherwise, the 128 bits themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import uuid_utils
+
+from sqlalchemy_public_id.formats import clock
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
+from sqlalchemy_public_id.formats.budget import Budget
+from sqlalchemy_public_id.formats.codec import Mark
+
+__all__ = ["Uuid4", "Uuid7", "milliseconds_of_uuid7", "next_uuid7"]
+
+_ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
+_RANDOM_OF_7 = 74
+_LOW = 62
+"""The bits below the variant."""
+
+
+def _mark_of(version: int) -> Mark:
+    """What tells a UUID of *version* (RFC 9562, 4.1 and 4.2): its four bits, and ``10`` for the variant."""
+    return 0xF << 76 | 0b11 << _LOW, version << 76 | 0b10 << _LOW
+
+
+@dataclass(frozen=True, repr=False)
+class Uuid4(BitsFormat):
+    """Random UUIDs, of version 4: 122 random bits.
+
+    They tell nothing, and have no order. Texts in capitals are accepted in the encodings that are defined so:
+    ``"hyphenated"`` and ``"hex"`` (RFC 9562), ``"crockford32"``.
+
+    :raises ConfigurationError: where the settings cannot work.
+    """
+
+    prefix: str | None = None
+    separator: str = "_"
+    encoding: str = "base36"
+    """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
+    (26)."""
+    storage: str = "native"
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _mark: ClassVar[Mark] = _mark_of(4)
+    _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
+    _stands_for: ClassVar[str] = "a UUID of version 4"
+
+    def __post_init__(self) -> None:
+        self._describe_number()
+
+    @property
+    def capacity(self) -> int:
+        return 2**122
+
+    @property
+    def entropy_bits(self) -> float:
+        return 122.0
+
+    def _number(self) -> int:
+        number: int = uuid_utils.uuid4().int
+        return number
+
+
+@dataclass(frozen=True, repr=False)
+class Uuid7(TimedFormat):
+    """UUIDs of version 7: 48 bits of milliseconds, then 74 random ones.
+
+    The ids of one process are in the order in which they were made, in all threads; those of several processes to the
+    millisecond. New rows go to the end of the index.
+
+    **What an id tells:** when its row was made, to the millisecond; and of two ids, which one came first.
+
+    :raises ConfigurationError: where the settings cannot work.
+    """
+
+    prefix: str | None = None
+    separator: str = "_"
+    encoding: str = "base36"
+    """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
+    (26). The texts sort by time in each."""
+    storage: str = "native"
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _mark: ClassVar[Mark] = _mark_of(7)
+    _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
+    _stands_for: ClassVar[str] = "a UUID of version 7"
+
+    def __post_init__(self) -> None:
+        self._describe_number()
+
+    @property
+    def capacity(self) -> int:
+        return 2**122
+
+    @property
+    def entropy_bits(self) -> float:
+        return float(_RANDOM_OF_7)
+
+    def budget(self) -> Budget:
+        """How many ids may be made *in one millisecond*: ids of different ones are never the same."""
+        return Budget(2**_RANDOM_OF_7)
+
+    def _number(self) -> int:
+        return next_uuid7()
+
+    def _milliseconds(self, number: int) -> int | None:
+        return milliseconds_of_uuid7(number)
+
+
+def next_uuid7() -> int:
+    """A new UUID of version 7. ``uuid_utils`` sees to the order; it asks the machine for the time and nobody else."""
+    if clock.current is clock.MACHINE:
+        number: int = uuid_utils.uuid7().int
+        return number
+    high, low = divmod(clock.ascending(_RANDOM_OF_7), 1 << _LOW)
+    milliseconds, middle = divmod(high, 1 << _RANDOM_OF_7 - _LOW)
+    return milliseconds << 80 | middle << 64 | low | _mark_of(7)[1]
+
+
+def milliseconds_of_uuid7(number: int) -> int | None:
+    """The time in a UUID, since 1970, where it is of version 7."""
+    mask, value = _mark_of(7)
+    return number >> 80 if number & mask == value else None

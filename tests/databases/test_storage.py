@@ -1,0 +1,332 @@
+"""Every format in a column of each database, as a number and as text: the attribute always shows the text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Engine,
+    ForeignKey,
+    MetaData,
+    String,
+    insert,
+    inspect,
+    literal,
+    not_,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
+
+from sqlalchemy_public_id import (
+    InvalidPublicId,
+    ObjectId,
+    PublicIdMixin,
+    Snowflake,
+    TypedId,
+    TypeIdFormat,
+    Ulid,
+    Uuid4,
+    Uuid7,
+    bigint_key,
+    bulk,
+    lookup,
+    public_id_column,
+    testing,
+)
+from sqlalchemy_public_id.formats import Format
+
+
+class StoredId(TypedId, prefix="sto", format=Uuid7()): ...
+
+
+FORMATS: dict[str, Any] = {
+    "uuid7": Uuid7(),
+    "uuid7 prefixed": Uuid7(prefix="pst"),
+    "uuid7 hyphenated": Uuid7(encoding="hyphenated"),
+    "uuid7 text": Uuid7(encoding="hyphenated", storage="text"),
+    "uuid4": Uuid4(prefix="row", encoding="base58"),
+    "uuid4 text": Uuid4(encoding="hex", storage="text"),
+    "typeid": TypeIdFormat("stored"),
+    "ulid": Ulid(),
+    "ulid text": Ulid(prefix="u", storage="text"),
+    "snowflake": Snowflake(machine_id=7),
+    "snowflake text": Snowflake(machine_id=7, prefix="s", storage="text"),
+    "object id": ObjectId(prefix="oid"),
+    "object id text": ObjectId(storage="text"),
+    "typed id": StoredId,
+}
+MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "\x00", "ü", "' OR 1=1 --"]
+
+
+class Model:
+    """A table with ids of one format, and one that refers to it by public id."""
+
+    def __init__(self, declared: Any) -> None:
+        class Base(DeclarativeBase):
+            metadata = MetaData()
+
+        class Row(PublicIdMixin, Base):
+            __tablename__ = "stored_row"
+            __public_id__ = declared
+            name: Mapped[str | None] = mapped_column(String(20))
+
+        class Link(Base):
+            __tablename__ = "stored_link"
+            id: Mapped[int] = bigint_key()
+            own: Mapped[str] = public_id_column()
+            row_id: Mapped[int] = mapped_column(ForeignKey(Row.id))
+            shown: Mapped[str | None] = mapped_column(Row.__table__.c.public_id.type)
+
+        self.Base, self.Row, self.Link = Base, Row, Link
+        self.format: Format = declared if isinstance(declared, Format) else declared.id_format
+
+
+@pytest.fixture(params=FORMATS)
+def model(request: pytest.FixtureRequest, create: Callable[[MetaData], None]) -> Iterator[Any]:
+    """The models for each format, and their tables."""
+    found = Model(FORMATS[request.param])
+    create(found.Base.metadata)
+    yield found
+    found.Base.registry.dispose()
+
+
+def rows(model: Any, count: int) -> list[Any]:
+    return [model.Row(name=f"row {number}") for number in range(count)]
+
+
+def pairs(session: Session, name: Any, value: Any) -> dict[Any, Any]:
+    return {row[0]: row[1] for row in session.execute(select(name, value))}
+
+
+def test_written_and_read(model: Any, engine: Engine) -> None:
+    """What the object shows before the flush is what another session reads, type included."""
+    with Session(engine) as session:
+        made = rows(model, 20)
+        session.add_all(made)
+        early = made[0].public_id
+        session.commit()
+        shown = {row.name: row.public_id for row in made}
+    with Session(engine) as session:
+        read = {row.name: row.public_id for row in session.scalars(select(model.Row))}
+
+    assert read == shown
+    assert read["row 0"] == early
+    assert all(map(model.format.is_valid, read.values()))
+    assert all(model.format.validate(text) == text for text in read.values())
+    assert {type(text) for text in read.values()} == {type(text) for text in shown.values()}
+
+
+def test_comparisons(model: Any, session: Session) -> None:
+    """Equality, IN and their opposites find the rows that they find with text."""
+    one, two, three = rows(model, 3)
+    session.add_all([one, two, three])
+    session.flush()
+    id = model.Row.public_id
+
+    def names(condition: Any) -> list[str]:
+        return list(session.scalars(select(model.Row.name).where(condition).order_by(model.Row.id)))
+
+    assert names(id == one.public_id) == ["row 0"]
+    assert names(id != one.public_id) == ["row 1", "row 2"]
+    assert names(id.in_([one.public_id, three.public_id])) == ["row 0", "row 2"]
+    assert names(id.not_in([one.public_id])) == ["row 1", "row 2"]
+    assert names(not_(id.in_({one.public_id}))) == ["row 1", "row 2"]
+    assert names(id.in_([])) == []
+    assert names(id.is_distinct_from(one.public_id)) == ["row 1", "row 2"]
+    assert names(id.is_not_distinct_from(one.public_id)) == ["row 0"]
+    assert names(id.is_(None)) == []
+    assert len(names(id.is_not(None))) == 3
+    assert names(id == literal(two.public_id, id.type)) == ["row 1"]
+    assert names(id.in_(select(model.Row.public_id).where(model.Row.name == "row 2"))) == ["row 2"]
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed(model: Any, session: Session, text: str) -> None:
+    """A malformed text matches no row, and differs from every row; no statement fails."""
+    session.add_all(rows(model, 2))
+    session.flush()
+    id, good = model.Row.public_id, session.scalars(select(model.Row.public_id)).first()
+
+    def count(condition: Any) -> int:
+        return len(session.scalars(select(model.Row.id).where(condition)).all())
+
+    assert count(id == text) == 0
+    assert count(id != text) == 2
+    assert count(id.in_([text])) == 0
+    assert count(id.in_([text, good])) == 1
+    assert count(id.not_in([text])) == 2
+    assert count(id.not_in([text, good])) == 1
+    assert count(id.is_distinct_from(text)) == 2
+    assert count(id.is_not_distinct_from(text)) == 0
+    assert lookup.get(session, model.Row, text) is None
+
+
+def test_writing_what_is_malformed(model: Any, session: Session) -> None:
+    """A malformed id is refused by the attribute and by the column."""
+    with pytest.raises(InvalidPublicId):
+        model.Row(public_id="no such id")
+    with pytest.raises(InvalidPublicId):
+        session.execute(insert(model.Row.__table__).values(public_id="no such id"))
+    with pytest.raises(InvalidPublicId):
+        session.execute(insert(model.Row.__table__).values(public_id=5))
+
+
+def test_order(model: Any, session: Session) -> None:
+    """ORDER BY and comparisons by size sort as the texts do, whatever is stored."""
+    ids = model.format.generate_many(50)
+    random.Random(1).shuffle(ids)
+    session.execute(insert(model.Row), [{"public_id": text} for text in ids])
+    id = model.Row.public_id
+    middle = sorted(ids)[25]
+
+    assert list(session.scalars(select(id).order_by(id))) == sorted(ids)
+    assert list(session.scalars(select(id).order_by(id.desc()))) == sorted(ids, reverse=True)
+    assert sorted(session.scalars(select(id).where(id > middle))) == sorted(ids)[26:]
+    assert sorted(session.scalars(select(id).where(id <= middle))) == sorted(ids)[:26]
+    assert sorted(session.scalars(select(id).where(id.between(min(ids), middle)))) == sorted(ids)[:26]
+
+
+def test_joined(model: Any, session: Session) -> None:
+    """Columns of one format are compared with each other, and with those of an alias."""
+    (row,) = rows(model, 1)
+    session.add(row)
+    session.flush()
+    session.add(model.Link(row_id=row.id, shown=row.public_id))
+    session.flush()
+    other = aliased(model.Row)
+
+    joined = select(model.Link.shown).join(model.Row, model.Row.public_id == model.Link.shown)
+    aside = select(other.public_id).join(model.Link, other.public_id == model.Link.shown)
+
+    assert session.scalar(joined) == row.public_id
+    assert session.scalar(aside) == row.public_id
+    assert session.scalar(select(model.Link.shown).where(model.Link.shown == null())) is None
+
+
+def test_literals(model: Any, session: Session) -> None:
+    """A statement with the ids written into it finds the row."""
+    (row,) = rows(model, 1)
+    session.add(row)
+    session.flush()
+    query = select(model.Row.name).where(model.Row.public_id.in_([row.public_id]))
+
+    text = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
+
+    assert session.connection().exec_driver_sql(text.replace("%%", "%")).scalar() == "row 0"
+
+
+def test_core(model: Any, session: Session) -> None:
+    """Core INSERTs of one row, of many and with many VALUES, upserts of nothing, and UPDATEs by id."""
+    table = model.Row.__table__
+    given = model.format.generate()
+    session.execute(insert(table).values(name="one", public_id=given))
+    session.execute(insert(table), [{"name": "two"}, {"name": "three"}])
+    session.execute(insert(table).values([{"name": "four"}, {"name": "five"}]))
+    session.execute(update(table).where(table.c.public_id == given).values(name="first"))
+
+    found = pairs(session, table.c.name, table.c.public_id)
+
+    assert found["first"] == given
+    assert found.keys() == {"first", "two", "three", "four", "five"}
+    assert len(set(found.values())) == 5
+    assert all(map(model.format.is_valid, found.values()))
+
+
+def test_collisions(model: Any, session: Session) -> None:
+    """An id that is taken is drawn again: in a flush of one and of many, in Core, and in bulk."""
+    (first,) = rows(model, 1)
+    session.add(first)
+    session.flush()
+    taken = first.public_id
+    table = model.Row.__table__
+
+    with testing.collisions(model.Row, taken, times=2):
+        session.add_all(rows(model, 1))
+        session.flush()
+    with testing.collisions(model.Row, taken, times=2):
+        session.add_all(rows(model, 5))
+        session.flush()
+    with testing.collisions(model.Row, taken, times=2):
+        session.execute(insert(table), [{"name": "x"}, {"name": "y"}])
+    with testing.collisions(model.Row, taken, times=2):
+        some = rows(model, 4)
+        bulk.insert(session, some)
+    with pytest.raises(IntegrityError), session.begin_nested():
+        session.add(model.Row(public_id=taken))
+        session.flush()
+
+    read = pairs(session, table.c.id, table.c.public_id)
+    assert len(read) == len(set(read.values())) == 13
+    assert {row.id: row.public_id for row in some}.items() <= read.items()
+
+
+def test_bulk(model: Any, session: Session) -> None:
+    """``bulk.insert()`` fills in the keys of the rows that have the ids."""
+    some = rows(model, 300)
+
+    bulk.insert(session, some)
+
+    table = model.Row.__table__
+    read = pairs(session, table.c.public_id, table.c.id)
+    assert {row.public_id: row.id for row in some} == read
+
+
+def test_lookup(model: Any, session: Session) -> None:
+    """Every function of ``lookup`` takes the text, in whatever way the specification lets it be written."""
+    some = rows(model, 3)
+    session.add_all(some)
+    session.flush()
+    ids = [row.public_id for row in some]
+    session.expunge_all()
+
+    assert lookup.get_one(session, model.Row, ids[0]).name == "row 0"
+    assert list(lookup.get_many(session, model.Row, [*ids, "no such id"])) == ids
+    assert lookup.keys_of(session, model.Row, ids) == {row.public_id: row.id for row in some}
+    assert lookup.public_ids_of(session, model.Row, [row.id for row in some]) == {row.id: row.public_id for row in some}
+
+
+def test_case(create: Callable[[MetaData], None], session: Session) -> None:
+    """A ULID in lower case and a UUID in capitals find their rows, also where text is stored."""
+    for declared, changed in [(Ulid(storage="text"), str.lower), (Uuid7(encoding="hex", storage="text"), str.upper)]:
+        model = Model(declared)
+        create(model.Base.metadata)
+        (row,) = rows(model, 1)
+        session.add(row)
+        session.flush()
+        other: Any = changed(row.public_id)
+
+        assert other != row.public_id
+        assert session.scalar(select(model.Row.id).where(model.Row.public_id == other)) == row.id
+        assert lookup.get_one(session, model.Row, other) is row
+        assert list(lookup.get_many(session, model.Row, [other])) == [row.public_id]
+        assert model.Row(public_id=other).public_id == row.public_id
+        session.rollback()
+
+
+STORED = {
+    "uuid7": ("UUID", "BINARY(16)", "BLOB"),
+    "uuid4": ("UUID", "BINARY(16)", "BLOB"),
+    "typeid": ("UUID", "BINARY(16)", "BLOB"),
+    "ulid": ("UUID", "BINARY(16)", "BLOB"),
+    "object id": ("BYTEA", "BINARY(12)", "BLOB"),
+    "snowflake": ("BIGINT", "BIGINT", "BIGINT"),
+    "uuid7 text": ("VARCHAR(36)", "VARCHAR(36)", "VARCHAR(36)"),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_column_types(engine: Engine, create: Callable[[MetaData], None], name: str) -> None:
+    """The database has the column that its documentation has for numbers of that size."""
+    create(Model(FORMATS[name]).Base.metadata)
+    column = next(one for one in inspect(engine).get_columns("stored_row") if one["name"] == "public_id")
+    postgresql, mysql, sqlite = STORED[name]
+
+    expected = {"postgresql": postgresql, "sqlite": sqlite}.get(engine.name, mysql)
+    assert column["type"].compile(engine.dialect).startswith(expected)
+    assert not column["nullable"]

@@ -1,0 +1,87 @@
+"""TypeIDs: the vectors of the specification."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, TypedId, TypeIdFormat
+
+VECTORS = Path(__file__).parents[1] / "data" / "typeid"
+"""From https://github.com/jetify-com/typeid, with their license."""
+
+
+def vectors(name: str) -> list[Any]:
+    found: list[Any] = json.loads((VECTORS / f"{name}.json").read_text())
+    return [pytest.param(vector, id=vector["name"]) for vector in found]
+
+
+@pytest.mark.parametrize("vector", vectors("valid"))
+def test_valid(vector: dict[str, str]) -> None:
+    """A valid TypeID is accepted, and stands for its UUID."""
+    format = TypeIdFormat(vector["prefix"])
+
+    assert format.validate(vector["typeid"]) == vector["typeid"]
+    assert format.to_int(vector["typeid"]) == uuid.UUID(vector["uuid"]).int
+    assert format.from_int(uuid.UUID(vector["uuid"]).int) == vector["typeid"]
+
+
+@pytest.mark.parametrize("vector", vectors("invalid"))
+def test_invalid(vector: dict[str, str]) -> None:
+    """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
+    prefix, found, _ = vector["typeid"].rpartition("_")
+    try:
+        format = TypeIdFormat(prefix)
+    except ConfigurationError:
+        return
+    with pytest.raises(InvalidPublicId):
+        format.validate(vector["typeid"])
+    assert not found or not TypeIdFormat().is_valid(vector["typeid"])
+
+
+def test_all_vectors() -> None:
+    """The files of the specification are all there."""
+    assert len(vectors("valid")) == 9
+    assert len(vectors("invalid")) == 21
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "ab", "a_b", "a__b", "a" * 63])
+def test_prefixes(prefix: str) -> None:
+    """Prefixes of the specification can be declared; without one, there is no separator."""
+    format = TypeIdFormat(prefix)
+
+    assert format.is_valid(format.generate())
+    assert format.generate().startswith(f"{prefix}_" if prefix else "0")
+
+
+@pytest.mark.parametrize("prefix", ["_a", "a_", "_", "A", "a1", "a-b", "a" * 64, "é", "a\n", " ", 5, b"a"])
+def test_refused_prefixes(prefix: object) -> None:
+    """Other prefixes are refused."""
+    with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
+        TypeIdFormat(prefix)  # type: ignore[arg-type]
+
+
+def test_no_prefix() -> None:
+    """The empty prefix and none are the same."""
+    assert TypeIdFormat("") == TypeIdFormat(None) == TypeIdFormat() == TypeIdFormat("a").prefixed(None)
+    assert repr(TypeIdFormat("")) == "TypeIdFormat()"
+
+
+def test_new_ones() -> None:
+    """What is made holds a UUID of version 7."""
+    for text in TypeIdFormat("user").generate_many(100):
+        assert uuid.UUID(int=TypeIdFormat("user").to_int(text)).version == 7
+
+
+class LineItemId(TypedId, prefix="line_item", format=TypeIdFormat()):
+    """A prefix with an underscore."""
+
+
+def test_typed() -> None:
+    """A typed id takes its prefix from the declaration."""
+    assert LineItemId().startswith("line_item_")
+    assert isinstance(TypedId.parse("line_item_01h455vb4pex5vsknk084sn02q"), LineItemId)
