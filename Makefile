@@ -1,4 +1,5 @@
 # make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
+# make shop    a service behind FastAPI that shows no key, on http://127.0.0.1:8000
 # make test    the whole suite against the built wheel, on every database that can be had here
 # Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
@@ -13,17 +14,23 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
 
-.PHONY: demo test install databases lint docs bench clean
+.PHONY: demo shop test browser install databases lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
 
-test: $(VENV)/test.done databases
+shop: $(VENV)/demo.done
+	@$(BIN)/python -m examples.fastapi_shop $(filter-out sqlite://,$(URL))
+
+test: $(VENV)/test.done databases browser
 	$(BIN)/python -m pytest $(ARGS)
 
 # An editable installation with all tools, for working on the library.
 install: $(BIN)/python
 	$(BIN)/pip install -qq --editable '.[$(EXTRAS)]' --group test --group lint --group docs --group bench $(PINNED)
+
+browser:
+	@scripts/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2
 
 databases:
 	@scripts/databases up || echo "The tests of what is missing are skipped, unless ARGS=--require-all-databases." >&2

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import bulk, core, flush, ids, imports, live, lookup, report, statements, storage
+from benchmarks import bulk, core, flush, ids, imports, live, lookup, references, report, statements, storage
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
 
@@ -21,6 +21,7 @@ SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "lookup": lookup.run,
     "core": core.run,
     "storage": storage.run,
+    "references": references.run,
     "live": live.run,
 }
 _WITHOUT_DATABASE = {"ids", "import"}

@@ -8,6 +8,7 @@ from sqlalchemy import ForeignKey, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bigint_key, public_id_column
+from sqlalchemy_public_id.tokens import Token, token_column
 
 
 def old_shop() -> MetaData:
@@ -52,6 +53,10 @@ def new_shop() -> MetaData:
         __public_id__ = Uuid7(prefix="inv")
         reference = public_id_column(Snowflake(machine_id=1))
         document = public_id_column(ObjectId())
+
+    class Invitation(PublicIdMixin, Base):
+        __tablename__ = "invitation"
+        token = token_column(Token("invite"))
 
     class Order(PublicIdMixin, Base):
         __tablename__ = "order"

@@ -1,6 +1,6 @@
 """Public ids for SQLAlchemy: a BIGINT key inside the database, an opaque public id outside."""
 
-from sqlalchemy_public_id import bulk, guard, lookup
+from sqlalchemy_public_id import bulk, guard, idempotency, lookup, references, tokens
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
@@ -42,6 +42,7 @@ from sqlalchemy_public_id.mixins import (
     bigint_key,
     public_id_column,
 )
+from sqlalchemy_public_id.references import public_ref
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
 
@@ -59,6 +60,7 @@ __all__ = [
     "DuplicatePrefix",
     "Format",
     "guard",
+    "idempotency",
     "ImmutablePublicId",
     "InvalidPublicId",
     "KeySpaceExhausted",
@@ -68,6 +70,7 @@ __all__ = [
     "NanoId",
     "ObjectId",
     "public_id_column",
+    "public_ref",
     "PublicIdCollision",
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
@@ -77,7 +80,9 @@ __all__ = [
     "PublicIdMixinDataclass",
     "PublicIdNotFound",
     "PublicIdType",
+    "references",
     "Snowflake",
+    "tokens",
     "TypedId",
     "TypeIdFormat",
     "Ulid",

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from sqlalchemy import Column, event, inspect
@@ -140,13 +141,13 @@ def _is_unwritten(state: InstanceState[Any]) -> bool:
 
 def are_others_listening(session: Session, mapper: Mapper[Any]) -> bool:
     """Whether the program itself listens to flushes of *session* or to INSERTs of *mapper*."""
-    return (
-        len(list(session.dispatch.before_flush)) > 0
-        or len(list(session.dispatch.after_flush)) > 1  # one is ours
-        or len(list(session.dispatch.after_flush_postexec)) > 0
-        or len(list(mapper.dispatch.before_insert)) > 1  # one is ours
-        or len(list(mapper.dispatch.after_insert)) > 0
-    )
+    flushes = session.dispatch.before_flush, session.dispatch.after_flush, session.dispatch.after_flush_postexec
+    inserts = mapper.dispatch.before_insert, mapper.dispatch.after_insert
+    return not all(map(_is_ours, chain(*flushes, *inserts)))
+
+
+def _is_ours(listener: Callable[..., Any]) -> bool:
+    return getattr(listener, "__module__", "").startswith(f"{__package__}.")
 
 
 def _another(waiting: pending.Pending, column: Column[Any], connection: Connection) -> str:

@@ -40,6 +40,7 @@ __all__ = [
     "PublicIdMixin",
     "PublicIdMixinDataclass",
     "bigint_key",
+    "name_index",
     "public_id_column",
 ]
 
@@ -110,7 +111,7 @@ def public_id_column(
         name, type_, nullable=False, unique=True, index=True, insert_default=_Default(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
-    event.listen(mapped.column, "after_parent_attach", _name_index, propagate=True)
+    event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
     return mapped
 
 
@@ -125,7 +126,7 @@ class _Default:
         return self.type.next_id()
 
 
-def _name_index(column: Column[Any], table: Any) -> None:
+def name_index(column: Column[Any], table: Any) -> None:
     """Name the unique index, which SQLAlchemy has just made, the same on every database."""
     if isinstance(table, Table):
         for index in table.indexes:

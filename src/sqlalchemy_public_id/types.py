@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, TypeGuard, cast
 
 from sqlalchemy import Column, ColumnElement, String, false, true
@@ -26,7 +25,7 @@ from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import operators
 from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._base import is_printable
@@ -44,6 +43,7 @@ __all__ = [
     "public_id_type",
     "set_max_retries",
     "stored",
+    "stored_in",
     "stored_type",
     "unwrapped",
     "when_first_used",
@@ -221,13 +221,13 @@ class PublicIdType(TypeDecorator[str]):
     def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        """Nothing to do for text; for a typed id, one call in C a row; a number is written out."""
+        """Nothing to do for text; a typed id is made of it without another check; a number is written out."""
         if self.is_native:
             return self._written(dialect, coltype)
         if self._typed is None:
             return None
-        made = partial(str.__new__, self._typed)
-        return lambda value: None if value is None else made(value)
+        typed, new = self._typed, str.__new__
+        return lambda value: None if value is None else new(typed, value)
 
     def _written(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         number, text = traits_for(dialect).from_native, numbered(self._format).from_int
@@ -269,7 +269,11 @@ def numbered(format: Format) -> BitsFormat:
 
 def stored_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
     """The plain column type for ids of *format*, with nothing of this library in it."""
-    traits = traits_for(dialect)
+    return stored_in(format, traits_for(dialect))
+
+
+def stored_in(format: Format, traits: Traits) -> TypeEngine[Any]:
+    """The same for the database that has these *traits*."""
     return traits.native(format.bits) if format.is_native and format.bits else traits.text(format.max_length)
 
 

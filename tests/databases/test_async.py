@@ -15,8 +15,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship,
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, PublicIdNotFound, TypedId, testing
 from sqlalchemy_public_id import bulk as sync_bulk
+from sqlalchemy_public_id import idempotency as sync_idempotency
 from sqlalchemy_public_id import lookup as sync_lookup
-from sqlalchemy_public_id.asyncio import bulk, lookup
+from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup
 
 
 class Base(DeclarativeBase):
@@ -87,7 +88,14 @@ def sent(async_engine: AsyncEngine) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(("twin", "original"), [(lookup, sync_lookup), (bulk, sync_bulk)], ids=["lookup", "bulk"])
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "bulk": (bulk, sync_bulk),
+    "idempotency": (idempotency, sync_idempotency),
+    "lookup": (lookup, sync_lookup),
+}
+
+
+@pytest.mark.parametrize(("twin", "original"), PAIRS.values(), ids=PAIRS)
 def test_same_names(twin: Any, original: Any) -> None:
     """Each function has its twin, which takes what it takes."""
     functions = {name for name in original.__all__ if inspect.isfunction(getattr(original, name))}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from alembic.autogenerate.render import renderers  # alembic.autogenerate has no such name while it is imported itself
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic._compat import is_in_batch
@@ -27,7 +28,9 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.types import PublicIdType
+from sqlalchemy_public_id.tokens.column import TokenType
+from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
+from sqlalchemy_public_id.types import PublicIdType, stored_in
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -113,11 +116,13 @@ class _RenderItem:
 
     def __call__(self, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
         rendered = self.own(kind, item, context) if self.own is not None else False
+        if rendered is False and kind == "type" and isinstance(item, TokenType):
+            return _plain(context, lambda traits: traits.native(8 * DIGEST_BYTES))
         if rendered is not False or kind != "type" or not isinstance(item, PublicIdType):
             return rendered
         how = context.opts.get("public_id_render") or "plain"
         if how == "plain":
-            return _plain(context, item.id_format)
+            return _plain(context, lambda traits: stored_in(item.id_format, traits))
         if how != "type":
             raise ConfigurationError(f'public_id_render is {shown(how)}, expected "plain" or "type"')
         if type(item) is not PublicIdType:
@@ -126,10 +131,10 @@ class _RenderItem:
         return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
 
 
-def _plain(context: AutogenContext, format: Format) -> str:
-    """What each database has for ids of *format*, in words of SQLAlchemy alone."""
+def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:
+    """What each database has, in words of SQLAlchemy alone."""
     sa = context.opts["sqlalchemy_module_prefix"] or ""
-    usual, postgresql, mysql = (_stored(traits, format) for traits in (Traits(), PostgreSQL(), MySQL()))
+    usual, postgresql, mysql = (repr(stored(traits)) for traits in (Traits(), PostgreSQL(), MySQL()))
     plain = f"{sa}{usual}"
     if postgresql != usual:
         plain += f".with_variant({sa}{postgresql}, 'postgresql')"
@@ -137,8 +142,3 @@ def _plain(context: AutogenContext, format: Format) -> str:
         context.imports.add("from sqlalchemy.dialects import mysql")
         plain += f".with_variant(mysql.{mysql}, 'mysql', 'mariadb')"
     return plain
-
-
-def _stored(traits: Traits, format: Format) -> str:
-    native = format.is_native and format.bits
-    return repr(traits.native(native) if native else traits.text(format.max_length))

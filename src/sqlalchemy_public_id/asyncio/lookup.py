@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
+from sqlalchemy import Select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.lookup import How
+from sqlalchemy_public_id.lookup import How, Page, Place
 
-__all__ = ["get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
+__all__ = ["get", "get_many", "get_one", "keys_of", "page", "public_ids_of", "resolve"]
 
 M = TypeVar("M")
 
@@ -63,3 +64,31 @@ async def public_ids_of(
 ) -> dict[Any, str]:
     """As :func:`sqlalchemy_public_id.lookup.public_ids_of`."""
     return await session.run_sync(lookup.public_ids_of, model, keys, attribute=attribute)
+
+
+@overload
+async def page(session: AsyncSession, rows: type[M], **place: Unpack[Place]) -> Page[M]: ...
+@overload
+async def page(session: AsyncSession, rows: Select[tuple[M]], **place: Unpack[Place]) -> Page[M]: ...
+@overload
+async def page(session: AsyncSession, rows: Select[M], **place: Unpack[Place]) -> Page[M]: ...
+async def page(
+    session: AsyncSession,
+    rows: Any,
+    *,
+    limit: int,
+    after: object = None,
+    before: object = None,
+    newest_first: bool = False,
+    attribute: str | None = None,
+) -> Page[Any]:
+    """As :func:`sqlalchemy_public_id.lookup.page`."""
+    place: Place = {
+        "limit": limit,
+        "after": after,
+        "before": before,
+        "newest_first": newest_first,
+        "attribute": attribute,
+    }
+    found: Page[Any] = await session.run_sync(lambda sync: lookup.page(sync, rows, **place))
+    return found

@@ -1,23 +1,11 @@
-"""Find rows by public id.
-
->>> from sqlalchemy_public_id import lookup
->>> user = lookup.get_one(session, User, "izkpm55j334u")
->>> lookup.get(session, User, "no such id") is None
-True
-
-A text that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is answered without
-a statement: :func:`get` says ``None``, :func:`get_one` raises
-:class:`~sqlalchemy_public_id.PublicIdNotFound`, the others leave it out. The integer key is never accepted.
-
-``sqlalchemy_public_id.asyncio.lookup`` has the same functions for an ``AsyncSession``.
-"""
+"""Rows by public id, and the way between public ids and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, String, inspect, select
+from sqlalchemy import ColumnElement, inspect, select
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
@@ -193,8 +181,11 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
         raise TypeError(
             f"expected several ids, not one text, {shown(public_ids)}: write [public_id], or use lookup.get()"
         )
-    is_valid = type_.id_format.is_valid
-    return list(dict.fromkeys(str.__str__(text) for text in public_ids if isinstance(text, str) and is_valid(text)))
+    format = type_.id_format
+    texts: Iterable[str] = (str.__str__(text) for text in public_ids if isinstance(text, str) and format.is_valid(text))
+    if format.bits is not None:  # there may be several ways to write it
+        texts = map(format.validate, texts)
+    return list(dict.fromkeys(texts))
 
 
 def _mapper(model: type[Any]) -> Mapper[Any]:
@@ -209,5 +200,5 @@ def _primary(model: type[Any]) -> list[Any]:
 
 def _any_of(session: Session, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
     """Conditions that, together, select the rows where *column* is one of *values*."""
-    type_ = String() if isinstance(column.type, PublicIdType) else None
+    type_ = column.type.as_parameter if isinstance(column.type, PublicIdType) else None
     return traits_for(session.get_bind(_mapper(model)).dialect).any_of(column, values, type_)

@@ -1,0 +1,179 @@
+"""The endpoints. A public id comes in, public ids go out; an order may be sent twice and is made once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+
+from examples.fastapi_shop.formats import one_of_each
+from examples.fastapi_shop.models import Customer, CustomerId, Line, Order, OrderId, Product, ProductId
+from examples.fastapi_shop.schemas import (
+    CustomerIn,
+    CustomerOut,
+    LineIn,
+    LineOut,
+    OrderIn,
+    OrderOut,
+    Page,
+    ProductOut,
+)
+from sqlalchemy_public_id.asyncio import idempotency, lookup
+from sqlalchemy_public_id.ext.fastapi import by_public_id, install
+from sqlalchemy_public_id.lookup import Page as Rows
+
+PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+router = APIRouter()
+
+
+def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
+    """The shop on the database of *engine*; *options* are FastAPI's."""
+    app = FastAPI(title="The shop", version="1.0.0", **options)
+    app.state.sessions = async_sessionmaker(engine, expire_on_commit=False)
+    app.include_router(router)
+    app.add_exception_handler(RequestValidationError, refuse)
+    install(app)
+    return app
+
+
+async def refuse(request: Request, error: Any) -> JSONResponse:
+    """422, without the input. FastAPI repeats it, and fails where JSON cannot hold it: a lone surrogate, a NaN."""
+    found = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
+    return JSONResponse({"detail": found}, 422)
+
+
+async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
+    """A session for each request; what an endpoint does not commit is rolled back."""
+    async with request.app.state.sessions() as session:
+        yield session
+
+
+Session = Annotated[AsyncSession, Depends(get_session)]
+CustomerRow = Annotated[Customer, Depends(by_public_id(Customer, session=get_session))]
+OrderRow = Annotated[Order, Depends(by_public_id(Order, session=get_session))]
+Limit = Annotated[int, Query(ge=1, le=100)]
+
+Responses = dict[int | str, dict[str, Any]]
+
+PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
+UNKNOWN: Responses = {404: {"description": "There is no such row", **PROBLEM}}
+CONFLICT: Responses = {409: {"description": "It is there, with other contents", **PROBLEM}}
+NO_JSON: Responses = {400: {"description": "The body is not JSON"}}
+
+
+# --- customers and products
+
+
+@router.get("/customers", responses=UNKNOWN)
+async def list_customers(session: Session, after: CustomerId | None = None, limit: Limit = 20) -> Page[CustomerOut]:
+    """The customers, the oldest first."""
+    page = await lookup.page(session, select(Customer), after=after, limit=limit)
+    return await shown(session, CustomerOut, page)
+
+
+@router.post("/customers", status_code=201, responses=NO_JSON)
+async def add_customer(session: Session, new: CustomerIn) -> CustomerOut:
+    customer = Customer(**new.model_dump())
+    session.add(customer)
+    await session.commit()
+    return CustomerOut.model_validate(customer)
+
+
+@router.get("/customers/{customer_id}")
+async def show_customer(customer: CustomerRow) -> CustomerOut:
+    return CustomerOut.model_validate(customer)
+
+
+@router.get("/customers/{customer_id}/orders", responses=UNKNOWN)
+async def list_orders_of(
+    session: Session, customer: CustomerRow, after: OrderId | None = None, limit: Limit = 20
+) -> Page[OrderOut]:
+    """The orders of one customer, the newest first."""
+    query = select(Order).where(Order.customer == customer)
+    page = await lookup.page(session, query, after=after, limit=limit, newest_first=True)
+    return await shown(session, OrderOut, page)
+
+
+@router.get("/products", responses=UNKNOWN)
+async def list_products(session: Session, after: ProductId | None = None, limit: Limit = 20) -> Page[ProductOut]:
+    page = await lookup.page(session, select(Product), after=after, limit=limit)
+    return await shown(session, ProductOut, page)
+
+
+# --- orders
+
+
+@router.get("/orders", responses=UNKNOWN)
+async def list_orders(session: Session, after: OrderId | None = None, limit: Limit = 20) -> Page[OrderOut]:
+    """The orders, the newest first, with the public ids of their customers: two statements for a page of any length."""
+    page = await lookup.page(session, select(Order), after=after, limit=limit, newest_first=True)
+    return await shown(session, OrderOut, page)
+
+
+@router.post("/orders", status_code=201, responses={**UNKNOWN, **NO_JSON})
+async def add_orders(
+    session: Session, new: Annotated[list[OrderIn], Body(min_length=1, max_length=100)]
+) -> list[OrderOut]:
+    """Several orders at once: one SELECT for all their customers. Sent twice, they are made twice; PUT is safe."""
+    orders = [Order(**order.model_dump()) for order in new]
+    session.add_all(orders)
+    await session.commit()
+    return await session.run_sync(OrderOut.many, orders)
+
+
+@router.put("/orders/{order_id}", responses={201: {"model": OrderOut}, **UNKNOWN, **CONFLICT, **NO_JSON})
+async def put_order(session: Session, order_id: OrderId, new: OrderIn, response: Response) -> OrderOut:
+    """An order whose id the client made. Send it again after a timeout: it is made once, and the answer is the same.
+
+    201 where it was made now, 200 where it was there, 409 where it was there with other contents.
+    """
+    order, created = await idempotency.insert_once(session, Order(public_id=order_id, **new.model_dump()))
+    await session.commit()
+    response.status_code = 201 if created else 200
+    return await session.run_sync(OrderOut.of, order)
+
+
+@router.get("/orders/{order_id}")
+async def show_order(session: Session, order: OrderRow) -> OrderOut:
+    return await session.run_sync(OrderOut.of, order)
+
+
+@router.get("/orders/{order_id}/lines")
+async def list_lines(session: Session, order: OrderRow) -> list[LineOut]:
+    lines = await session.scalars(select(Line).where(Line.order == order).order_by(Line.id))
+    return await session.run_sync(LineOut.many, lines)
+
+
+@router.post("/orders/{order_id}/lines", status_code=201, responses={**UNKNOWN, **NO_JSON})
+async def add_line(session: Session, order: OrderRow, new: LineIn) -> LineOut:
+    line = Line(order=order, **new.model_dump())
+    session.add(line)
+    await session.commit()
+    return await session.run_sync(LineOut.of, line)
+
+
+async def shown(session: AsyncSession, model: Any, page: Rows[Any]) -> Page[Any]:
+    """A page of rows as the answer: the public ids behind foreign keys are loaded for all rows at once."""
+    items = await session.run_sync(model.many, page)
+    return Page[model](items=items, next=page.next, previous=page.previous)
+
+
+# --- the page
+
+
+@router.get("/", response_class=HTMLResponse)
+async def show_page() -> str:
+    return PAGE
+
+
+@router.get("/formats")
+async def show_formats() -> dict[str, str]:
+    """A new id of each format."""
+    return one_of_each()

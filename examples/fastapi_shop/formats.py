@@ -1,0 +1,30 @@
+"""One id of each format, for the page that shows what a double click selects."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy_public_id import Format, NanoId
+from sqlalchemy_public_id.formats.objectid import ObjectId
+from sqlalchemy_public_id.formats.snowflake import Snowflake
+from sqlalchemy_public_id.formats.typeid import TypeIdFormat
+from sqlalchemy_public_id.formats.ulid import Ulid
+from sqlalchemy_public_id.formats.uuids import Uuid4, Uuid7
+
+FORMATS: dict[str, Format] = {
+    "NanoId": NanoId(),
+    "NanoId, prefixed": NanoId(prefix="cus"),
+    "Uuid7": Uuid7(),
+    "Uuid4": Uuid4(),
+    "TypeIdFormat": TypeIdFormat("user"),
+    "Ulid": Ulid(),
+    "Snowflake": Snowflake(machine_id=1),
+    "ObjectId": ObjectId(),
+}
+
+HYPHENATED = "a UUID with hyphens"
+
+
+def one_of_each() -> dict[str, str]:
+    """A new id of each format, by its name."""
+    return {name: format.generate() for name, format in FORMATS.items()} | {HYPHENATED: str(uuid.uuid4())}

@@ -1,0 +1,40 @@
+"""The shop on SQLite; ``tests/shop`` runs it on the other databases too."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from httpx import ASGITransport, AsyncClient
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from examples.fastapi_shop.app import create_app
+from examples.fastapi_shop.models import OrderId
+from examples.fastapi_shop.sample import some_rows, tables
+from sqlalchemy_public_id.ext.lint import lint_app
+
+
+def test_an_order(tmp_path: Path) -> None:
+    """A client orders with an id of its own, sends it twice for safety, and finds one order on the page."""
+
+    async def story() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/shop.db")
+        app = ASGITransport(create_app(engine))
+        async with tables(engine, some_rows()), AsyncClient(transport=app, base_url="http://shop") as shop:
+            customer = (await shop.get("/customers")).json()["items"][0]["public_id"]
+            order = {"customer_public_id": customer, "note": "by noon, please"}
+            path = f"/orders/{OrderId()}"
+            sent = [(await shop.put(path, json=order)).status_code for _ in range(2)]
+            newest, before = (await shop.get("/orders", params={"limit": 2})).json()["items"]
+
+            assert sent == [201, 200]
+            assert path == f"/orders/{newest.pop('public_id')}"
+            assert newest == order
+            assert before["note"] == "order number 30"
+
+    asyncio.run(story())
+
+
+def test_no_key_is_declared() -> None:
+    """No response, body or parameter of the shop is an integer key."""
+    assert lint_app(create_app(create_async_engine("sqlite+aiosqlite://"))) == []

@@ -1,0 +1,193 @@
+"""Rows page by page, with public ids as cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast, overload
+
+from sqlalchemy import ColumnElement, Select, and_, inspect, or_, select
+from sqlalchemy.orm import Mapper, Session, aliased
+from typing_extensions import Required, TypedDict, Unpack
+
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, shown
+from sqlalchemy_public_id.listeners import identifier, require_session
+from sqlalchemy_public_id.types import public_id_type
+
+__all__ = ["Page", "Place", "page"]
+
+M = TypeVar("M")
+"""A model."""
+
+
+class Place(TypedDict, total=False):
+    """The keyword arguments of :func:`page`."""
+
+    limit: Required[int]
+    after: object
+    before: object
+    newest_first: bool
+    attribute: str | None
+
+
+@dataclass(frozen=True)
+class Page(Sequence[M], Generic[M]):
+    """Rows that follow one another, as a sequence."""
+
+    items: tuple[M, ...]
+    has_more: bool
+    """Whether there are more rows behind these; before these, where they were asked for with ``before``."""
+    next: str | None
+    """What to give as ``after`` for the page behind this one; ``None`` where there is none."""
+    previous: str | None
+    """What to give as ``before`` for the page before this one; ``None`` where there is none."""
+
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[M, ...]: ...
+    def __getitem__(self, index: int | slice) -> M | tuple[M, ...]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@overload
+def page(session: Session, rows: type[M], **place: Unpack[Place]) -> Page[M]: ...
+@overload
+def page(session: Session, rows: Select[tuple[M]], **place: Unpack[Place]) -> Page[M]: ...  # SQLAlchemy 2.0
+@overload
+def page(session: Session, rows: Select[M], **place: Unpack[Place]) -> Page[M]: ...  # SQLAlchemy 2.1
+def page(
+    session: Session,
+    rows: Any,
+    *,
+    limit: int,
+    after: object = None,
+    before: object = None,
+    newest_first: bool = False,
+    attribute: str | None = None,
+) -> Page[Any]:
+    """Up to *limit* rows, in the order of their keys.
+
+    >>> from sqlalchemy_public_id import lookup
+    >>> first = lookup.page(session, User, limit=20)
+    >>> second = lookup.page(session, User, limit=20, after=first[-1].public_id)
+    >>> [user.name for user in first], first.has_more, list(second)
+    (['Ada'], False, [])
+
+    One statement. A second one follows where the first brings nothing, to tell the end from an unknown id, and where
+    a join has repeated rows, to tell whether there are more.
+
+    :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
+    :param limit: how many rows at most; 1 or more.
+    :param after: the public id of the row that these rows follow; ``None`` for the beginning. It marks a place, and
+        need not be among *rows*.
+    :param before: the public id of the row that these rows precede.
+    :param newest_first: whether the highest key comes first.
+    :param attribute: which public id, where a model has several; ``public_id`` by default.
+    :raises PublicIdNotFound: where no row has the id *after* or *before*, because it is malformed or unknown, or its
+        row was deleted; the error's ``field`` says which of the two.
+    """
+    require_session(session)
+    statement, entity = _selected(rows)
+    mapper: Mapper[Any] = inspect(entity).mapper
+    name, column = identifier(mapper.class_, attribute)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise ValueError(f"limit is {shown(limit)}, expected a whole number of 1 or more")
+    if after is not None and before is not None:
+        raise ValueError("after and before are both given; a page follows one row, or precedes one")
+    backwards = before is not None
+    cursor = before if backwards else after
+    unknown = PublicIdNotFound(cursor, model=mapper.class_.__name__, field="before" if backwards else "after")
+    if cursor is not None and not public_id_type(column).id_format.is_valid(cursor):
+        raise unknown
+
+    run = _Run(session, statement.add_columns(getattr(entity, name)), entity, name, newest_first != backwards)
+    found, sent = run.beyond(cursor, limit + 1)
+    if not found and cursor is not None and not run.knows(cursor):
+        raise unknown
+    has_more = len(found) > limit
+    if not has_more and sent > limit:  # some rows came several times, so others may not have come
+        has_more = bool(run.beyond(found[-1][1], 1)[0])
+
+    del found[limit:]
+    if backwards:
+        found.reverse()
+    has_next, has_previous = (bool(found), has_more) if backwards else (has_more, bool(found) and cursor is not None)
+    return Page(
+        items=tuple(row for row, _ in found),
+        has_more=has_more,
+        next=found[-1][1] if has_next else None,
+        previous=found[0][1] if has_previous else None,
+    )
+
+
+# --- inside
+
+
+def _selected(rows: Any) -> tuple[Select[Any], Any]:
+    """*rows* as a statement, and the entity that it selects."""
+    if not isinstance(rows, Select):
+        identifier(rows)
+        return select(rows), rows
+    statement = cast("Select[Any]", rows)
+    selected = statement.column_descriptions
+    entity = selected[0].get("entity") if len(selected) == 1 else None
+    if entity is None or selected[0]["expr"] is not entity:
+        names = ", ".join(str(each["name"]) for each in selected)
+        raise ConfigurationError(f"a page is of one model, select(Model), but this statement selects {names}")
+    if not statement.compare(statement.order_by(None).limit(None).offset(None)):
+        raise ConfigurationError(
+            "the statement of a page has an ORDER BY, LIMIT or OFFSET; leave it out: a page is in the order of the "
+            "keys, or the other way round with newest_first=True, and has a limit of its own"
+        )
+    return statement, entity
+
+
+class _Run:
+    """The rows of *statement*, which selects *entity* and its public id, in the order of the keys."""
+
+    def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, descending: bool) -> None:
+        mapper: Mapper[Any] = inspect(entity).mapper
+        self.session = session
+        self.descending = descending
+        self.name = name
+        self.keys = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+        self.columns = [getattr(entity, key) for key in self.keys]
+        self.marked = aliased(mapper.class_, flat=True)
+        order = (column.desc() if descending else column.asc() for column in self.columns)
+        self.statement = statement.order_by(*order)
+
+    def beyond(self, public_id: object, limit: int) -> tuple[list[Any], int]:
+        """Rows beyond that of *public_id*, each with its public id; and how many were sent, repeated ones included."""
+        sent = 0
+
+        def identity(row: Any) -> int:
+            nonlocal sent
+            sent += 1
+            return id(row[0])
+
+        statement = self.statement.limit(limit)
+        if public_id is not None:
+            statement = statement.where(self._is_beyond(public_id))
+        found = self.session.execute(statement).unique(identity).all()
+        return list(found), sent
+
+    def knows(self, public_id: object) -> bool:
+        """Whether there is a row with *public_id*."""
+        return self.session.execute(self._mark(public_id, self.name)).first() is not None
+
+    def _mark(self, public_id: object, attribute: str) -> Select[Any]:
+        """An attribute of the row of *public_id*, past the conditions of the statement."""
+        return select(getattr(self.marked, attribute)).where(getattr(self.marked, self.name) == public_id)
+
+    def _is_beyond(self, public_id: object) -> ColumnElement[bool]:
+        """Whether the key of a row is beyond that of *public_id*, column by column where it is a composite one."""
+        marks = [self._mark(public_id, key).scalar_subquery() for key in self.keys]
+        alternatives: list[ColumnElement[bool]] = []
+        for at, (column, mark) in enumerate(zip(self.columns, marks, strict=True)):
+            equal = [each == other for each, other in zip(self.columns[:at], marks[:at], strict=True)]
+            alternatives.append(and_(*equal, column < mark if self.descending else column > mark))
+        return or_(*alternatives)

@@ -1,0 +1,67 @@
+"""What Pydantic has to know of a public id: how to check one, and its JSON schema.
+
+Imported when Pydantic asks a typed id for its schema, and by ``sqlalchemy_public_id.ext.pydantic``; by nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import PydanticCustomError, core_schema
+
+from sqlalchemy_public_id.errors import InvalidPublicId
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.check_digit import check_character
+
+__all__ = ["core_schema_of", "example_of", "json_schema_of"]
+
+_NUMBERS = (0x017F22E279B07CC398C4DC0C0C07398F, 0x919108F752D14320 << 64 | 0x9BACF847DB4148A8)
+"""The examples of RFC 9562 for UUIDs of version 7 (A.6) and 4 (A.3)."""
+
+
+def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
+    """The schema of ids that *check* returns in their canonical form; of type ``str`` in JSON.
+
+    Nothing is converted, so strict mode is the same. What *check* refuses is an error of type ``public_id``.
+    """
+
+    def checked(value: object) -> str:
+        try:
+            return check(value)
+        except InvalidPublicId as error:
+            facts = {"reason": error.reason, "expected": error.expected}
+            template = "Input is not a public id: {reason} (expected {expected})"
+            raise PydanticCustomError("public_id", template, facts) from None
+
+    return core_schema.no_info_plain_validator_function(
+        checked, serialization=core_schema.to_string_ser_schema(when_used="json")
+    )
+
+
+def json_schema_of(format: Format | None) -> dict[str, Any]:
+    """The JSON schema of the ids of *format*; ``None`` for those of any type."""
+    found: dict[str, Any] = {"type": "string", "format": "public-id"}
+    if format is not None:
+        lengths = [part._own_length for part in format._chain()]  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
+        found |= {"pattern": format.pattern, "minLength": min(lengths), "maxLength": max(lengths)}
+        found["examples"] = [example_of(format)]
+    return found
+
+
+def example_of(format: Format) -> str:
+    """An id of *format* for documentation: the same one each time, so that a document does not change by itself."""
+    if isinstance(format, NanoId):
+        drawn = hashlib.shake_128(repr(format.prefixed(None)).encode()).digest(format.length)
+        text = "".join(format.alphabet[byte % len(format.alphabet)] for byte in drawn)
+        text += check_character(text, format.alphabet) if format.check_digit else ""
+        return format.validate(text if format.prefix is None else format.prefix + format.separator + text)
+    if isinstance(format, BitsFormat):
+        for number in _NUMBERS:
+            try:
+                return format.validate(format.from_int(number >> 128 - format.bits))
+            except InvalidPublicId:
+                continue
+    return format.generate()

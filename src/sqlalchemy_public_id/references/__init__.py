@@ -1,0 +1,34 @@
+"""A foreign key, seen as the public id of the row it points to.
+
+>>> from sqlalchemy import ForeignKey
+>>> from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+>>> from sqlalchemy_public_id import NanoId, PublicIdMixin
+>>> from sqlalchemy_public_id.references import public_ref
+>>> class Base(DeclarativeBase): ...
+>>> class Customer(PublicIdMixin, Base):
+...     __tablename__ = "customer"
+...     __public_id__ = NanoId(prefix="cus")
+>>> class Order(PublicIdMixin, Base):
+...     __tablename__ = "order"
+...     customer_id = mapped_column(ForeignKey("customer.id"))
+...     customer = relationship(Customer)
+...     customer_public_id = public_ref("customer")
+>>> Order(customer_public_id="cus_izkpm55j334u").customer_public_id
+'cus_izkpm55j334u'
+
+The column stays an integer, and nothing is stored twice. The attribute is
+
+* **read** without loading the row: the first access asks for all objects of the session in one statement, and
+  :func:`load` and :func:`eager` do so ahead of time;
+* **compared and sorted by** in SQL, through the indexes of both columns;
+* **assigned**: the next flush finds the keys, in one SELECT for each model, before it writes anything.
+
+:class:`~sqlalchemy_public_id.PublicIdNotFound` tells of an id that belongs to no row, with the attribute as ``field``.
+"""
+
+from sqlalchemy_public_id.references.attribute import public_ref
+from sqlalchemy_public_id.references.reading import eager, load
+from sqlalchemy_public_id.references.reference import PublicRef, public_refs
+from sqlalchemy_public_id.references.writing import resolve as resolve
+
+__all__ = ["PublicRef", "eager", "load", "public_ref", "public_refs"]

@@ -1,0 +1,93 @@
+"""What a reference is in SQL. Comparisons with ids go from the id to the key, so that indexes serve them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection
+from typing import Any, cast
+
+from sqlalchemy import BindParameter, ColumnElement, Select, and_, case, inspect, select
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql import operators
+
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.references.reference import PublicRef, refs_of
+
+__all__ = ["RefExpression"]
+
+_EQUAL = {operator.eq, operators.is_}
+_UNEQUAL = {operator.ne, operators.is_not}
+
+
+class RefExpression(operators.ColumnOperators):
+    """The reference *name* of *owner*, a model or an alias of one."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __clause_element__(self) -> ColumnElement[Any]:
+        """The public id itself. The foreign key stands beside the subquery, so that the table is selected from."""
+        ref, foreign_key = self._found()
+        alias: Any = aliased(ref.target, flat=True)
+        key, public_id = ref.source.columns(alias)
+        found = select(public_id).where(key == foreign_key).correlate_except(alias).scalar_subquery()
+        return case((foreign_key.is_not(None), found))
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        value: Any = other[0] if other else ()
+        if value is None and op in _EQUAL | _UNEQUAL:
+            foreign_key = self._found()[1]
+            null: ColumnElement[bool] = foreign_key.is_(None) if op in _EQUAL else foreign_key.is_not(None)
+            return null
+        if op is operator.eq and _is_id(value):
+            return self._one_of(lambda public_id: public_id == value)
+        if op is operator.ne and _is_id(value):
+            return self._none_of(lambda public_id: public_id == value)
+        if op is operators.in_op and _are_ids(value):
+            return self._one_of(lambda public_id: public_id.in_(value))
+        if op is operators.not_in_op and _are_ids(value):
+            return self._none_of(lambda public_id: public_id.in_(value))
+        answer: ColumnElement[Any] = op(self.__clause_element__(), *other, **kwargs)
+        return answer
+
+    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        answer: ColumnElement[Any] = op(other, self.__clause_element__(), **kwargs)
+        return answer
+
+    def _found(self) -> tuple[PublicRef, Any]:
+        """The reference, and the foreign key as an expression."""
+        entity: Any = inspect(self._owner, raiseerr=False)
+        if entity is None:
+            raise ConfigurationError(
+                f"{self._owner.__name__}.{self._name} belongs to no mapped class: use the attribute of a model"
+            )
+        ref = refs_of(entity.mapper)[self._name]
+        return ref, getattr(self._owner, ref.key)
+
+    def _one_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+        ref, foreign_key = self._found()
+        found: ColumnElement[bool] = foreign_key.in_(_keys(ref, condition))
+        return found
+
+    def _none_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+        """As a column would answer: true where there is an id, and it is another one."""
+        ref, foreign_key = self._found()
+        return and_(foreign_key.is_not(None), foreign_key.not_in(_keys(ref, condition)))
+
+
+def _keys(ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
+    alias: Any = aliased(ref.target, flat=True)
+    key, public_id = ref.source.columns(alias)
+    return select(key).where(condition(public_id)).correlate(None)
+
+
+def _is_id(value: object) -> bool:
+    """Whether *value* is sent as a parameter, and is not an expression that may depend on the row."""
+    return isinstance(value, (str, BindParameter))
+
+
+def _are_ids(values: object) -> bool:
+    if isinstance(values, Collection):
+        return all(map(_is_id, cast("Collection[object]", values)))
+    return isinstance(values, BindParameter)

@@ -1,0 +1,184 @@
+"""What a reference of an object shows, and where it comes from: the object, the session, or one SELECT for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from sqlalchemy import inspect, select
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, object_session, selectinload
+from sqlalchemy.orm.attributes import get_history, instance_state
+from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
+from sqlalchemy.orm.exc import DetachedInstanceError
+from sqlalchemy.orm.interfaces import ORMOption
+from sqlalchemy.util.concurrency import in_greenlet
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.listeners import require_session
+from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
+from sqlalchemy_public_id.references.waiting import Waiting
+
+__all__ = ["eager", "forget", "known", "load", "lookup_keys", "newly_related", "read", "remember"]
+
+_REMEMBERED = "sqlalchemy_public_id.references"
+"""In the ``info`` of an object's state: attribute → foreign key and public id."""
+
+_AT_ONCE = 10_000
+"""How many keys the access to one attribute asks for at most. Far more than a page, and one statement everywhere."""
+
+_UNKNOWN: Any = object()
+
+
+def load(session: Session, objects: Iterable[object]) -> None:
+    """Fetch the public ids that all references of *objects* show, as far as they are not known: one SELECT a model.
+
+    >>> from sqlalchemy import select
+    >>> from sqlalchemy_public_id import references
+    >>> references.load(session, session.scalars(select(User)))
+    """
+    require_session(session)
+    lacking: dict[Source, list[tuple[InstanceState[Any], PublicRef]]] = {}
+    for instance in objects:
+        state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
+        if not isinstance(state, InstanceState):
+            raise TypeError(f"expected mapped objects, not {shown(instance)}")
+        for ref in refs_of(state.mapper).values():
+            if known(state, ref, session) is _UNKNOWN:
+                lacking.setdefault(ref.source, []).append((state, ref))
+    for source, members in lacking.items():
+        _fetch(session, source, members)
+
+
+def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
+    """A loader option: a query for the objects also fetches what the reference *attribute* shows, in one more SELECT.
+
+    ``select(Order).options(references.eager(Order.customer_public_id))``
+
+    It is ``selectinload()`` of the relationship, of which only key and public id are loaded; the rest of those objects
+    is deferred. Where the objects are needed, load them: the reference needs nothing else then.
+    """
+    entity: Any = getattr(attribute, "parent", None)
+    ref = refs_of(entity.mapper).get(attribute.key) if entity is not None else None
+    if entity is None or ref is None:
+        raise ConfigurationError(
+            f"{shown(attribute)} is no reference; expected the attribute of a model, as Order.customer_public_id"
+        )
+    relationship = getattr(entity.entity, ref.relationship)
+    return selectinload(relationship).load_only(*ref.source.columns(), raiseload=False)
+
+
+def read(ref: PublicRef, instance: object) -> str | None:
+    """The public id that *ref* of *instance* shows; asks the database for it, and for those of its neighbours."""
+    state = instance_state(instance)
+    session = object_session(instance)
+    found = known(state, ref, session)
+    if found is _UNKNOWN:
+        where = f"{state.class_.__name__}.{ref.attribute}"
+        if session is None:
+            if not state.has_identity:
+                return None  # as the relationship of such an object
+            raise DetachedInstanceError(f"{where} was not loaded before its object left the session; {_advice(where)}")
+        if session.get_bind(ref.target).dialect.is_async and not in_greenlet():
+            raise MissingGreenlet(
+                f"{where} is not loaded, and no attribute can wait for the database; {_advice(where)}"
+            )
+        _fetch(session, ref.source, _neighbours(session, state, ref))
+        found = known(state, ref, session)
+    return None if found is _UNKNOWN else cast("str | None", found)
+
+
+def _advice(where: str) -> str:
+    return f"load it with the object, .options(references.eager({where})), or later, references.load(session, objects)"
+
+
+def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) -> Any:
+    """What *ref* shows, where that can be told without asking for it."""
+    related = state.dict.get(ref.relationship)
+    if ref.relationship in state.dict and newly_related(state, ref):
+        return None if related is None else getattr(related, ref.target_id)
+    key = state.dict[ref.key] if ref.key in state.dict else getattr(state.obj(), ref.key)
+    if key is None:
+        return None
+    if isinstance(key, Waiting):
+        return key.public_id
+    remembered = state.info.get(_REMEMBERED, {}).get(ref.attribute)
+    if remembered is not None and remembered[0] == key:
+        return remembered[1]
+    if related is None and session is not None and ref.source.is_primary:
+        related = session.identity_map.get(_mapper(ref).identity_key_from_primary_key((key,)))
+    if related is not None:
+        values = instance_state(related).dict
+        if values.get(ref.target_key) == key and values.get(ref.target_id) is not None:
+            return values[ref.target_id]
+    return _UNKNOWN
+
+
+def newly_related(state: InstanceState[Any], ref: PublicRef) -> bool:
+    """Whether the relationship was set to something since the last flush; it decides then.
+
+    ``None`` for an object that is not stored yet says nothing: constructors of dataclasses set it.
+    """
+    instance = state.obj()
+    added = cast("Sequence[Any]", get_history(instance, ref.relationship, PASSIVE_NO_INITIALIZE).added)
+    return bool(added) and (added[0] is not None or state.has_identity)
+
+
+def remember(state: InstanceState[Any], ref: PublicRef, key: Any, public_id: str | None) -> None:
+    """Keep the *public_id* that belongs to *key*, for as long as the object keeps that key."""
+    state.info.setdefault(_REMEMBERED, {})[ref.attribute] = (key, public_id)
+
+
+def forget(state: InstanceState[Any], attributes: Iterable[str] | None) -> None:
+    """When a foreign key is expired or refreshed (``None``: all attributes), it may come to mean another row."""
+    if attributes is None or any(ref.key in attributes for ref in refs_of(state.mapper).values()):
+        state.info.pop(_REMEMBERED, None)
+
+
+def _neighbours(
+    session: Session, state: InstanceState[Any], ref: PublicRef
+) -> Iterator[tuple[InstanceState[Any], PublicRef]]:
+    """The references of the objects in *session* that lack an id of the same source, *ref* of *state* first."""
+    yield state, ref
+    keys: set[Any] = set()
+    for instance in [*session.identity_map.values(), *session.new]:
+        other = instance_state(instance)
+        for each in refs_of(other.mapper).values():
+            if each.source == ref.source and each.key in other.dict and known(other, each, session) is _UNKNOWN:
+                yield other, each
+                keys.add(other.dict[each.key])
+        if len(keys) >= _AT_ONCE:
+            return
+
+
+def _fetch(session: Session, source: Source, members: Iterable[tuple[InstanceState[Any], PublicRef]]) -> None:
+    """Ask for the public ids of all *members*, and remember them."""
+    wanted = [(state, ref, state.dict[ref.key]) for state, ref in members]
+    key, public_id = source.columns()
+    found: dict[Any, str] = {}
+    with session.no_autoflush:  # what a stored foreign key points to is stored, too
+        traits = traits_for(session.get_bind(source.model).dialect)
+        for condition in traits.any_of(key, list(dict.fromkeys(each for _, _, each in wanted))):
+            for each, text in session.execute(select(key, public_id).where(condition)):
+                found[each] = text
+    for state, ref, each in wanted:
+        if each in found or state.persistent:
+            remember(state, ref, each, found.get(each))
+
+
+def lookup_keys(session: Session, source: Source, public_ids: Iterable[str]) -> dict[str, Any]:
+    """Public id → key, of those that there are."""
+    key, public_id = source.columns()
+    found: dict[str, Any] = {}
+    with session.no_autoflush:
+        traits = traits_for(session.get_bind(source.model).dialect)
+        for condition in traits.any_of(public_id, list(public_ids), public_id.type.as_parameter):
+            for text, each in session.execute(select(public_id, key).where(condition)):
+                found[text] = each
+    return found
+
+
+def _mapper(ref: PublicRef) -> Mapper[Any]:
+    mapper: Mapper[Any] = inspect(ref.target)
+    return mapper

@@ -1,0 +1,34 @@
+"""What stands in a foreign key between the assignment of a public id and the flush that finds its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.references.reference import Source
+
+__all__ = ["Waiting"]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A foreign key that is known by public id only.
+
+    It is kept in the attribute of the foreign key itself, so that a later value replaces it, and ``session.merge()``
+    and ``pickle`` carry it along. No driver takes it: what passes the flush by, as ``session.bulk_save_objects()``
+    does, is an error, and never a NULL.
+    """
+
+    attribute: str
+    """The name of the reference."""
+    public_id: str
+    source: Source = field(repr=False)
+    """Where the key is found."""
+
+    def __clause_element__(self) -> NoReturn:
+        """As a value in a statement, it is refused."""
+        raise ConfigurationError(
+            f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key: flush the session before "
+            f"the foreign key is used, and assign no reference while a flush is under way (before_flush is in time)"
+        )

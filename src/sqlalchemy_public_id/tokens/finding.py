@@ -1,0 +1,74 @@
+"""Finding the row of a token."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import InstanceState, Mapper, Session
+from typing_extensions import Unpack
+
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.listeners import require_session
+from sqlalchemy_public_id.lookup import How
+from sqlalchemy_public_id.tokens.column import TokenType
+
+__all__ = ["digest_for", "find", "get"]
+
+M = TypeVar("M")
+"""A model."""
+
+
+def get(
+    session: Session, model: type[M], text: object, *, attribute: str | None = None, **how: Unpack[How]
+) -> M | None:
+    """The row of *model* that has this token, or ``None``.
+
+    What is no token, is mistyped, or was signed with none of the keys is answered without a statement. Whether the
+    token has expired is for the program to say.
+
+    :param text: what somebody sent; anything may be asked about.
+    :param attribute: which token, where a model has several; ``token`` by default.
+    :param how: as with :func:`sqlalchemy_public_id.lookup.get`: ``options``, ``with_for_update`` and so on.
+    """
+    require_session(session)
+    key, digest = digest_for(model, text, attribute)
+    del text  # what follows may fail, and reports of errors show the variables
+    return None if digest is None else find(session, model, key, digest, **how)
+
+
+def digest_for(model: type[Any], text: object, attribute: str | None) -> tuple[str, bytes | None]:
+    """The name of the attribute that is meant, and the digest it has in the row of *text*."""
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    if not isinstance(mapper, Mapper):
+        raise ConfigurationError(f"{shown(model)} is not a mapped class")
+    types = {prop.key: prop.columns[0].type for prop in mapper.column_attrs}
+    tokens = {key: type_.token for key, type_ in types.items() if isinstance(type_, TokenType)}
+    if not tokens:
+        raise ConfigurationError(f"{model.__name__} has no token; add a token_column() to it")
+    if attribute is None:
+        attribute = next(iter(tokens)) if len(tokens) == 1 else "token"
+    if attribute not in tokens:
+        raise ConfigurationError(
+            f"{model.__name__} has no token {shown(attribute)}; name one of {', '.join(tokens)} with attribute=…"
+        )
+    return attribute, tokens[attribute].digest(text)
+
+
+def find(session: Session, model: type[M], key: str, digest: bytes, **how: Unpack[How]) -> M | None:
+    """The row of *model* with this *digest*.
+
+    The index may be quicker with a digest that begins as another one does, but nobody can choose how a digest begins.
+    """
+    query = select(model).where(getattr(model, key) == digest).options(*how.get("options", ()))
+    lock = how.get("with_for_update")
+    if lock:
+        query = query.with_for_update(**({} if lock is True else lock))
+    options = dict(how.get("execution_options") or {})
+    if how.get("populate_existing"):
+        options["populate_existing"] = True
+    found = session.scalars(query, execution_options=options).unique().one_or_none()
+    if found is None or not hmac.compare_digest(getattr(found, key), digest):
+        return None
+    return found

@@ -1,0 +1,207 @@
+"""What a token looks like, how one is made, and how one is checked without the database.
+
+.. code-block:: text
+
+    reset_<random><signature><checksum>
+
+* **random**: as many characters of base 62 as hold the random bits, from the system's source.
+* **signature**: where there are keys, HMAC-SHA-256 (RFC 2104) of all that stands before it, cut to 128 bits (its
+  section 5 allows no less than 80, nor less than half). A token that this service did not issue costs no statement.
+* **checksum**: CRC-32 of all that stands before it, as in the tokens of GitHub and npm. It needs no key, so that a
+  scanner of secrets can tell a token that leaked from a text that looks like one; a CRC finds every change of a
+  single character for certain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import zlib
+from collections.abc import Sequence
+from typing import Final, NoReturn, TypeAlias
+
+from typing_extensions import Never
+
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.formats import BASE62, Format
+
+__all__ = ["DIGEST_BYTES", "IssuedToken", "Token"]
+
+Bytes: TypeAlias = bytes  # `bytes` is an argument below
+
+DIGEST_BYTES: Final = 32
+"""The length of a SHA-256 digest."""
+
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}", re.ASCII)
+_FEWEST, _MOST = 16, 64
+_KEY_BYTES = 32
+_SIGNATURE_BYTES, _SIGNATURE_WIDTH = 16, 22
+_CHECKSUM_WIDTH = 6
+
+
+class IssuedToken:
+    """A token that was just made: its digest for the database, and its text for whoever gets it.
+
+    The text is shown by :meth:`reveal` alone. ``repr``, ``str``, logs and tracebacks show the prefix; pickling and
+    copying are refused.
+    """
+
+    __slots__ = ("__text", "_prefix", "digest")
+
+    digest: Bytes
+    """What is stored: SHA-256 of the text, 32 bytes."""
+
+    def __init__(self, prefix: str, text: str) -> None:
+        self._prefix = prefix
+        self.__text = text
+        self.digest = _digest(text)
+
+    def reveal(self) -> str:
+        """The text. Send it, and keep it nowhere: nobody can make it out of the digest again."""
+        return self.__text
+
+    def __repr__(self) -> str:
+        return f"<IssuedToken {self._prefix}_…>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is neither pickled nor copied: its text would stay there; pass on issued.digest")
+
+
+class Token:
+    """The tokens of one kind.
+
+    :param prefix: what they begin with, so that people and scanners know them: ``"reset"``.
+    :param bytes: how many random bytes each holds, 16 at least. 32 are beyond all guessing.
+    :param keys: secrets of 32 bytes or more each, the newest first. With keys, tokens are signed with the first one,
+        and one is accepted that any of them signed. To replace a key, put the new one first; remove the old one when
+        the tokens it signed have expired.
+    :raises ConfigurationError: where the settings cannot work; and for a ``format``, since public ids are no tokens.
+
+    >>> share = Token("share")
+    >>> issued = share.issue()
+    >>> issued
+    <IssuedToken share_…>
+    >>> text = issued.reveal()
+    >>> len(text), share.is_token(text), share.is_token(text[:-1] + "~")
+    (55, True, False)
+    >>> share.verify(text, issued.digest)
+    True
+    """
+
+    prefix: str
+    """What tokens of this kind begin with, before the ``_``."""
+    pattern: str
+    r"""A regular expression for scanners of secrets. Unlike that of a format it is not anchored: it finds a token in a
+    text, between ``\b`` and ``\b``."""
+
+    def __init__(self, prefix: str, *, bytes: int = 32, keys: Sequence[Bytes] | None = None, **unknown: Never) -> None:
+        if unknown or isinstance(prefix, Format):
+            raise ConfigurationError(_refusal(prefix, *unknown))
+        if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+            raise ConfigurationError(
+                f"the prefix {shown(prefix)} is not allowed: expected up to 32 ASCII letters, digits and '_', "
+                f"beginning with a letter"
+            )
+        if not isinstance(bytes, int) or isinstance(bytes, bool) or not _FEWEST <= bytes <= _MOST:
+            raise ConfigurationError(
+                f"bytes is {shown(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: whoever guesses a token "
+                f"has the right that it gives, and {8 * _FEWEST} bits are the least that nobody guesses"
+            )
+        self.prefix = prefix
+        self._bytes = bytes
+        self._keys = () if keys is None else _checked(keys)
+        self._random_width = math.ceil(8 * bytes / math.log2(len(BASE62)))
+        signature = _SIGNATURE_WIDTH if self._keys else 0
+        self._width = len(prefix) + 1 + self._random_width + signature + _CHECKSUM_WIDTH
+        own = f"{prefix}_[0-9A-Za-z]{{{self._width - len(prefix) - 1}}}"
+        self.pattern = rf"\b{own}\b"
+        self._regex = re.compile(own, re.ASCII)
+
+    def issue(self) -> IssuedToken:
+        """A new token."""
+        text = f"{self.prefix}_{''.join(secrets.choice(BASE62) for _ in range(self._random_width))}"
+        if self._keys:
+            text += self._signature(text, self._keys[0])
+        return IssuedToken(self.prefix, text + _checksum(text))
+
+    def is_token(self, text: object) -> bool:
+        """Whether *text* has the form and the checksum of these tokens. Needs no key; it may be forged or expired."""
+        if not isinstance(text, str) or len(text) != self._width or not self._regex.fullmatch(text):
+            return False
+        return text[-_CHECKSUM_WIDTH:] == _checksum(text[:-_CHECKSUM_WIDTH])
+
+    def digest(self, text: object) -> Bytes | None:
+        """The digest under which *text* is stored, if it is; ``None`` where it is no token, or none of ours."""
+        if not isinstance(text, str) or not self.is_token(text) or not self._is_signed(text):
+            return None
+        return _digest(text)
+
+    def verify(self, text: object, digest: Bytes) -> bool:
+        """Whether *text* is the token that *digest* is stored of. Takes the same time whichever byte differs."""
+        found = self.digest(text)
+        return found is not None and hmac.compare_digest(found, digest)
+
+    def __repr__(self) -> str:
+        keys = f", keys=<{len(self._keys)}>" if self._keys else ""
+        return f"Token({self.prefix!r}, bytes={self._bytes}{keys})"
+
+    # --- inside
+
+    def _is_signed(self, text: str) -> bool:
+        if not self._keys:
+            return True
+        signed = text[:-_CHECKSUM_WIDTH]
+        body, signature = signed[:-_SIGNATURE_WIDTH], signed[-_SIGNATURE_WIDTH:]
+        return any(hmac.compare_digest(signature, self._signature(body, key)) for key in self._keys)
+
+    @staticmethod
+    def _signature(text: str, key: Bytes) -> str:
+        mac = hmac.digest(key, text.encode("ascii"), "sha256")[:_SIGNATURE_BYTES]
+        return _base62(int.from_bytes(mac, "big"), _SIGNATURE_WIDTH)
+
+
+def _digest(text: str) -> Bytes:
+    return hashlib.sha256(text.encode("ascii")).digest()
+
+
+def _checksum(text: str) -> str:
+    return _base62(zlib.crc32(text.encode("ascii")), _CHECKSUM_WIDTH)
+
+
+def _base62(number: int, width: int) -> str:
+    """*number* in so many digits; different numbers have different texts."""
+    digits: list[str] = []
+    for _ in range(width):
+        number, digit = divmod(number, len(BASE62))
+        digits.append(BASE62[digit])
+    return "".join(reversed(digits))
+
+
+def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
+    """*keys*, none of which an error message shows."""
+    if not isinstance(keys, (list, tuple)) or not keys:
+        what = "empty" if isinstance(keys, (list, tuple)) else f"of type {type(keys).__name__}"
+        raise ConfigurationError(
+            f"keys is {what}, expected a list of keys: keys=[key]; tokens without a signature have no keys=…"
+        )
+    for number, key in enumerate(keys):
+        if not isinstance(key, bytes) or len(key) < _KEY_BYTES:
+            what = f"of {len(key)} bytes" if isinstance(key, bytes) else f"of type {type(key).__name__}"
+            raise ConfigurationError(
+                f"keys[{number}] is {what}, expected {_KEY_BYTES} random bytes or more: make one with "
+                f"secrets.token_hex({_KEY_BYTES}), and read it with bytes.fromhex()"
+            )
+    return tuple(keys)
+
+
+def _refusal(prefix: object, *unknown: str) -> str:
+    """Why options that a token does not have were refused."""
+    if isinstance(prefix, Format) or "format" in unknown:
+        return (
+            "a token takes no format: public ids are made to be short, or in the order of time, and can be guessed "
+            "by that; a token is all random, and has a form of its own: Token(prefix='reset')"
+        )
+    return f"Token has no option {', '.join(unknown)}; expected prefix, bytes and keys"

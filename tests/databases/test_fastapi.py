@@ -1,0 +1,471 @@
+"""Rows for the paths of a FastAPI application, and errors as answers."""
+# FastAPI reads the annotations of routes, which name what is local to a test: they must not be put off
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, Header, HTTPException
+from sqlalchemy import Connection, Engine, ForeignKey, MetaData, String, true
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
+
+from conftest import Statements
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    NanoId,
+    PublicIdConflict,
+    PublicIdMixin,
+    PublicIdNotFound,
+    TypedId,
+    bigint_key,
+    lookup,
+    public_id_column,
+)
+from sqlalchemy_public_id.ext.fastapi import by_public_id, install
+from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class ClientId(TypedId, prefix="facli"): ...
+
+
+class Client(PublicIdMixin[ClientId], Base):
+    __tablename__ = "client"
+    name: Mapped[str] = mapped_column(String(50))
+    parcels: Mapped[list["BigParcel"]] = relationship(order_by="BigParcel.id", back_populates="client")
+
+
+class BigParcel(PublicIdMixin, Base):
+    __tablename__ = "parcel"
+    client_id: Mapped[int] = mapped_column(ForeignKey(Client.id))
+    client: Mapped[Client] = relationship(back_populates="parcels")
+
+
+class Coupon(Base):
+    """Has two public ids."""
+
+    __tablename__ = "coupon"
+    id: Mapped[int] = bigint_key()
+    code: Mapped[str] = public_id_column(NanoId(length=6, prefix="facode"))
+    slug: Mapped[str] = public_id_column(NanoId(length=8))
+
+
+class ClientOut(PublicModel, model=Client):
+    public_id: ClientId
+    name: str
+
+
+class ParcelOut(PublicModel, model=BigParcel):
+    public_id: Annotated[str, PublicId(BigParcel)]
+    client: ClientOut
+
+
+ADA, GRACE, UNKNOWN = (f"facli_{name:0>12}" for name in ("ada", "grace", "unknown"))
+PARCELS = ["parcel000000", "parcel000001"]
+MALFORMED = ["1", "0", "-1", "None", PARCELS[0], ADA.upper(), f"{ADA}%20", "%00", "%F0%9F%92%A9", "a" * 10_000, "'--"]
+
+
+def fill(session: Session) -> None:
+    ada = Client(public_id=ADA, name="Ada", parcels=[BigParcel(public_id=text) for text in PARCELS])
+    session.add_all([ada, Client(public_id=GRACE, name="Grace"), Coupon(code="facode_abcdef", slug="12345678")])
+    session.commit()
+
+
+@pytest.fixture
+def get_session(engine: Engine, create: Callable[[MetaData], None]) -> Callable[[], Iterator[Session]]:
+    """The dependency of an application that gives a session, on a database with two clients."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        fill(session)
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    return get_session
+
+
+def nowhere() -> Iterator[Session]:
+    """The dependency of an application that has no database."""
+    yield Session()
+
+
+def asked(app: FastAPI, *paths: str, headers: Mapping[str, str] | None = None) -> list[httpx.Response]:
+    """What *app* answers at *paths*; errors that it does not handle are raised."""
+    return asyncio.run(asking(app, *paths, headers=headers))
+
+
+async def asking(app: FastAPI, *paths: str, headers: Mapping[str, str] | None = None) -> list[httpx.Response]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        return [await client.get(path, headers=headers) for path in paths]
+
+
+def shop(get_session: Any, **options: Any) -> FastAPI:
+    """An application that shows clients, by a dependency with these options."""
+    app = FastAPI()
+
+    @app.get("/clients/{client_id}")
+    def show(client: Annotated[Client, Depends(by_public_id(Client, session=get_session, **options))]) -> ClientOut:
+        return ClientOut.model_validate(client)
+
+    return app
+
+
+# --- the row
+
+
+def test_row(get_session: Any) -> None:
+    """The row that the path names is given to the route."""
+    (response,) = asked(shop(get_session), f"/clients/{ADA}")
+
+    assert (response.status_code, response.json()) == (200, {"public_id": ADA, "name": "Ada"})
+
+
+def test_no_row(get_session: Any, statements: Statements) -> None:
+    """An unknown id and a malformed one are 404, with the same words; the malformed one is not sent to the database."""
+    unknown, *malformed = asked(shop(get_session), f"/clients/{UNKNOWN}", *(f"/clients/{text}" for text in MALFORMED))
+
+    assert (unknown.status_code, unknown.json()) == (404, {"detail": "no such Client"})
+    assert {(response.status_code, response.text) for response in malformed} == {(404, unknown.text)}
+    assert len([text for text in statements.starting("SELECT") if "client" in text]) == 1
+
+
+def test_malformed_as_422(get_session: Any) -> None:
+    """By option, a malformed id is 422 and says why; an unknown one stays 404."""
+    unknown, malformed = asked(shop(get_session, malformed=422), f"/clients/{UNKNOWN}", "/clients/1")
+    (error,) = malformed.json()["detail"]
+
+    assert (unknown.status_code, malformed.status_code) == (404, 422)
+    assert (error["type"], error["loc"]) == ("public_id", ["path", "client_id"])
+    assert "expected facli_ and 12 of 0-9 a-z" in error["msg"]
+
+
+def test_options(get_session: Any, statements: Statements) -> None:
+    """Loader options are taken: what the route shows is loaded with the row."""
+    app = FastAPI()
+    found = by_public_id(Client, session=get_session, options=[selectinload(Client.parcels)])
+
+    @app.get("/clients/{client_id}")
+    def show(client: Annotated[Client, Depends(found)]) -> list[str]:
+        sent = len(statements)
+        ids = [parcel.public_id for parcel in client.parcels]
+        assert len(statements) == sent
+        return ids
+
+    assert asked(app, f"/clients/{ADA}")[0].json() == PARCELS
+
+
+def test_names(get_session: Any) -> None:
+    """The parameter is called like the model, or as is said; the attribute is the one that is said."""
+    app = FastAPI()
+
+    @app.get("/parcels/{big_parcel_id}")
+    def parcel(parcel: Annotated[BigParcel, Depends(by_public_id(BigParcel, session=get_session))]) -> str:
+        return parcel.public_id
+
+    @app.get("/coupons/{public_id}/{condition}")
+    def coupon(
+        one: Annotated[Coupon, Depends(by_public_id(Coupon, session=get_session, param="public_id", attribute="code"))],
+        same: Annotated[
+            Coupon, Depends(by_public_id(Coupon, session=get_session, param="condition", attribute="slug"))
+        ],
+    ) -> bool:
+        return one is same
+
+    assert asked(app, f"/parcels/{PARCELS[0]}")[0].json() == PARCELS[0]
+    assert asked(app, "/coupons/facode_abcdef/12345678")[0].json() is True
+    assert asked(app, "/coupons/12345678/facode_abcdef")[0].status_code == 404
+
+
+def test_session_is_that_of_the_route(get_session: Any) -> None:
+    """The row is in the session that the route gets from the same dependency."""
+    app = FastAPI()
+
+    @app.get("/clients/{client_id}")
+    def show(
+        client: Annotated[Client, Depends(by_public_id(Client, session=get_session))],
+        session: Annotated[Session, Depends(get_session)],
+    ) -> bool:
+        return client in session
+
+    assert asked(app, f"/clients/{ADA}")[0].json() is True
+
+
+# --- scope
+
+
+def current(x_client: Annotated[str | None, Header()] = None) -> str:
+    """Who asks."""
+    if x_client is None:
+        raise HTTPException(401)
+    return x_client
+
+
+def own(name: Annotated[str, Depends(current)]) -> Any:
+    return true() if name == "admin" else Client.name == name
+
+
+def test_scope(get_session: Any) -> None:
+    """A row outside of the scope is answered like one that does not exist; the scope may depend on who asks."""
+    app = shop(get_session, scope=own)
+    paths = [f"/clients/{text}" for text in (ADA, GRACE, UNKNOWN)]
+
+    mine, other, unknown = asked(app, *paths, headers={"X-Client": "Ada"})
+
+    assert (mine.status_code, other.status_code) == (200, 404)
+    assert other.text == unknown.text
+    assert [response.status_code for response in asked(app, *paths, headers={"X-Client": "admin"})] == [200, 200, 404]
+    assert [response.status_code for response in asked(app, *paths)] == [401, 401, 401]
+
+
+def test_scope_over_a_relationship(get_session: Any) -> None:
+    """The scope is any condition on the row, of what it is related to as well."""
+    app = FastAPI()
+
+    def sent_by(name: Annotated[str, Depends(current)]) -> Any:
+        return BigParcel.client.has(name=name)
+
+    @app.get("/parcels/{big_parcel_id}")
+    def parcel(it: Annotated[BigParcel, Depends(by_public_id(BigParcel, session=get_session, scope=sent_by))]) -> str:
+        return it.public_id
+
+    path = f"/parcels/{PARCELS[0]}"
+    assert asked(app, path, headers={"X-Client": "Ada"})[0].status_code == 200
+    assert asked(app, path, headers={"X-Client": "Grace"})[0].status_code == 404
+
+
+@pytest.mark.parametrize("condition", [None, True, "x", 1], ids=repr)
+def test_scope_that_says_nothing(condition: object) -> None:
+    """A scope that gives no condition shows nothing: it is an error, and no open door."""
+    with pytest.raises(ConfigurationError, match=r"the scope of Client gave .+, expected a condition such as"):
+        asked(shop(nowhere, scope=lambda: condition), f"/clients/{ADA}")
+
+
+# --- what cannot work
+
+
+def test_connection_instead_of_a_session(engine: Engine) -> None:
+    """A connection is refused: it would answer with the key."""
+
+    def get_connection() -> Iterator[Connection]:
+        with engine.connect() as connection:
+            yield connection
+
+    with pytest.raises(TypeError, match="expected a Session, not Connection"):
+        asked(shop(get_connection), f"/clients/{ADA}")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (int, {}, "<class 'int'> is not a mapped class"),
+        (Coupon, {}, "name one of code, slug with attribute=…"),
+        (Client, {"malformed": 400}, "malformed is 400, expected 404 or 422"),
+    ],
+)
+def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -> None:
+    """A mistake is found when the dependency is made."""
+    with pytest.raises(ConfigurationError, match=message):
+        by_public_id(model, session=nowhere, **options)
+
+
+# --- asynchronous sessions
+
+
+def test_async_session(async_engine: AsyncEngine) -> None:
+    """The same dependency waits for an ``AsyncSession``; responses with related objects are made by ``run_sync``."""
+
+    async def get_session() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(async_engine) as session:
+            yield session
+
+    async def story() -> tuple[list[httpx.Response], list[httpx.Response]]:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine) as session:
+                await session.run_sync(fill)
+
+            app = shop(get_session, scope=own)
+
+            @app.get("/parcels/{big_parcel_id}")
+            async def show(
+                parcel: Annotated[BigParcel, Depends(by_public_id(BigParcel, session=get_session))],
+                session: Annotated[AsyncSession, Depends(get_session)],
+            ) -> list[ParcelOut]:
+                return await session.run_sync(ParcelOut.many, [parcel])
+
+            paths = [f"/clients/{text}" for text in (ADA, GRACE, UNKNOWN, "1")]
+            return (
+                await asking(app, *paths, headers={"X-Client": "Ada"}),
+                await asking(app, f"/parcels/{PARCELS[0]}", "/parcels/unknown00000"),
+            )
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    clients, (parcel, unknown) = asyncio.run(story())
+
+    assert [response.status_code for response in clients] == [200, 404, 404, 404]
+    assert parcel.json() == [{"public_id": PARCELS[0], "client": {"public_id": ADA, "name": "Ada"}}]
+    assert unknown.status_code == 404
+
+
+# --- errors as answers
+
+
+def raising(error: Exception) -> FastAPI:
+    app = FastAPI()
+    install(app)
+
+    @app.get("/it")
+    def it() -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PublicIdNotFound(4711, model="Client"), {"status": 404, "title": "Not Found", "detail": "no such Client"}),
+        (
+            PublicIdNotFound(4711, model="Client", field="Parcel.client_public_id"),
+            {
+                "status": 404,
+                "title": "Not Found",
+                "detail": "no such Client",
+                "field": "Parcel.client_public_id",
+            },
+        ),
+        (
+            InvalidPublicId(4711, expected="12 of 0-9", reason="it is of type int", field="client"),
+            {
+                "status": 422,
+                "title": "Unprocessable Content",
+                "detail": "not a public id: it is of type int (expected 12 of 0-9)",
+                "field": "client",
+            },
+        ),
+        (
+            PublicIdConflict("4711", model="Client", differing=("name", "age")),
+            {
+                "status": 409,
+                "title": "Conflict",
+                "detail": "the Client with this public id is there already, with other contents",
+                "differing": ["name", "age"],
+            },
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_as_answers(error: Exception, expected: dict[str, Any]) -> None:
+    """Errors of this library are problem details; the value that they are about is not among them."""
+    (response,) = asked(raising(error), "/it")
+
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.status_code == expected["status"]
+    assert response.json() == {"type": "about:blank", **expected}
+    assert "4711" not in response.text
+
+
+def test_error_inside_sqlalchemy(get_session: Any) -> None:
+    """An id that a column refuses is 422 as well."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/it")
+    def it(session: Annotated[Session, Depends(get_session)]) -> None:
+        session.query(Client).filter(Client.public_id == 1).all()  # type: ignore[arg-type]
+
+    assert asked(app, "/it")[0].status_code == 422
+
+
+def test_other_errors_are_left_alone() -> None:
+    """What is no error of this library is not made an answer, as it may hold SQL and keys."""
+    with pytest.raises(IntegrityError):
+        asked(raising(IntegrityError("INSERT", {"id": 4711}, Exception())), "/it")
+
+
+def test_missing_row_as_a_problem(get_session: Any) -> None:
+    """Once installed, the dependency answers as other errors are answered: as problem details."""
+    app = shop(get_session)
+    install(app)
+
+    (response,) = asked(app, f"/clients/{UNKNOWN}")
+
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json() == {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "no such Client"}
+
+
+def test_lookup_in_a_route(get_session: Any) -> None:
+    """A route shrinks to ``lookup.get_one``."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/it/{text}")
+    def it(text: str, session: Annotated[Session, Depends(get_session)]) -> str:
+        return lookup.get_one(session, Client, text).name
+
+    assert [response.status_code for response in asked(app, f"/it/{ADA}", "/it/1")] == [200, 404]
+
+
+# --- the OpenAPI document
+
+
+@pytest.mark.parametrize("malformed", [404, 422])
+def test_document(malformed: int) -> None:
+    """The document shows pattern, lengths and an example of the parameter, and the answer 404."""
+    app = shop(nowhere, malformed=malformed, scope=own)
+    install(app)
+
+    operation = app.openapi()["paths"]["/clients/{client_id}"]["get"]
+    parameter, header = operation["parameters"]
+
+    assert (parameter["name"], parameter["in"], parameter["required"]) == ("client_id", "path", True)
+    assert parameter["description"] == "The public id of the Client."
+    schema = parameter["schema"]
+    assert (schema["pattern"], schema["minLength"], schema["maxLength"]) == ("^facli_[0-9a-z]{12}$", 18, 18)
+    assert ClientId(schema["examples"][0])
+    assert header["name"] == "x-client"
+    assert list(operation["responses"]["404"]["content"]) == ["application/problem+json"]
+    assert app.openapi() == app.openapi()
+
+
+def test_document_of_other_routes() -> None:
+    """Routes without a public id in their path, and answers that a route describes itself, are left alone."""
+    app = FastAPI()
+    install(app)
+    app.get("/clients")(lambda client_id: None)
+    app.get("/{client_id}", responses={404: {"description": "mine"}})(typed)
+
+    paths = app.openapi()["paths"]
+
+    assert "404" not in paths["/clients"]["get"]["responses"]
+    assert paths["/{client_id}"]["get"]["responses"]["404"] == {"description": "mine"}
+
+
+def typed(client_id: ClientId) -> None: ...
+
+
+def test_typed_id_as_a_parameter() -> None:
+    """A typed id is a type of parameter by itself: 422 where malformed."""
+    app = FastAPI()
+
+    @app.get("/{client_id}")
+    def it(client_id: ClientId) -> str:
+        return type(client_id).__name__
+
+    right, wrong = asked(app, f"/{ADA}", "/1")
+
+    assert (right.json(), wrong.status_code) == ("ClientId", 422)

@@ -1,0 +1,569 @@
+"""``insert_once``: an insert that can be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from datetime import datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from marks import on
+from shapes import SHAPES
+from sqlalchemy import (
+    CHAR,
+    JSON,
+    DateTime,
+    Engine,
+    Enum,
+    Float,
+    ForeignKey,
+    MetaData,
+    Numeric,
+    String,
+    Time,
+    TypeDecorator,
+    Uuid,
+    event,
+    func,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    scoped_session,
+    sessionmaker,
+)
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    PublicIdConflict,
+    PublicIdMixin,
+    TypedId,
+    idempotency,
+    lookup,
+    public_id_column,
+    testing,
+)
+from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
+from sqlalchemy_public_id.formats import Uuid7
+from sqlalchemy_public_id.listeners import id_attributes
+from sqlalchemy_public_id.types import public_id_type
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class BuyerId(TypedId, prefix="iobuyer"): ...
+
+
+class Buyer(PublicIdMixin[BuyerId], Base):
+    __tablename__ = "buyer"
+    name: Mapped[str | None] = mapped_column(String(50))
+    orders: Mapped[list[Order]] = relationship(back_populates="buyer")
+
+
+class Lower(TypeDecorator[str]):
+    """A type of the program, which changes what it is given."""
+
+    impl = String(50)
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        return value and value.lower()
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Order(PublicIdMixin, Base):
+    __tablename__ = "order"
+    code: Mapped[str] = public_id_column(Uuid7(prefix="iocode"))
+    number: Mapped[str | None] = mapped_column(String(50), unique=True)
+    buyer_id: Mapped[int | None] = mapped_column(ForeignKey(Buyer.id))
+    buyer: Mapped[Buyer | None] = relationship(back_populates="orders")
+    lines: Mapped[list[Line]] = relationship(back_populates="order")
+    total: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    weight: Mapped[float | None] = mapped_column(Float)
+    placed: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    at: Mapped[time | None] = mapped_column(Time)
+    colour: Mapped[Colour | None] = mapped_column(Enum(Colour))
+    data: Mapped[Any | None] = mapped_column(JSON)
+    email: Mapped[str | None] = mapped_column(Lower)
+    currency: Mapped[str | None] = mapped_column(CHAR(5))
+    ticket: Mapped[Any | None] = mapped_column(Uuid)
+    state: Mapped[str | None] = mapped_column(String(50), default="new")
+    served: Mapped[str | None] = mapped_column(String(50), server_default="served")
+    note: Mapped[str | None] = mapped_column(String(50), deferred=True)
+
+
+class Line(PublicIdMixin, Base):
+    __tablename__ = "line"
+    order_id: Mapped[int | None] = mapped_column(ForeignKey(Order.id))
+    order: Mapped[Order | None] = relationship(back_populates="lines")
+
+
+A, B = "izkpm55j334u", "8w0tnq3c5yzd"
+ADA = "iobuyer_0000000000ad"
+NOON = datetime(2024, 5, 17, 12, 30, 15, 678901)
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    """A session, and a buyer."""
+    create(Base.metadata)
+    session.add(Buyer(public_id=ADA, name="Ada"))
+    session.commit()
+    return session
+
+
+def count(db: Session, model: type[Any] = Order) -> int:
+    return db.scalar(select(func.count()).select_from(model)) or 0
+
+
+# --- once, and again
+
+
+def test_first_time(db: Session) -> None:
+    """The object itself comes back, stored, with its key and its defaults."""
+    order = Order(public_id=A, total=Decimal("9.99"))
+    stored, created = idempotency.insert_once(db, order)
+
+    assert stored is order
+    assert created is True
+    assert (order.id, order.state, order.served) == (db.scalar(select(Order.id)), "new", "served")
+    assert order in db
+
+
+def test_again(db: Session, engine: Engine) -> None:
+    """A repetition finds the row, in the same transaction, in the next one, and in another session."""
+    order, _ = idempotency.insert_once(db, Order(public_id=A, number="1"))
+    assert idempotency.insert_once(db, Order(public_id=A, number="1")) == (order, False)
+    db.commit()
+    assert idempotency.insert_once(db, Order(public_id=A, number="1")) == (order, False)
+    db.commit()
+    with Session(engine) as other:
+        found, created = idempotency.insert_once(other, Order(public_id=A, number="1"))
+        assert (found.id, found.number, created) == (order.id, "1", False)
+
+    assert count(db) == 1
+
+
+def test_other_contents(db: Session) -> None:
+    """The same id with other contents is an error that names the attributes, and the transaction goes on."""
+    idempotency.insert_once(db, Order(public_id=A, number="1", total=Decimal(5), colour=Colour.RED, note="same"))
+    with pytest.raises(PublicIdConflict) as caught:
+        idempotency.insert_once(db, Order(public_id=A, number="1", total=Decimal(6), colour=Colour.BLUE, note="same"))
+
+    assert (caught.value.public_id, caught.value.model) == (A, "Order")
+    assert caught.value.differing == ("total", "colour")
+    db.commit()
+    assert db.scalars(select(Order.total)).all() == [Decimal(5)]
+
+
+def test_only_what_is_set_is_compared(db: Session) -> None:
+    """What a repetition leaves open may be anything, as may what the defaults of the columns have made of it."""
+    idempotency.insert_once(db, Order(public_id=A, number="1", state="paid", served="cold", note="deferred"))
+
+    assert idempotency.insert_once(db, Order(public_id=A, state=None, served=None))[1] is False
+    assert idempotency.insert_once(db, Order(public_id=A, number="1", note="deferred"))[1] is False
+    for other in ({"number": None}, {"note": None}, {"note": "other"}, {"state": "new"}):
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(db, Order(public_id=A, **other))
+        assert caught.value.differing == tuple(other)
+
+
+def test_row_that_has_changed(db: Session, engine: Engine) -> None:
+    """The contents of the row as it is now count, also where the session has an older view of it."""
+    order, _ = idempotency.insert_once(db, Order(public_id=A, state="new"))
+    db.commit()
+    with Session(engine) as other, other.begin():
+        lookup.get_one(other, Order, A).state = "paid"
+
+    with pytest.raises(PublicIdConflict):
+        idempotency.insert_once(db, Order(public_id=A, state="new"))
+    assert order.state == "paid"
+
+
+SAME: dict[str, tuple[Any, Any]] = {
+    "decimal of more places": ("total", Decimal("9.994999")),
+    "decimal rounded up": ("total", Decimal("0.005")),
+    "whole number": ("total", 7),
+    "float": ("weight", 1 / 3),
+    "float of many digits": ("weight", 1234567.8912),
+    "decimal for a float": ("weight", Decimal("0.1")),
+    "time zone": ("placed", NOON.replace(tzinfo=timezone.utc)),
+    "no time zone": ("placed", NOON),
+    "time of day": ("at", NOON.time()),
+    "enum": ("colour", Colour.RED),
+    "name of an enum": ("colour", "BLUE"),
+    "json": ("data", {"b": [1, 2.5, None], "a": {"ü": True}}),
+    "json with tuples and numbers as keys": ("data", {1: (1, 2)}),
+    "json null": ("data", JSON.NULL),
+    "list": ("data", []),
+    "type of the program": ("email", "Ada@Example.ORG"),
+    "fixed length": ("currency", "EUR"),
+    "text with blanks and more": ("note", "  ü 𝄞 ' \\ % :x "),
+    "nothing": ("number", None),
+    "expression": ("note", func.lower("ADA")),
+}
+
+
+@pytest.mark.parametrize(("attribute", "value"), SAME.values(), ids=SAME)
+def test_values_that_a_column_changes(db: Session, engine: Engine, attribute: str, value: Any) -> None:
+    """A value is the same as what its column keeps of it."""
+    idempotency.insert_once(db, Order(public_id=A, **{attribute: value}))
+    db.commit()
+    with Session(engine) as other:
+        assert idempotency.insert_once(other, Order(public_id=A, **{attribute: value}))[1] is False
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "other"),
+    [
+        ("total", Decimal("9.99"), Decimal("9.98")),
+        ("weight", 1.5, 1.50002),
+        ("weight", 1.5, None),
+        ("placed", NOON, NOON + timedelta(seconds=2)),
+        ("placed", NOON.replace(tzinfo=timezone.utc), (NOON + timedelta(hours=1)).replace(tzinfo=timezone.utc)),
+        ("at", NOON.time(), time(12, 31)),
+        ("colour", Colour.RED, Colour.BLUE),
+        ("data", {"a": 1}, {"a": 2}),
+        ("data", [], {}),
+        ("email", "a@example.org", "b@example.org"),
+        ("currency", "EUR", "USD"),
+        ("note", "a", "A"),
+        ("note", "", None),
+        ("note", "1", "1 "),
+    ],
+)
+def test_values_that_differ(db: Session, attribute: str, value: Any, other: Any) -> None:
+    """Values that the column keeps apart differ, in either direction."""
+    for public_id, first, second in ((A, value, other), (B, other, value)):
+        idempotency.insert_once(db, Order(public_id=public_id, **{attribute: first}))
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(db, Order(public_id=public_id, **{attribute: second}))
+        assert caught.value.differing == (attribute,)
+
+
+def test_scoped_session(db: Session, engine: Engine) -> None:
+    """A scoped session does as well; a connection does not."""
+    scoped = scoped_session(sessionmaker(engine))
+    order, created = idempotency.insert_once(scoped, Order(public_id=A))  # type: ignore[arg-type]
+    assert created
+    assert order in scoped
+    scoped.remove()
+    with engine.connect() as connection, pytest.raises(TypeError, match="expected a Session"):
+        idempotency.insert_once(connection, Order(public_id=A))  # type: ignore[arg-type]
+
+
+# --- ids
+
+
+def test_id_that_was_read_before(db: Session) -> None:
+    """An id that the library has made may be kept by whoever read it; it is not exchanged for another one."""
+    order = Order(number="1")
+    public_id = order.public_id
+    idempotency.insert_once(db, Order(public_id=public_id, number="1"))
+
+    found, created = idempotency.insert_once(db, order)
+    assert (found.public_id, created) == (public_id, False)
+    assert order.public_id == public_id
+    assert count(db) == 1
+
+
+def test_object_without_an_id(db: Session, statements: list[str]) -> None:
+    """Without an id that somebody knows, an insert could not be repeated."""
+    statements.clear()
+    with pytest.raises(ConfigurationError, match="no public_id yet"):
+        idempotency.insert_once(db, Order(number="1"))
+    with pytest.raises(InvalidPublicId):
+        Order(public_id="nonsense")
+
+    assert statements == []
+
+
+def test_attribute(db: Session) -> None:
+    """Any public id of a model may be the one that is repeated; others are made anew, and do not differ."""
+    code = Uuid7(prefix="iocode").generate()
+    order, _ = idempotency.insert_once(db, Order(code=code, number="1"), attribute="code")
+    again = Order(code=code, number="1")
+    assert again.public_id != order.public_id
+
+    assert idempotency.insert_once(db, again, attribute="code") == (order, False)
+    with pytest.raises(PublicIdConflict) as caught:
+        idempotency.insert_once(db, Order(code=code, public_id=A), attribute="code")
+    assert caught.value.differing == ("public_id",)
+    with pytest.raises(ConfigurationError, match="name one of"):
+        idempotency.insert_once(db, Order(code=code), attribute="number")
+
+
+def test_collision_of_another_id(db: Session) -> None:
+    """Where another id of the row collides that the library makes, it is made again, as everywhere."""
+    order, _ = idempotency.insert_once(db, Order(public_id=A))
+    with testing.collisions(Order, order.code, attribute="code"):
+        other, created = idempotency.insert_once(db, Order(public_id=B))
+
+    assert created
+    assert other.code != order.code
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("value", [None, 1, "order", {}, Order, Base.metadata])
+def test_what_is_no_object(value: Any) -> None:
+    """Only mapped objects can be inserted."""
+    with Session() as session, pytest.raises(TypeError, match="mapped object"):
+        idempotency.insert_once(session, value)
+
+
+def test_object_that_is_not_new(db: Session) -> None:
+    """An object that was added already would be written by any flush."""
+    order = Order(public_id=A)
+    db.add(order)
+    with pytest.raises(ConfigurationError, match="not new"):
+        idempotency.insert_once(db, order)
+    db.commit()
+    with pytest.raises(ConfigurationError, match="not new"):
+        idempotency.insert_once(db, order)
+
+
+def test_other_constraints(db: Session) -> None:
+    """A duplicate of another column is the error it always was, and the transaction goes on."""
+    idempotency.insert_once(db, Order(public_id=A, number="1"))
+    order = Order(public_id=B, number="1")
+    with pytest.raises(IntegrityError, match=r"number"):
+        idempotency.insert_once(db, order)
+    order.number = "2"
+
+    assert idempotency.insert_once(db, order) == (order, True)
+    db.commit()
+    assert count(db) == 2
+
+
+def test_other_constraints_first(db: Session) -> None:
+    """The same in a transaction of its own, where a collision would be tried again."""
+    idempotency.insert_once(db, Order(public_id=A, number="1"))
+    db.commit()
+    with pytest.raises(IntegrityError, match=r"number"):
+        idempotency.insert_once(db, Order(public_id=B, number="1"))
+    assert db.in_transaction()
+
+
+# --- the transaction of the caller
+
+
+def test_rest_of_the_transaction(db: Session) -> None:
+    """What the session has done before, and what is pending in it, is written and stays so."""
+    idempotency.insert_once(db, Order(public_id=A))
+    db.commit()
+    ada = lookup.get_one(db, Buyer, ADA)
+    db.execute(text("UPDATE buyer SET name = 'before'"))
+    pending = Buyer(name="pending")
+    db.add(pending)
+    ada.orders  # noqa: B018  loaded
+    ada.name = "Countess"
+    assert idempotency.insert_once(db, Order(public_id=A))[1] is False
+    with pytest.raises(PublicIdConflict):
+        idempotency.insert_once(db, Order(public_id=A, number="2"))
+    db.commit()
+
+    assert db.scalars(select(Buyer.name).order_by(Buyer.id)).all() == ["Countess", "pending"]
+
+
+def test_rollback(db: Session) -> None:
+    """The row belongs to the caller's transaction, and goes with it."""
+    idempotency.insert_once(db, Order(public_id=A))
+    db.rollback()
+    assert count(db) == 0
+    db.rollback()
+    with db.begin():
+        savepoint = db.begin_nested()
+        idempotency.insert_once(db, Order(public_id=A))
+        savepoint.rollback()
+        _, created = idempotency.insert_once(db, Order(public_id=A))
+        assert created
+
+    assert count(db) == 1
+
+
+def test_object_can_be_sent_again_after_a_rollback(db: Session) -> None:
+    """The same object is good for another try."""
+    order = Order(public_id=A, lines=[Line()])
+    idempotency.insert_once(db, order)
+    db.rollback()
+
+    assert idempotency.insert_once(db, order) == (order, True)
+    assert count(db, Line) == 1
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@on("postgresql", "mysql", "mariadb")
+def test_snapshots(db: Session, database: str, engine: Engine, level: str) -> None:
+    """A row that was committed after the snapshot is found where the transaction can begin anew, or read past it."""
+    with Session(engine.execution_options(isolation_level=level)) as early:
+        early.scalars(select(Buyer)).all()
+        idempotency.insert_once(db, Order(public_id=A))
+        db.commit()
+        if database == "postgresql":
+            with pytest.raises(IntegrityError):
+                idempotency.insert_once(early, Order(public_id=A))
+            assert early.scalar(select(func.count()).select_from(Buyer)) == 1
+            early.rollback()
+        assert idempotency.insert_once(early, Order(public_id=A))[1] is False
+
+
+def test_costs(db: Session, engine: Engine) -> None:
+    """The first time takes an INSERT in a savepoint, and a turn on MySQL and MariaDB; a repetition one SELECT more."""
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *call: sent.append(call[2].split()[0]))
+    line = Line(public_id=A)
+    idempotency.insert_once(db, line)
+    first = list(sent)
+    sent.clear()
+    idempotency.insert_once(db, Line(public_id=A))
+
+    assert first == FIRST[engine.name]
+    assert sent == AGAIN[engine.name]
+
+
+CREATED, FOUND = ["SAVEPOINT", "INSERT", "RELEASE"], ["SAVEPOINT", "INSERT", "ROLLBACK"]
+FIRST = {
+    "sqlite": ["BEGIN", *CREATED],
+    "postgresql": CREATED,
+    "mysql": ["SELECT", *CREATED, "DO"],
+    "mariadb": ["SELECT", *CREATED, "DO"],
+}
+AGAIN = {
+    "sqlite": [*FOUND, "SELECT"],
+    "postgresql": ["SAVEPOINT", "INSERT", "SELECT", "ROLLBACK", "SELECT"],  # the first SELECT is the guard's
+    "mysql": ["SELECT", *FOUND, "DO", "SELECT"],
+    "mariadb": ["SELECT", *FOUND, "DO", "SELECT"],
+}
+
+
+# --- relationships and models of all kinds
+
+
+def test_parent(db: Session) -> None:
+    """A relationship to one object counts as its foreign key, whether that or the object is given."""
+    ada, grace = lookup.get_one(db, Buyer, ADA), Buyer(name="Grace")
+    db.add(grace)
+    order, created = idempotency.insert_once(db, Order(public_id=A, buyer=ada))
+    assert created
+    assert order.buyer_id == ada.id
+    db.commit()
+
+    for same in ({"buyer": ada}, {"buyer_id": ada.id}, {}):
+        assert idempotency.insert_once(db, Order(public_id=A, **same)) == (order, False)
+    for other in ({"buyer": grace}, {"buyer_id": grace.id}, {"buyer_id": None}):
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(db, Order(public_id=A, **other))
+        assert caught.value.differing == ("buyer_id",)
+    assert ada.orders == [order]
+    assert grace.orders == []
+
+
+def test_pending_parent(db: Session) -> None:
+    """A parent that is pending is written first, and stays when the row is there already."""
+    idempotency.insert_once(db, Order(public_id=A))
+    grace = Buyer(name="Grace")
+    db.add(grace)
+    with pytest.raises(PublicIdConflict):
+        idempotency.insert_once(db, Order(public_id=A, buyer=grace))
+    db.commit()
+
+    assert count(db, Buyer) == 2
+    assert grace.orders == []
+
+
+def test_new_parent(db: Session) -> None:
+    """A parent that is new would be inserted anew with each repetition."""
+    with pytest.raises(ConfigurationError, match=r"Order\.buyer is new"):
+        idempotency.insert_once(db, Order(public_id=A, buyer=Buyer(name="Grace")))
+
+
+def test_children(db: Session) -> None:
+    """What the object brings along is inserted with it, once."""
+    order, _ = idempotency.insert_once(db, Order(public_id=A, lines=[Line(), Line()]))
+    again, created = idempotency.insert_once(db, Order(public_id=A, lines=[Line(), Line()]))
+    db.commit()
+
+    assert (again, created) == (order, False)
+    assert len(order.lines) == count(db, Line) == 2
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name: str, create: Callable[[MetaData], None], session: Session) -> None:
+    """Models that are mapped in any way can be inserted once, by each of their public ids."""
+    model, _ = SHAPES[name]()
+    create(inspect(model).local_table.metadata)
+    for attribute, column in id_attributes(inspect(model)).items():
+        first, second, other = model(name="a"), model(name="a"), model(name="b")
+        public_id = public_id_type(column).next_id()
+        for each in (first, second, other):
+            setattr(each, attribute, public_id)
+        assert idempotency.insert_once(session, first, attribute=attribute) == (first, True)
+        session.commit()
+        assert idempotency.insert_once(session, second, attribute=attribute) == (first, False)
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(session, other, attribute=attribute)
+        assert caught.value.differing == ("name",)
+
+
+def test_another_class_of_the_same_table(create: Callable[[MetaData], None], session: Session) -> None:
+    """A row of another class in the same hierarchy is another row."""
+    crate, _ = SHAPES["joined tables"]()
+    box = crate.__mro__[1]
+    create(crate.metadata)
+    idempotency.insert_once(session, crate(public_id=A, name="a"))
+    idempotency.insert_once(session, box(public_id=B, name="b"))
+    for other in (box(public_id=A, name="a"), crate(public_id=B, name="b")):
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(session, other)
+        assert caught.value.differing == ("kind",)
+    session.commit()
+
+
+# --- asynchronously
+
+
+def test_async(async_engine: AsyncEngine) -> None:
+    """The awaited twin inserts once, finds again, and tells a conflict, with every driver; the session goes on."""
+
+    async def story() -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine, expire_on_commit=False) as session:
+                ada, created = await async_once(session, Buyer(public_id=ADA, name="Ada"))
+                assert (ada.name, created) == ("Ada", True)
+                await session.commit()
+                assert await async_once(session, Buyer(public_id=ADA, name="Ada")) == (ada, False)
+                with pytest.raises(PublicIdConflict) as caught:
+                    await async_once(session, Buyer(public_id=ADA, name="Grace"))
+                assert caught.value.differing == ("name",)
+                line, created = await async_once(session, Line(public_id=A))
+                assert (line.public_id, created) == (A, True)
+                await session.rollback()
+                assert await session.scalar(select(func.count()).select_from(Line)) == 0
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())

@@ -1,0 +1,483 @@
+"""``lookup.page``: rows page by page, with public ids as cursors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import ForeignKey, MetaData, String, Uuid, event, func, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    aliased,
+    contains_eager,
+    joinedload,
+    load_only,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    PublicIdNotFound,
+    TypedId,
+    bigint_key,
+    lookup,
+    public_id_column,
+)
+from sqlalchemy_public_id.asyncio import lookup as async_lookup
+from sqlalchemy_public_id.formats import Uuid7
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class PostId(TypedId, prefix="pgpost"): ...
+
+
+POST = {"polymorphic_on": "kind", "polymorphic_identity": "post"}
+VIDEO = {"polymorphic_identity": "video"}
+
+
+class Post(PublicIdMixin[PostId], Base):
+    __tablename__ = "post"
+    __mapper_args__ = POST
+    kind: Mapped[str] = mapped_column(String(10))
+    title: Mapped[str] = mapped_column(String(50), default="untitled")
+    hidden: Mapped[bool] = mapped_column(default=False)
+    comments: Mapped[list[Comment]] = relationship(order_by="Comment.id.desc()", cascade="all, delete-orphan")
+
+
+class Video(Post):
+    __tablename__ = "video"
+    __mapper_args__ = VIDEO
+    id: Mapped[int] = mapped_column(ForeignKey(Post.id), primary_key=True)
+    seconds: Mapped[int] = mapped_column(default=60)
+
+
+class Comment(PublicIdMixin, Base):
+    __tablename__ = "comment"
+    post_id: Mapped[int] = mapped_column(ForeignKey(Post.id))
+
+
+class Seat(PublicIdColumnMixin, Base):
+    """Has a key of three columns, two of which are texts."""
+
+    __tablename__ = "seat"
+    hall: Mapped[str] = mapped_column(String(10), primary_key=True)
+    row: Mapped[int] = mapped_column("line", primary_key=True, autoincrement=False)
+    place: Mapped[str] = mapped_column(String(10), primary_key=True)
+
+
+class Ticket(Base):
+    """Has two public ids, one of which is stored as a number."""
+
+    __tablename__ = "ticket"
+    number: Mapped[int] = bigint_key()
+    public_id: Mapped[str] = public_id_column(NanoId(length=8))
+    code: Mapped[str] = public_id_column(Uuid7(prefix="pgcode"), name="other code")
+
+
+class Blob(PublicIdColumnMixin, Base):
+    """Has a key that says nothing of age."""
+
+    __tablename__ = "blob"
+    key: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+
+
+POSTS = [f"pgpost_{number:012}" for number in range(10)]
+UNKNOWN = "pgpost_zzzzzzzzzzzz"
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    """A session with ten posts; every third one is a video, each has two comments."""
+    create(Base.metadata)
+    for number, public_id in enumerate(POSTS):
+        post = (Post if number % 3 else Video)(public_id=public_id, title=f"post {number}")
+        post.comments = [Comment(), Comment()]
+        session.add(post)
+        session.flush()
+    session.commit()
+    return session
+
+
+def ids(page: lookup.Page[Any]) -> list[str]:
+    return [row.public_id for row in page]
+
+
+def walk(db: Session, rows: Any, direction: str, limit: int = 3, **how: Any) -> list[list[Any]]:
+    """All pages from one end to the other."""
+    cursor = how.pop("start", None)
+    pages: list[list[Any]] = []
+    while True:
+        page = lookup.page(db, rows, limit=limit, **{direction: cursor}, **how)
+        pages.append(list(page))
+        cursor = page.next if direction == "after" else page.previous
+        assert page.has_more == (cursor is not None)
+        if cursor is None:
+            return pages
+
+
+# --- forwards and backwards
+
+
+def test_first_page(db: Session, statements: list[str]) -> None:
+    """The first page has the lowest keys, says how to go on, and needs one statement."""
+    statements.clear()
+    page = lookup.page(db, Post, limit=4)
+
+    assert ids(page) == POSTS[:4]
+    assert (page.has_more, page.next, page.previous) == (True, POSTS[3], None)
+    assert len(statements) == 1
+
+
+def test_next_page(db: Session, statements: list[str]) -> None:
+    """``after`` brings the rows behind one, in one statement, and knows the way back."""
+    statements.clear()
+    page = lookup.page(db, Post, limit=4, after=POSTS[3])
+
+    assert ids(page) == POSTS[4:8]
+    assert (page.has_more, page.next, page.previous) == (True, POSTS[7], POSTS[4])
+    assert len(statements) == 1
+
+
+def test_last_page(db: Session, statements: list[str]) -> None:
+    """The last page has no next one, whether it is full or not."""
+    for limit in (2, 3):
+        statements.clear()
+        page = lookup.page(db, Post, limit=limit, after=POSTS[7])
+        assert ids(page) == POSTS[8:]
+        assert (page.has_more, page.next, page.previous) == (False, None, POSTS[8])
+        assert len(statements) == 1
+
+
+def test_previous_page(db: Session, statements: list[str]) -> None:
+    """``before`` brings the rows just before one, in the same order as always; ``has_more`` looks ahead of them."""
+    statements.clear()
+    page = lookup.page(db, Post, limit=4, before=POSTS[6])
+
+    assert ids(page) == POSTS[2:6]
+    assert (page.has_more, page.next, page.previous) == (True, POSTS[5], POSTS[2])
+    assert len(statements) == 1
+    page = lookup.page(db, Post, limit=4, before=POSTS[2])
+    assert ids(page) == POSTS[:2]
+    assert (page.has_more, page.next, page.previous) == (False, POSTS[1], None)
+
+
+def test_newest_first(db: Session) -> None:
+    """The order can be turned round, and ``after`` and ``before`` with it."""
+    assert [
+        ids(page)
+        for page in (
+            lookup.page(db, Post, limit=3, newest_first=True),
+            lookup.page(db, Post, limit=3, newest_first=True, after=POSTS[7]),
+            lookup.page(db, Post, limit=3, newest_first=True, before=POSTS[2]),
+        )
+    ] == [POSTS[:6:-1], POSTS[6:3:-1], POSTS[5:2:-1]]
+
+
+def test_nothing_there(db: Session, statements: list[str]) -> None:
+    """An empty table has one empty page; behind the last row there is an empty one as well, for who asks again."""
+    page = lookup.page(db, Seat, limit=1)
+
+    assert (list(page), page.has_more, page.next, page.previous) == ([], False, None, None)
+    statements.clear()
+    page = lookup.page(db, Post, limit=1, after=POSTS[-1])
+    assert (list(page), page.has_more, page.next, page.previous) == ([], False, None, None)
+    assert len(statements) == 2
+
+
+def test_page_is_a_sequence(db: Session) -> None:
+    """A page is used like a tuple of its rows, and cannot be changed."""
+    page = lookup.page(db, Post, limit=4)
+
+    assert (len(page), page[0], page[-1], page[1:3]) == (4, page.items[0], page.items[3], page.items[1:3])
+    assert page[2] in page
+    assert page == lookup.page(db, Post, limit=4)
+    with pytest.raises(AttributeError):
+        page.has_more = False  # type: ignore[misc]
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_row_once(db: Session, data: st.DataObject) -> None:
+    """Pages of any size, either way, are the whole in its order, each row once."""
+    limit, newest_first = data.draw(st.integers(1, 12)), data.draw(st.booleans())
+    start, direction = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["after", "before"]))
+    expected = POSTS[::-1] if newest_first else POSTS
+    pages = walk(db, Post, direction, limit, newest_first=newest_first, start=expected[start])
+    rest = expected[start + 1 :] if direction == "after" else expected[:start]
+
+    found = [post.public_id for page in (pages if direction == "after" else pages[::-1]) for post in page]
+    assert found == rest
+    assert all(len(page) == limit for page in pages[:-1])
+
+
+def test_rows_that_come_and_go(db: Session) -> None:
+    """Rows inserted or deleted between two pages neither repeat nor hide another row."""
+    first = lookup.page(db, Post, limit=4, newest_first=True)
+    db.delete(lookup.get_one(db, Post, POSTS[8]))
+    db.delete(lookup.get_one(db, Post, POSTS[4]))
+    db.add(Post())
+    db.commit()
+
+    assert ids(lookup.page(db, Post, limit=4, newest_first=True, after=first.next)) == [
+        POSTS[5],
+        POSTS[3],
+        POSTS[2],
+        POSTS[1],
+    ]
+
+
+# --- cursors
+
+
+def test_unknown_cursor(db: Session, statements: list[str]) -> None:
+    """A cursor that belongs to no row, or no longer, is an error that names the argument; no page is made up."""
+    db.delete(lookup.get_one(db, Post, POSTS[5]))
+    db.commit()
+    for field in ("after", "before"):
+        for cursor in (UNKNOWN, POSTS[5]):
+            statements.clear()
+            with pytest.raises(PublicIdNotFound) as caught:
+                lookup.page(db, Post, limit=3, **{field: cursor})
+            assert (caught.value.field, caught.value.value, caught.value.model) == (field, cursor, "Post")
+            assert len(statements) == 2
+
+
+def test_malformed_cursor(db: Session, statements: list[str]) -> None:
+    """What cannot be an id of the model is the same error, and the database is not asked."""
+    db.connection()
+    statements.clear()
+    for cursor in (
+        "",
+        "1",
+        1,
+        0,
+        True,
+        POSTS[0].upper(),
+        f"{POSTS[0]}\n",
+        "a" * 10**7,
+        b"pgpost",
+        [POSTS[0]],
+        object(),
+    ):
+        for field in ("after", "before"):
+            with pytest.raises(PublicIdNotFound) as caught:
+                lookup.page(db, Post, limit=3, **{field: cursor})
+            assert caught.value.field == field
+            assert len(str(caught.value)) < 500
+    assert statements == []
+
+
+def test_cursor_is_only_a_place(db: Session) -> None:
+    """A row that no longer meets the conditions is still one to go on from."""
+    rows = select(Post).where(Post.hidden.is_(False))
+    first = lookup.page(db, rows, limit=3)
+    first[-1].hidden = True
+    db.commit()
+
+    assert ids(lookup.page(db, rows, limit=3, after=first.next)) == POSTS[3:6]
+    criteria = with_loader_criteria(Post, Post.hidden.is_(False))
+    assert ids(lookup.page(db, select(Post).options(criteria), limit=3, after=first.next)) == POSTS[3:6]
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "3", 1.0, None])
+def test_limit(limit: Any) -> None:
+    """A limit is a whole number of at least one."""
+    with Session() as session, pytest.raises(ValueError, match="limit is"):
+        lookup.page(session, Post, limit=limit)
+
+
+def test_two_cursors() -> None:
+    """A page follows one row or precedes one, not both."""
+    with Session() as session, pytest.raises(ValueError, match="both"):
+        lookup.page(session, Post, limit=1, after=POSTS[0], before=POSTS[5])
+
+
+# --- statements of the caller
+
+
+def test_conditions_and_joins(db: Session) -> None:
+    """What the caller's statement leaves out is left out, and does not count for the limit."""
+    rows = select(Post).where(Post.kind == "video")
+    assert ids(lookup.page(db, rows, limit=2, after=POSTS[0])) == [POSTS[3], POSTS[6]]
+    newest = select(func.max(Comment.id)).group_by(Comment.post_id)
+    joined = rows.join(Post.comments).where(Comment.id.in_(newest))
+    assert ids(lookup.page(db, joined, limit=2, after=POSTS[1])) == [POSTS[3], POSTS[6]]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_joined_collections(db: Session, statements: list[str], newest_first: bool) -> None:
+    """Rows that are loaded with their collections count once each."""
+    db.expunge_all()
+    statements.clear()
+    rows = select(Post).options(joinedload(Post.comments))
+    page = lookup.page(db, rows, limit=4, after=POSTS[5], newest_first=newest_first)
+
+    assert ids(page) == (POSTS[4:0:-1] if newest_first else POSTS[6:])
+    assert [len(post.comments) for post in page] == [2] * 4
+    assert page.has_more == newest_first
+    assert len(statements) <= 2
+
+
+def test_join_that_repeats_rows(db: Session) -> None:
+    """A join to many may make pages shorter, but leaves no row out and repeats none."""
+    pages = walk(db, select(Post).join(Post.comments), "after", limit=3)
+
+    assert [post.public_id for page in pages for post in page] == POSTS
+    pages = walk(db, select(Post).join(Post.comments).distinct(), "after", limit=3)
+    assert [[post.public_id for post in page] for page in pages] == [POSTS[:3], POSTS[3:6], POSTS[6:9], POSTS[9:]]
+
+
+def test_options_of_the_caller(db: Session, statements: list[str]) -> None:
+    """Loader options and execution options are kept; a public id that is not loaded needs no statement of its own."""
+    seen: list[Any] = []
+    event.listen(db, "do_orm_execute", lambda state: seen.append(state.execution_options.get("mine")))
+    db.expunge_all()
+    statements.clear()
+    rows = select(Post).options(load_only(Post.title, raiseload=True)).execution_options(mine="yes")
+    page = lookup.page(db, rows, limit=2, after=POSTS[0])
+
+    assert [post.title for post in page] == ["post 1", "post 2"]
+    assert (page.next, page.previous) == (POSTS[2], POSTS[1])
+    assert len(statements) == 1
+    assert set(seen) == {"yes"}
+
+
+def test_contains_eager(db: Session) -> None:
+    """A collection may be filled by the statement's own join."""
+    rows = select(Post).join(Post.comments).where(Post.public_id == POSTS[3]).options(contains_eager(Post.comments))
+
+    assert ids(lookup.page(db, rows, limit=5)) == [POSTS[3]]
+
+
+def test_alias(db: Session) -> None:
+    """The model may stand in the statement under another name."""
+    other = aliased(Post)
+
+    assert ids(lookup.page(db, select(other).where(other.title != "post 2"), limit=2, after=POSTS[0])) == [
+        POSTS[1],
+        POSTS[3],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (lambda: select(Post).order_by(Post.title), "ORDER BY"),
+        (lambda: select(Post).limit(3), "LIMIT"),
+        (lambda: select(Post).offset(3), "OFFSET"),
+        (lambda: select(Post.title), "selects title"),
+        (lambda: select(Post, Comment), "selects Post, Comment"),
+        (lambda: select(func.count()), "of one model"),
+        (lambda: select(Post.__table__), "of one model"),
+        (lambda: update(Post), "not a mapped class"),
+        (lambda: select(Post).union(select(Post)), "not a mapped class"),
+        (lambda: int, "not a mapped class"),
+        (lambda: None, "not a mapped class"),
+    ],
+)
+def test_statements_that_are_refused(rows: Callable[[], Any], message: str) -> None:
+    """A statement with another order, a limit, or more than one model has no pages."""
+    with Session() as session, pytest.raises(ConfigurationError, match=message):
+        lookup.page(session, rows(), limit=3)
+
+
+def test_order_that_was_taken_back(db: Session) -> None:
+    """An order that the statement no longer has does not matter."""
+    assert ids(lookup.page(db, select(Post).order_by(Post.title).order_by(None), limit=2)) == POSTS[:2]
+
+
+# --- models of all kinds
+
+
+def test_inheritance(db: Session) -> None:
+    """A page of a model is one of those below it as well; a cursor must be of the model that is asked for."""
+    assert [type(post) for post in lookup.page(db, Post, limit=4)] == [Video, Post, Post, Video]
+    assert ids(lookup.page(db, Video, limit=2, after=POSTS[0])) == [POSTS[3], POSTS[6]]
+    assert ids(lookup.page(db, Video, limit=2, before=POSTS[6])) == [POSTS[0], POSTS[3]]
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, Video, limit=2, after=POSTS[1])
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_composite_key(db: Session, newest_first: bool) -> None:
+    """A composite key is compared column by column, in its own order."""
+    db.add_all(Seat(hall=hall, row=row, place=place) for place in "cab" for row in (2, 10, 1) for hall in "yx")
+    db.commit()
+    pages = walk(db, Seat, "after", limit=4, newest_first=newest_first)
+    found = [(seat.hall, seat.row, seat.place) for page in pages for seat in page]
+
+    assert found == sorted(found, reverse=newest_first)
+    assert len(found) == 18
+    last = pages[-1][-1].public_id
+    backwards = walk(db, Seat, "before", limit=4, newest_first=newest_first, start=last)
+    assert [seat for page in reversed(backwards) for seat in page] == [seat for page in pages for seat in page][:-1]
+
+
+def test_several_public_ids(db: Session) -> None:
+    """``attribute`` names the public id that is the cursor, and that the page answers with."""
+    db.add_all(Ticket() for _ in range(5))
+    db.commit()
+    tickets = list(lookup.page(db, Ticket, limit=5))
+
+    page = lookup.page(db, Ticket, limit=2, after=tickets[0].code, attribute="code")
+    assert (list(page), page.next, page.previous) == (tickets[1:3], tickets[2].code, tickets[1].code)
+    page = lookup.page(db, Ticket, limit=2, before=tickets[4].public_id)
+    assert (list(page), page.next, page.previous) == (tickets[2:4], tickets[3].public_id, tickets[2].public_id)
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, Ticket, limit=2, after=tickets[0].code)
+
+
+def test_keys_without_an_age(db: Session) -> None:
+    """Random keys have an order, too, and each row its place in it."""
+    db.add_all(
+        Blob(key=key) for key in map(__import__("uuid").UUID, (f"{number * 7919 % 97:032x}" for number in range(9)))
+    )
+    db.commit()
+    found = [blob.key for page in walk(db, Blob, "after", limit=2) for blob in page]
+
+    assert len(found) == len(set(found)) == 9
+
+
+# --- asynchronously
+
+
+def test_async(async_engine: AsyncEngine) -> None:
+    """The awaited twin takes and answers the same, with every driver."""
+
+    async def story() -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine, expire_on_commit=False) as session:
+                for public_id in POSTS:
+                    session.add(Post(public_id=public_id))
+                    await session.flush()
+                await session.commit()
+                page = await async_lookup.page(session, Post, limit=4, after=POSTS[3])
+                assert (ids(page), page.has_more, page.next, page.previous) == (POSTS[4:8], True, POSTS[7], POSTS[4])
+                rows = select(Post).options(joinedload(Post.comments))
+                page = await async_lookup.page(session, rows, limit=4, before=POSTS[2], newest_first=True)
+                assert (ids(page), page.has_more) == (POSTS[6:2:-1], True)
+                with pytest.raises(PublicIdNotFound):
+                    await async_lookup.page(session, Post, limit=4, after=UNKNOWN)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())

@@ -1,0 +1,23 @@
+"""Stories about the shop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+from web_shop import Shop, opened
+
+Story = Callable[[Shop], Awaitable[None]]
+
+
+@pytest.fixture
+def tell(async_engine: AsyncEngine) -> Callable[[Story], None]:
+    """Run a story, with every asynchronous driver of every database."""
+
+    async def run(story: Story) -> None:
+        async with opened(async_engine) as shop:
+            await story(shop)
+
+    return lambda story: asyncio.run(run(story))

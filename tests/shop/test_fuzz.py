@@ -1,0 +1,116 @@
+"""Thousands of requests, made by Schemathesis from the OpenAPI document of the shop."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from sqlalchemy.ext.asyncio import AsyncEngine
+from web_shop import FIRST_KEY, Shop, numbers_in, opened
+
+from examples.fastapi_shop.models import Customer, Order, Product
+
+CHECKS: list[Any] = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+ENGINES = [("sqlite", "aiosqlite"), ("postgresql", "asyncpg"), ("mysql", "asyncmy"), ("mariadb", "aiomysql")]
+MOST = {"sqlite": (75, 2000)}
+"""How many requests each operation gets of one kind, and how many there are at least; on the others, a tenth."""
+
+
+@pytest.mark.parametrize("async_engine", ENGINES, indirect=True, ids=next(zip(*ENGINES, strict=True)))
+def test_no_answer_is_an_error_of_the_server_or_has_a_key(async_engine: AsyncEngine) -> None:
+    """No answer is a 500, each is as documented, none has a key of the database in it, and each operation succeeds."""
+    count, in_all = MOST.get(async_engine.dialect.name, (9, 200))
+    answers: Counter[tuple[str, int]] = Counter()
+    texts: list[str] = []
+
+    async def story() -> tuple[dict[str, Any], set[int]]:
+        async with opened(async_engine) as shop:
+            document = shop.app.openapi()
+            known = [each for model in (Customer, Product, Order) for each in await shop.ids(model)]
+            await asyncio.to_thread(send, shop, count, known, answers, texts)
+            return document, await shop.keys()
+
+    document, keys = asyncio.run(story())
+    operations = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+    assert sum(answers.values()) >= in_all
+    assert sum(count for (_, status), count in answers.items() if status < 300) >= in_all / 4
+    assert {operation for operation, status in answers if status < 300} == operations
+    assert min(keys) == FIRST_KEY
+    assert not numbers_in("\n".join(texts)) & keys
+
+
+def send(shop: Shop, count: int, known: list[str], answers: Counter[tuple[str, int]], texts: list[str]) -> None:
+    """Send requests, and note what comes back.
+
+    Up to *count* to each operation, with ids of the database alone; ten times as many with any ids, and as many with
+    what the document does not allow.
+    """
+    document = shop.app.openapi()
+    anything, existing = (schemathesis.openapi.from_dict(each) for each in (document, with_ids(document, known)))
+    anything.app = existing.app = shop.app
+
+    def request(case: Case) -> None:
+        response = case.call()
+        answers[case.operation.label, response.status_code] += 1
+        texts.append(f"{response.headers} {response.text}")
+        case.validate_response(response, checks=CHECKS)
+
+    positive, negative = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+    kinds = [
+        (operation.ok().as_strategy(generation_mode=positive), count) for operation in existing.get_all_operations()
+    ]
+    kinds += [(anything.as_strategy(mode), 10 * count) for mode in (positive, negative)]
+    for cases, most in kinds:
+        rules = settings(
+            max_examples=most,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        rules(seed(20_240_229)(given(case=cases)(request)))()
+
+
+def with_ids(document: dict[str, Any], known: list[str]) -> dict[str, Any]:
+    """*document* with ids of the database as the only ones that are sent; a new order has a new one."""
+    found = copy.deepcopy(document)
+    for operations in found["paths"].values():
+        for method, operation in operations.items():
+            if method != "put":
+                replace_ids(operation.get("parameters", []), known)
+    replace_ids([schema for name, schema in found["components"]["schemas"].items() if name.endswith("In")], known)
+    return found
+
+
+def replace_ids(schema: Any, known: list[str]) -> None:
+    """Let each id in *schema* be one of those that are known of its type."""
+    if isinstance(schema, dict) and schema.get("format") == "public-id":
+        found = [each for each in known if re.search(schema["pattern"], each)]
+        schema.clear()
+        schema["enum"] = found
+    elif isinstance(schema, (dict, list)):
+        for each in schema.values() if isinstance(schema, dict) else schema:
+            replace_ids(each, known)

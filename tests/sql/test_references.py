@@ -1,0 +1,317 @@
+"""References in SQL, and the declarations that are refused, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    MappedAsDataclass,
+    aliased,
+    mapped_column,
+    registry,
+    relationship,
+)
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    PublicIdMixinDataclass,
+    PublicIdType,
+    TypedId,
+    bigint_key,
+    public_id_column,
+    references,
+)
+from sqlalchemy_public_id.references import public_ref
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(schema="shop")
+
+
+class BuyerId(TypedId, prefix="rsbuy"): ...
+
+
+class Buyer(PublicIdMixin[BuyerId], Base):
+    __tablename__ = "buyer"
+
+
+class Bill(PublicIdMixin, Base):
+    __tablename__ = "bill"
+    buyer_id: Mapped[int] = mapped_column(ForeignKey(Buyer.id))
+    buyer: Mapped[Buyer] = relationship()
+    buyer_public_id: Mapped[BuyerId] = public_ref("buyer")
+    origin_id: Mapped[int | None] = mapped_column(ForeignKey("shop.bill.id"))
+    origin: Mapped[Bill | None] = relationship(remote_side="Bill.id")
+    origin_public_id: Mapped[str | None] = public_ref("origin")
+
+
+def sql(statement: Any) -> str:
+    return " ".join(str(statement).split())
+
+
+def test_equal() -> None:
+    """A comparison finds the key first, so that the index on the foreign key is used."""
+    keys = "SELECT buyer_1.id FROM shop.buyer AS buyer_1 WHERE buyer_1.public_id"
+
+    assert sql(select(Bill.id).where(Bill.buyer_public_id == "x")) == (
+        f"SELECT shop.bill.id FROM shop.bill WHERE shop.bill.buyer_id IN ({keys} = :public_id_1)"
+    )
+    assert sql(select(Bill.id).where(Bill.buyer_public_id.in_(["x"]))) == (
+        f"SELECT shop.bill.id FROM shop.bill WHERE shop.bill.buyer_id IN ({keys} IN (__[POSTCOMPILE_public_id_1]))"
+    )
+    assert sql(select(Bill.id).where(Bill.buyer_public_id != "x")) == (
+        "SELECT shop.bill.id FROM shop.bill WHERE shop.bill.buyer_id IS NOT NULL "
+        f"AND (shop.bill.buyer_id NOT IN ({keys} = :public_id_1))"
+    )
+
+
+def test_null() -> None:
+    """Whether there is an id is told by the foreign key."""
+    for condition in (Bill.origin_public_id.is_(None), Bill.origin_public_id == None):  # noqa: E711
+        assert sql(condition) == "shop.bill.origin_id IS NULL"
+    for condition in (Bill.origin_public_id.is_not(None), Bill.origin_public_id != None):  # noqa: E711
+        assert sql(condition) == "shop.bill.origin_id IS NOT NULL"
+
+
+def test_selected_alone() -> None:
+    """The table that the ids are read for is in FROM, and not in the subquery; its own table is told from it."""
+    assert sql(select(Bill.origin_public_id)) == (
+        "SELECT CASE WHEN (shop.bill.origin_id IS NOT NULL) THEN "
+        "(SELECT bill_1.public_id FROM shop.bill AS bill_1 WHERE bill_1.id = shop.bill.origin_id) END "
+        "AS origin_public_id FROM shop.bill"
+    )
+
+
+def test_alias() -> None:
+    """The attribute of an alias is that of the alias."""
+    other = aliased(Bill, name="other")
+
+    assert "FROM shop.bill AS other WHERE other.buyer_id IN (SELECT" in sql(
+        select(other.id).where(other.buyer_public_id == "x")
+    )
+    assert "WHERE buyer_1.id = other.buyer_id" in sql(select(other.buyer_public_id))
+
+
+def test_public_refs() -> None:
+    """What the references of a model are, for programs."""
+    buyer, origin = references.public_refs(Bill).values()
+
+    assert (buyer.attribute, buyer.relationship, buyer.key) == ("buyer_public_id", "buyer", "buyer_id")
+    assert (buyer.target, buyer.target_key, buyer.target_id) == (Buyer, "id", "public_id")
+    assert (buyer.id_format, buyer.typed, buyer.nullable) == (BuyerId.id_format, BuyerId, False)
+    assert (origin.target, origin.id_format, origin.typed, origin.nullable) == (Bill, NanoId(), None, True)
+    assert references.public_refs(Buyer) == {}
+    for wrong in (1, "Bill", int, Bill(), None):
+        with pytest.raises(ConfigurationError, match="not a mapped class"):
+            references.public_refs(wrong)  # type: ignore[arg-type]
+
+
+def test_eager_refuses_what_is_no_reference() -> None:
+    """Other attributes, and what is none at all, are a mistake of the program."""
+    for wrong in (Bill.buyer, Bill.buyer_id, "buyer_public_id", Bill, None):
+        with pytest.raises(ConfigurationError, match=r"expected the attribute of a model"):
+            references.eager(wrong)  # type: ignore[arg-type]
+
+
+def test_the_name_is_a_text() -> None:
+    """``public_ref()`` takes the name of the relationship."""
+    for wrong in (None, 1, relationship(), Buyer):
+        with pytest.raises(ConfigurationError, match="expected the name of the relationship"):
+            public_ref(wrong)  # type: ignore[arg-type]
+
+
+def test_an_unmapped_mixin() -> None:
+    """The attribute of a mixin is no column."""
+
+    class Mixin:
+        buyer_public_id: Mapped[str] = public_ref("buyer")
+
+    with pytest.raises(ConfigurationError, match="belongs to no mapped class"):
+        select(Mixin.buyer_public_id)
+
+
+def test_imperative_mapping() -> None:
+    """A class that is mapped imperatively has the attribute in its body."""
+    mapped = registry()
+    make = NanoId().generate
+    room = Table(
+        "room",
+        mapped.metadata,
+        Column("id", Integer, primary_key=True),
+        Column("public_id", PublicIdType(NanoId()), default=make, unique=True),
+    )
+    desk = Table(
+        "desk", mapped.metadata, Column("id", Integer, primary_key=True), Column("room", ForeignKey("room.id"))
+    )
+
+    class Room: ...
+
+    class Desk:
+        room_public_id = public_ref("room")
+
+    mapped.map_imperatively(Room, room)
+    mapped.map_imperatively(Desk, desk, properties={"room_id": desk.c.room, "room": relationship(Room)})
+    mapped.configure()
+
+    assert references.public_refs(Desk)["room_public_id"].key == "room_id"
+    assert "desk.room IN (SELECT" in sql(select(desk.c.id).where(Desk.room_public_id == "x"))
+
+
+def test_dataclass() -> None:
+    """The attribute of a dataclass may be given to the constructor, or left out."""
+
+    class DataBase(MappedAsDataclass, DeclarativeBase): ...
+
+    class Room(PublicIdMixinDataclass, DataBase):
+        __tablename__ = "room"
+
+    class Desk(PublicIdMixinDataclass, DataBase):
+        __tablename__ = "desk"
+        number: Mapped[int]
+        room_id: Mapped[int | None] = mapped_column(ForeignKey("room.id"), init=False)
+        room_public_id: Mapped[str | None] = public_ref("room")
+        room: Mapped[Room | None] = relationship(default=None)
+
+    engine_free = Desk(1, room_public_id="0123456789ab")
+    assert engine_free.room_public_id == "0123456789ab"
+    assert Desk(2).room_public_id is None
+    assert "number=2" in repr(Desk(2))
+
+
+# --- refused
+
+
+def declared(column: Any, related: Callable[[], Any], ref: Any, other: Any = PublicIdMixin) -> None:
+    """Configure two models, of which the second one has the reference *ref*."""
+
+    class Own(DeclarativeBase): ...
+
+    class Target(other, Own):
+        __tablename__ = "target"
+        pointing_id = mapped_column(ForeignKey("pointing.id", use_alter=True))
+        pointing = relationship("Pointing", foreign_keys=[pointing_id])
+
+    class Pointing(PublicIdMixin, Own):
+        __tablename__ = "pointing"
+        target_id = column
+        target = related()
+        target_public_id = ref
+
+    Own.registry.configure()
+
+
+def key() -> Any:
+    return mapped_column(ForeignKey("target.id"))
+
+
+def many_to_one(**options: Any) -> Any:
+    return relationship("Target", foreign_keys="Pointing.target_id", **options)
+
+
+class OnlyKey:
+    """No public id."""
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.mark.parametrize(
+    ("related", "ref", "other", "message"),
+    [
+        (many_to_one, "tagret", PublicIdMixin, "has no relationship 'tagret'; it has target"),
+        (
+            lambda: relationship("Target", foreign_keys="Target.pointing_id", viewonly=True),
+            "target",
+            PublicIdMixin,
+            "onetomany",
+        ),
+        (lambda: many_to_one(viewonly=True), "target", PublicIdMixin, "viewonly"),
+        (many_to_one, "target", OnlyKey, "Target has no public id"),
+        (
+            lambda: many_to_one(primaryjoin="and_(foreign(Pointing.target_id) == Target.id, Target.id > 5)"),
+            *("target", PublicIdMixin, "condition of its own"),
+        ),
+    ],
+    ids=["no relationship", "one-to-many", "viewonly", "no public id", "condition"],
+)
+def test_refused(related: Callable[[], Any], ref: str, other: Any, message: str) -> None:
+    """A reference that cannot work is an error when the mappers are configured, which names the attribute."""
+    with pytest.raises(ConfigurationError, match=rf"Pointing\.target_public_id: .*{message}"):
+        declared(key(), related, public_ref(ref), other)
+
+
+def test_many_to_many_is_refused() -> None:
+    """A relationship through a table of its own has no foreign key here."""
+
+    class Own(DeclarativeBase): ...
+
+    pairs = Table("pairs", Own.metadata, Column("tag", ForeignKey("tag.id")), Column("post", ForeignKey("post.id")))
+
+    class Tag(PublicIdMixin, Own):
+        __tablename__ = "tag"
+
+    class Post(PublicIdMixin, Own):
+        __tablename__ = "post"
+        tags: Mapped[list[Tag]] = relationship(Tag, secondary=pairs)
+        tag_public_id: Mapped[str] = public_ref("tags")
+
+    with pytest.raises(ConfigurationError, match=r"Post\.tag_public_id: .*manytomany"):
+        Own.registry.configure()
+
+
+def test_composite_foreign_keys_are_refused() -> None:
+    """Two columns are not told by one public id."""
+
+    class Own(DeclarativeBase): ...
+
+    class Seat(PublicIdColumnMixin, Own):
+        __tablename__ = "seat"
+        row: Mapped[int] = mapped_column(primary_key=True)
+        number: Mapped[int] = mapped_column(primary_key=True)
+
+    class Ticket(PublicIdMixin, Own):
+        __tablename__ = "ticket"
+        __table_args__ = (ForeignKeyConstraint(["row", "number"], ["seat.row", "seat.number"]),)
+        row: Mapped[int]
+        number: Mapped[int]
+        seat: Mapped[Any] = relationship("Seat")
+        seat_public_id: Mapped[str] = public_ref("seat")
+
+    with pytest.raises(ConfigurationError, match=r"composite foreign key \((row, number|number, row)\)"):
+        Own.registry.configure()
+
+
+def test_several_public_ids() -> None:
+    """``attribute`` says which one is shown."""
+
+    class Own(DeclarativeBase): ...
+
+    class Card(Own):
+        __tablename__ = "card"
+        id: Mapped[int] = bigint_key()
+        left: Mapped[str] = public_id_column()
+        right: Mapped[str] = public_id_column(NanoId(length=6, prefix="rscode"))
+
+    class Hand(PublicIdMixin, Own):
+        __tablename__ = "hand"
+        card_id: Mapped[int] = mapped_column(ForeignKey("card.id"))
+        card: Mapped[Any] = relationship("Card")
+        card_right: Mapped[str] = public_ref("card", attribute="right")
+
+    assert references.public_refs(Hand)["card_right"].target_id == "right"
+
+    class Deck(PublicIdMixin, Own):
+        __tablename__ = "deck"
+        card_id: Mapped[int] = mapped_column(ForeignKey("card.id"))
+        card: Mapped[Any] = relationship("Card")
+        card_public_id: Mapped[str] = public_ref("card")
+
+    with pytest.raises(ConfigurationError, match=r"Deck\.card_public_id: .*name one of left, right"):
+        Own.registry.configure()

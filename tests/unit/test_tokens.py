@@ -1,0 +1,346 @@
+"""Tokens without a database: their form, their signature, and that nothing but ``reveal`` shows the text."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import hmac
+import io
+import json
+import logging
+import pickle
+import pprint
+import re
+import secrets
+import string
+import traceback
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import any_text, junk
+
+from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
+from sqlalchemy_public_id.formats import Uuid7
+from sqlalchemy_public_id.tokens import IssuedToken, Token, TokenType
+
+OLD, NEW, FOREIGN = (bytes([number]) * 32 for number in range(3))
+SESS = Token(prefix="sess")
+SIGNED = Token(prefix="sess", keys=[NEW, OLD])
+KINDS = pytest.mark.parametrize("token", [SESS, SIGNED, Token("a", bytes=16)], ids=repr)
+
+PRINTABLE = string.digits + string.ascii_letters + string.punctuation
+
+
+def base62(number: int, width: int) -> str:
+    """*number* in *width* digits, written otherwise than in the library."""
+    return "".join(BASE62[number // 62**place % 62] for place in reversed(range(width)))
+
+
+def checked(text: str) -> str:
+    """*text* with a checksum that is right."""
+    return text + base62(zlib.crc32(text.encode()), 6)
+
+
+# --- making
+
+
+@KINDS
+def test_a_token_is_its_own(token: Token) -> None:
+    """What is issued is a token of its kind, and verifies against its digest and no other's."""
+    issued, other = token.issue(), token.issue()
+    text = issued.reveal()
+
+    assert token.is_token(text)
+    assert token.verify(text, issued.digest)
+    assert not token.verify(text, other.digest)
+    assert token.digest(text) == issued.digest == hashlib.sha256(text.encode()).digest()
+
+
+@pytest.mark.parametrize(("size", "width"), [(16, 22), (24, 33), (32, 43), (64, 86)])
+def test_random_characters(size: int, width: int) -> None:
+    """The random part has as many characters as it takes for the bits, and not one more."""
+    token = Token("sess", bytes=size)
+
+    assert len(token.issue().reveal()) == len("sess_") + width + 6
+    assert 62 ** (width - 1) < 2 ** (8 * size) <= 62**width
+
+
+def test_tokens_are_random() -> None:
+    """Every character of the alphabet comes up, at every place; no token comes twice."""
+    bodies = [SESS.issue().reveal()[5:-6] for _ in range(2000)]
+
+    assert len(set(bodies)) == len(bodies)
+    assert [set(place) for place in zip(*bodies, strict=True)] == [set(BASE62)] * 43
+
+
+def test_the_form_is_fixed() -> None:
+    """A token that was written down once is one for good, and so is its checksum and signature."""
+    body = f"sess_{'0aA' * 14}z"
+    mac = hmac.new(NEW, body.encode(), "sha256").digest()[:16]
+    unsigned, signed = checked(body), checked(body + base62(int.from_bytes(mac, "big"), 22))
+
+    assert unsigned == "sess_0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aAz1iCbhh"
+    assert SESS.is_token(unsigned)
+    assert signed == "sess_0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aAz7Y2CMsYo1CLXwPct57fd3t24lwZI"
+    assert SIGNED.digest(signed) == hashlib.sha256(signed.encode()).digest()
+
+
+# --- checking
+
+
+@KINDS
+@given(data=st.data())
+def test_every_changed_character_is_found(token: Token, data: st.DataObject) -> None:
+    """Whichever character is replaced by whichever other one, prefix included, it is no token."""
+    text = token.issue().reveal()
+    at = data.draw(st.integers(0, len(text) - 1))
+    instead = data.draw(st.sampled_from(PRINTABLE) | st.characters())
+
+    assert token.is_token(text[:at] + instead + text[at + 1 :]) == (instead == text[at])
+
+
+def test_every_changed_character_of_one_token() -> None:
+    """The same for all changes of one token within its alphabet."""
+    text = SIGNED.issue().reveal()
+    changed = [
+        text[:at] + instead + text[at + 1 :] for at in range(len(text)) for instead in PRINTABLE if instead != text[at]
+    ]
+
+    assert len(changed) > 6000
+    assert not any(map(SIGNED.is_token, changed))
+
+
+@KINDS
+def test_a_truncated_or_swapped_text_is_no_token(token: Token) -> None:
+    """Neither a part of a token is one, nor one with more around it, nor one with two neighbours swapped."""
+    text = token.issue().reveal()
+    parts = [text[:end] for end in range(len(text))] + [text[start:] for start in range(1, len(text))]
+    longer = [f" {text}", f"{text} ", f"{text}\n", f"{text}0", text * 2, text.upper(), text.swapcase()]
+    swapped = [text[:at] + text[at + 1] + text[at] + text[at + 2 :] for at in range(len(text) - 1)]
+
+    assert not any(map(token.is_token, parts + longer))
+    assert not any(token.is_token(each) for each in swapped if each != text)
+
+
+@KINDS
+@given(value=junk | any_text)
+def test_anything_may_be_asked_about(token: Token, value: object) -> None:
+    """What is no text, or another text, is no token, and no error."""
+    assert not token.is_token(value)
+    assert token.digest(value) is None
+    assert not token.verify(value, bytes(32))
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, f"sess_{'0' * 10_000_000}", b"sess_", "sess_" + "0" * 49])
+def test_other_values_are_no_token(text: Any) -> None:
+    """Neither are texts of any length, bytes, nor a text of the right form with a wrong checksum."""
+    assert not SESS.is_token(text)
+
+
+def test_another_prefix_is_another_kind() -> None:
+    """A token of one kind is none of another, not even with its checksum mended."""
+    text = SIGNED.issue().reveal()
+    other = Token(prefix="shar", keys=[NEW])
+    renamed = checked(f"shar{text[4:-6]}")
+
+    assert other.is_token(renamed)
+    assert other.digest(renamed) is None
+
+
+# --- signatures
+
+
+def test_rotation() -> None:
+    """Tokens of the old key are accepted while it is in the list, and new ones are signed with the first key."""
+    before, during, after = (Token("sess", keys=keys) for keys in ([OLD], [NEW, OLD], [NEW]))
+    old, new = before.issue(), during.issue()
+
+    assert [token.verify(old.reveal(), old.digest) for token in (before, during, after)] == [True, True, False]
+    assert [token.verify(new.reveal(), new.digest) for token in (before, during, after)] == [False, True, True]
+
+
+def test_forged_tokens() -> None:
+    """Without a key, a token is one by its form and checksum, and is not ours."""
+    forged = Token("sess", keys=[FOREIGN]).issue()
+    made_up = checked(f"sess_{'0' * 65}")
+
+    for text in (forged.reveal(), made_up):
+        assert SIGNED.is_token(text)
+        assert SIGNED.digest(text) is None
+        assert not SIGNED.verify(text, hashlib.sha256(text.encode()).digest())
+
+
+def test_unsigned_tokens_are_not_accepted_where_there_are_keys() -> None:
+    """Signed and unsigned tokens of one prefix are different kinds."""
+    assert not SIGNED.is_token(SESS.issue().reveal())
+    assert not SESS.is_token(SIGNED.issue().reveal())
+
+
+@pytest.mark.parametrize("place", ["random", "signature"])
+def test_a_change_with_a_mended_checksum(place: str) -> None:
+    """Whoever mends the checksum as well is stopped by the signature."""
+    text = SIGNED.issue().reveal()
+    at = 10 if place == "random" else 60
+    instead = "0" if text[at] != "0" else "1"
+    mended = checked(text[:at] + instead + text[at + 1 : -6])
+
+    assert SIGNED.is_token(mended)
+    assert SIGNED.digest(mended) is None
+
+
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signature and the digest are compared by ``hmac.compare_digest``, each in its full length."""
+    compared: list[tuple[Any, Any]] = []
+    real = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+    issued = SIGNED.issue()
+
+    assert SIGNED.verify(issued.reveal(), issued.digest)
+    assert [(len(left), len(right)) for left, right in compared] == [(22, 22), (32, 32)]
+
+
+# --- scanners
+
+
+@KINDS
+def test_the_pattern_finds_tokens_in_a_text(token: Token) -> None:
+    """A scanner finds a token wherever it stands by itself, and the checksum tells it from a dummy."""
+    text = token.issue().reveal()
+    dummy = text[:-6] + ("000000" if text[-6:] != "000000" else "111111")
+    leaked = f"GET /reset?t={text}&x=1\n{{'token': '{text}'}} {text}. {dummy} x{text} {text}x"
+    found = re.findall(token.pattern, leaked)
+
+    assert found == [text, text, text, dummy]
+    assert list(map(token.is_token, found)) == [True, True, True, False]
+
+
+# --- secrecy
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{self.format(record)} {record.__dict__}")
+
+
+def logged(issued: IssuedToken) -> str:
+    logger, lines = logging.Logger("tokens"), Lines()
+    logger.addHandler(lines)
+    logger.error("%s %r", issued, issued, extra={"issued": issued})
+    return "".join(lines.lines)
+
+
+def raised(issued: IssuedToken) -> str:
+    try:
+        raise RuntimeError(issued)
+    except RuntimeError as error:
+        return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+
+
+def printed(issued: IssuedToken) -> str:
+    out = io.StringIO()
+    print(issued, [issued], {issued: issued}, file=out)
+    return out.getvalue()
+
+
+SHOW = {
+    "str": str,
+    "repr": repr,
+    "ascii": ascii,
+    "format": "{}".format,
+    "f-string": lambda issued: f"{issued} {issued!r}",
+    "percent": lambda issued: "%s %r" % (issued, issued),  # noqa: UP031
+    "print": printed,
+    "pprint": pprint.pformat,
+    "logging": logged,
+    "traceback": raised,
+    "json with default=str": lambda issued: json.dumps(issued, default=str),
+}
+
+
+@pytest.mark.parametrize("show", SHOW.values(), ids=SHOW)
+def test_an_issued_token_is_not_shown(show: Any) -> None:
+    """However it is printed, formatted or logged, the prefix is shown and the rest is not."""
+    issued = SESS.issue()
+    shown = show(issued)
+
+    assert "sess_" in shown
+    assert issued.reveal()[5:15] not in shown
+
+
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars])
+def test_an_issued_token_is_not_kept(keep: Any) -> None:
+    """It cannot be pickled, copied, written as JSON or taken apart."""
+    issued = SESS.issue()
+
+    with pytest.raises(TypeError) as caught:
+        keep(issued)
+
+    assert issued.reveal() not in str(caught.value)
+
+
+def test_keys_are_not_shown() -> None:
+    """Neither a kind of tokens nor its column type shows the keys."""
+    key = secrets.token_bytes(32)
+    token = Token("sess", keys=[key, NEW])
+    shown = f"{token} {token!r} {TokenType(token)!r}"
+
+    assert repr(token) == "Token('sess', bytes=32, keys=<2>)"
+    assert repr(key)[2:10] not in shown
+    assert key.hex()[:8] not in shown
+
+
+# --- settings
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"prefix": ""}, "the prefix '' is not allowed"),
+    ({"prefix": None}, "the prefix None is not allowed"),
+    ({"prefix": "se ss"}, "ASCII letters, digits and '_'"),
+    ({"prefix": "é"}, "ASCII letters, digits and '_'"),
+    ({"prefix": "x" * 33}, "up to 32"),
+    ({"prefix": "sess\n"}, "is not allowed"),
+    ({"bytes": 15}, "from 16 to 64"),
+    ({"bytes": 65}, "from 16 to 64"),
+    ({"bytes": True}, "from 16 to 64"),
+    ({"bytes": 32.0}, "from 16 to 64"),
+    ({"bytes": "32"}, "from 16 to 64"),
+    ({"keys": NEW}, "keys is of type bytes, expected a list of keys"),
+    ({"keys": "s3cret"}, "keys is of type str, expected a list of keys"),
+    ({"keys": iter([NEW])}, "expected a list of keys"),
+    ({"keys": []}, "keys is empty, expected a list of keys"),
+    ({"keys": ["s3cret" * 6]}, "keys[0] is of type str"),
+    ({"keys": [NEW, b"s3cret"]}, "keys[1] is of 6 bytes"),
+    ({"length": 32}, "Token has no option length; expected prefix, bytes and keys"),
+    ({"format": NanoId(length=43)}, "a token takes no format"),
+    ({"prefix": NanoId(length=43)}, "a token takes no format"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> None:
+    """They are refused where the token is declared, without showing a key."""
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
+        Token(**{"prefix": "sess"} | settings)
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_ordered_formats_are_refused() -> None:
+    """Ids that tell when they were made are refused as tokens, and the message says why."""
+    with pytest.raises(ConfigurationError, match="in the order of time, and can be guessed"):
+        Token("sess", format=Uuid7())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("declared", [NanoId(), "sess", None, Token])
+def test_a_column_takes_a_kind_of_tokens(declared: Any) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ConfigurationError, match="is no kind of token"):
+        TokenType(declared)
