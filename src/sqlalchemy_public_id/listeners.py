@@ -142,8 +142,11 @@ def _is_unwritten(state: InstanceState[Any]) -> bool:
 def are_others_listening(session: Session, mapper: Mapper[Any]) -> bool:
     """Whether the program itself listens to flushes of *session* or to INSERTs of *mapper*."""
     flushes = session.dispatch.before_flush, session.dispatch.after_flush, session.dispatch.after_flush_postexec
-    inserts = mapper.dispatch.before_insert, mapper.dispatch.after_insert
-    return not all(map(_is_ours, chain(*flushes, *inserts)))
+    return (
+        not all(map(_is_ours, chain(*flushes)))
+        or len(list(mapper.dispatch.before_insert)) > 1  # one is ours, inside a function of SQLAlchemy's
+        or len(list(mapper.dispatch.after_insert)) > 0
+    )
 
 
 def _is_ours(listener: Callable[..., Any]) -> bool:
