@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
@@ -38,15 +37,8 @@ def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
     app = FastAPI(title="The shop", version="1.0.0", **options)
     app.state.sessions = async_sessionmaker(engine, expire_on_commit=False)
     app.include_router(router)
-    app.add_exception_handler(RequestValidationError, refuse)
     install(app)
     return app
-
-
-async def refuse(request: Request, error: Any) -> JSONResponse:
-    """422, without the input. FastAPI repeats it, and fails where JSON cannot hold it: a lone surrogate, a NaN."""
-    found = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
-    return JSONResponse({"detail": found}, 422)
 
 
 async def get_session(request: Request) -> AsyncIterator[AsyncSession]:

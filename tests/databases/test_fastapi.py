@@ -2,12 +2,13 @@
 # FastAPI reads the annotations of routes, which name what is local to a test: they must not be put off
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
 import httpx
 import pytest
 from fastapi import Depends, FastAPI, Header, HTTPException
+from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, ForeignKey, MetaData, String, true
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
@@ -98,14 +99,14 @@ def nowhere() -> Iterator[Session]:
     yield Session()
 
 
-def asked(app: FastAPI, *paths: str, headers: Mapping[str, str] | None = None) -> list[httpx.Response]:
+def asked(app: FastAPI, *paths: str, method: str = "GET", **request: Any) -> list[httpx.Response]:
     """What *app* answers at *paths*; errors that it does not handle are raised."""
-    return asyncio.run(asking(app, *paths, headers=headers))
+    return asyncio.run(asking(app, *paths, method=method, **request))
 
 
-async def asking(app: FastAPI, *paths: str, headers: Mapping[str, str] | None = None) -> list[httpx.Response]:
+async def asking(app: FastAPI, *paths: str, method: str = "GET", **request: Any) -> list[httpx.Response]:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        return [await client.get(path, headers=headers) for path in paths]
+        return [await client.request(method, path, **request) for path in paths]
 
 
 def shop(get_session: Any, **options: Any) -> FastAPI:
@@ -389,6 +390,25 @@ def test_error_inside_sqlalchemy(get_session: Any) -> None:
         session.query(Client).filter(Client.public_id == 1).all()  # type: ignore[arg-type]
 
     assert asked(app, "/it")[0].status_code == 422
+
+
+@pytest.mark.parametrize("body", ['{"client": "\\ud800"}', '{"client": NaN}', '{"client": 1e999}', '{"client": 1}'])
+def test_input_that_json_cannot_hold(body: str) -> None:
+    """A malformed id in a body is 422, also where FastAPI fails to repeat it."""
+    app = FastAPI()
+    install(app)
+
+    class Wanted(BaseModel):
+        client: Annotated[str, PublicId(NanoId())]
+
+    def it(wanted: Wanted) -> None: ...
+
+    it.__annotations__["wanted"] = Wanted  # a name of this function, which FastAPI could not find
+    app.post("/it")(it)
+    (response,) = asked(app, "/it", method="POST", content=body, headers={"content-type": "application/json"})
+
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == ["body", "client"]
 
 
 def test_other_errors_are_left_alone() -> None:

@@ -53,6 +53,7 @@ from sqlalchemy_public_id import (
     idempotency,
     lookup,
     public_id_column,
+    public_ref,
     testing,
 )
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
@@ -108,6 +109,15 @@ class Order(PublicIdMixin, Base):
     state: Mapped[str | None] = mapped_column(String(50), default="new")
     served: Mapped[str | None] = mapped_column(String(50), server_default="served")
     note: Mapped[str | None] = mapped_column(String(50), deferred=True)
+
+
+class Gift(PublicIdMixin, Base):
+    """Knows its buyer by public id as well."""
+
+    __tablename__ = "gift"
+    buyer_id: Mapped[int] = mapped_column(ForeignKey(Buyer.id))
+    buyer: Mapped[Buyer] = relationship()
+    buyer_public_id: Mapped[BuyerId] = public_ref("buyer")
 
 
 class Line(PublicIdMixin, Base):
@@ -457,6 +467,19 @@ AGAIN = {
 
 
 # --- relationships and models of all kinds
+
+
+def test_reference_that_differs(db: Session) -> None:
+    """A foreign key that differs is named as its reference, where the model has one: it is what a client has sent."""
+    first, second = Buyer(name="Ada"), Buyer(name="Grace")
+    db.add_all([first, second])
+    db.flush()
+    idempotency.insert_once(db, Gift(public_id=A, buyer_public_id=first.public_id))
+
+    with pytest.raises(PublicIdConflict) as caught:
+        idempotency.insert_once(db, Gift(public_id=A, buyer_public_id=second.public_id))
+
+    assert caught.value.differing == ("buyer_public_id",)
 
 
 def test_parent(db: Session) -> None:

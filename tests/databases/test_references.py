@@ -476,7 +476,11 @@ def test_none_clears(db: Session) -> None:
     assert order.customer_public_id == CUSTOMERS[0]
 
 
-@pytest.mark.parametrize("wrong", [*MALFORMED, 1, True, b"rfcus_000000000000", object(), [CUSTOMERS[0]]], ids=repr)
+@pytest.mark.parametrize(
+    "wrong",
+    [*MALFORMED, 1, True, b"rfcus_000000000000", object(), [CUSTOMERS[0]]],
+    ids=lambda wrong: type(wrong).__name__,
+)
 def test_malformed_is_an_error_at_once(wrong: Any) -> None:
     """What cannot be an id is refused by the assignment, which names the attribute."""
     order = Order(customer_public_id=CUSTOMERS[0])

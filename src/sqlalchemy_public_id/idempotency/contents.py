@@ -17,6 +17,7 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_public_id
 
 __all__ = ["differing", "foreign_keys", "given"]
@@ -39,13 +40,14 @@ def foreign_keys(state: InstanceState[Any]) -> frozenset[str]:
 
 
 def differing(obj: object, stored: object, names: frozenset[str]) -> tuple[str, ...]:
-    """Those of *names* in which two objects differ, in the order of the model."""
+    """Those of *names* in which two objects differ, in the order of the model; a foreign key as its reference."""
     state = instance_state(obj)
     if type(obj) is not type(stored):
         discriminator = state.mapper.polymorphic_on
         return ("class" if discriminator is None else str(getattr(discriminator, "key", discriminator)),)
+    shown = {ref.key: name for name, ref in public_refs(type(obj)).items()}
     return tuple(
-        prop.key
+        shown.get(prop.key, prop.key)
         for prop, column in _columns(state)
         if prop.key in names and not _is_same(column.type, state.dict[prop.key], getattr(stored, prop.key))
     )
