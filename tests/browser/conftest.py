@@ -16,7 +16,7 @@ from selenium import webdriver
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(pytestconfig: pytest.Config) -> Iterator[webdriver.Chrome]:
     """Chromium, without a window. Where there is none, ``--require-all-databases`` makes that a failure."""
     found = subprocess.run([sys.executable, ROOT / "scripts/chromium", "paths"], capture_output=True, text=True)
@@ -32,7 +32,7 @@ def browser(pytestconfig: pytest.Config) -> Iterator[webdriver.Chrome]:
     chrome.quit()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the shop, which is served as its README says, and ended as a user would."""
     with socket.create_server(("127.0.0.1", 0)) as free:

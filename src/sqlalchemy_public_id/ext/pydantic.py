@@ -105,7 +105,7 @@ class PublicId:
 class PublicModel(BaseModel):
     """A response model for the objects of one mapped class, which is named where it is declared: ``model=Order``.
 
-    Reads attributes, :func:`~sqlalchemy_public_id.public_ref` included, and refuses a field that would show an
+    Reads attributes, ``public_ref()`` included, and refuses a field that would show an
     integer key or foreign key: by its own name, by an alias, through a relationship, or through a synonym, hybrid or
     column property that is a plain name for it. A subclass without ``model=`` is a base or an envelope for others.
 

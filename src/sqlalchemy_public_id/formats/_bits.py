@@ -22,7 +22,7 @@ _1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class BitsFormat(Format):
-    """An id that stands for a number of :attr:`bits` bits.
+    """An id that stands for a number of ``bits`` bits.
 
     Subclasses are frozen dataclasses with the settings ``encoding`` and ``storage``; they say what is below as class
     attributes, call :meth:`_describe_number` once, and implement :meth:`_number`.
@@ -65,7 +65,7 @@ class BitsFormat(Format):
         return self.storage == "native"
 
     def to_int(self, text: object, field: str | None = None) -> int:
-        """The number that *text* stands for, checked like :meth:`validate`.
+        """The number that *text* stands for, checked like ``validate()``.
 
         >>> from sqlalchemy_public_id.formats import TypeIdFormat
         >>> TypeIdFormat("user").to_int("user_0000000000000000000000000a")

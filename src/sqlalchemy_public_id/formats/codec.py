@@ -32,7 +32,7 @@ _HYPHENS = (8, 13, 18, 23)
 
 @dataclass(frozen=True)
 class Codec:
-    """One encoding, for numbers of :attr:`bits` bits."""
+    """One encoding, for numbers of ``bits`` bits."""
 
     encoding: str
     bits: int
