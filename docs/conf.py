@@ -38,6 +38,7 @@ nitpicky = True
 nitpick_ignore = [
     ("py:class", "collections.abc.Mapping[str"),  # of a constant: Sphinx takes its type apart at the comma
     ("py:class", "types.Annotated"),  # Sphinx knows it by no name
+    ("py:class", "PydanticUndefined"),  # in the signatures that SQLModel makes
     ("py:class", "sqlalchemy_public_id.references.reference.Source"),  # what two references have in common, inside
     ("py:class", "AsyncEngine"),  # imported for type checkers only: the guard must not import greenlet
 ]

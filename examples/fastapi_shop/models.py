@@ -15,20 +15,20 @@ class Base(DeclarativeBase):
     """The tables of this example."""
 
 
-class CustomerId(TypedId, prefix="cus"):
-    """``cus_…``"""
+class CustomerId(TypedId, prefix="customer"):
+    """``customer_…``"""
 
 
-class ProductId(TypedId, prefix="prod", format=NanoId(length=8)):
-    """``prod_…``: short, for people who read it out on the telephone."""
+class ProductId(TypedId, prefix="product", format=NanoId(length=8)):
+    """``product_…``: short, for people who read it out on the telephone."""
 
 
-class OrderId(TypedId, prefix="ord"):
-    """``ord_…``: made by the client as well, which makes an order safe to send twice."""
+class OrderId(TypedId, prefix="order"):
+    """``order_…``: made by the client as well, which makes an order safe to send twice."""
 
 
-class LineId(TypedId, prefix="line"):
-    """``line_…``"""
+class LineId(TypedId, prefix="orderline"):
+    """``orderline_…``"""
 
 
 class Customer(PublicIdMixin[CustomerId], Base):

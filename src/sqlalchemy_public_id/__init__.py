@@ -1,6 +1,9 @@
 """Public ids for SQLAlchemy: a BIGINT key inside the database, an opaque public id outside."""
 
-from sqlalchemy_public_id import bulk, guard, idempotency, lookup, references, tokens
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from sqlalchemy_public_id import bulk, guard, lookup
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
@@ -42,9 +45,12 @@ from sqlalchemy_public_id.mixins import (
     bigint_key,
     public_id_column,
 )
-from sqlalchemy_public_id.references import public_ref
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
+
+if _TYPE_CHECKING:
+    from sqlalchemy_public_id import idempotency, references, tokens
+    from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
     "BackfillIncomplete",
@@ -91,3 +97,13 @@ __all__ = [
     "Uuid4",
     "Uuid7",
 ]
+
+_LATER = {"idempotency": "", "public_ref": ".references", "references": "", "tokens": ""}
+"""What many programs never use, and where it stands: loaded when it is asked for."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _LATER[name]
+    return getattr(_import_module(f"{__name__}{home}"), name) if home else _import_module(f"{__name__}.{name}")

@@ -26,7 +26,7 @@ from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
-from sqlalchemy_public_id import listeners, references
+from sqlalchemy_public_id import listeners
 from sqlalchemy_public_id._compat import register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import shown
@@ -46,7 +46,8 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     """
     listeners.require_session(session)
     states = dict.fromkeys(map(_state, objects))  # an object that is named twice is one row
-    references.resolve(session, [state.obj() for state in states])
+    for prepare in listeners.preparations:
+        prepare(session, [state.obj() for state in states])
     groups = [(mapper, list(group)) for mapper, group in groupby(states, key=attrgetter("mapper"))]
     together = [_goes_in_statements(session, mapper, states) for mapper, states in groups]
     for (mapper, members), statements in zip(groups, together, strict=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, cast
 
@@ -27,7 +27,15 @@ from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
 from sqlalchemy_public_id.types import is_public_id, max_retries, public_id_type, when_first_used
 
-__all__ = ["are_others_listening", "ensure_ids", "id_attributes", "identifier", "require_session", "watch"]
+__all__ = [
+    "are_others_listening",
+    "ensure_ids",
+    "id_attributes",
+    "identifier",
+    "preparations",
+    "require_session",
+    "watch",
+]
 
 _GIVEN = "sqlalchemy_public_id.given"
 """In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
@@ -37,6 +45,9 @@ MIXED_IN = "sqlalchemy_public_id.mixed_in"
 
 _SHOWN = "sqlalchemy_public_id.shown"
 """In the same place: the program has seen an id that the library made, and may have copied it."""
+
+preparations: list[Callable[[Session, Iterable[object]], None]] = []
+"""What a flush does with objects before it sends them, for those who send objects without one."""
 
 _attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
@@ -222,7 +233,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row from before the column was filled has none yet
-            if value != old:
+            if value != old and type_.canonical(value) != old:
                 raise _immutable(model, key, old, value)
             return old
         if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it

@@ -40,7 +40,6 @@ __all__ = [
     "PublicIdMixin",
     "PublicIdMixinDataclass",
     "bigint_key",
-    "name_index",
     "public_id_column",
 ]
 

@@ -16,13 +16,13 @@ Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
-from typing import Any, TypeGuard, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeGuard
 
 from sqlalchemy import Column, ColumnElement, String, false, true
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
-from sqlalchemy.sql import operators
+from sqlalchemy.sql import ClauseElement, operators
 from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
@@ -61,6 +61,8 @@ _COMPARISONS = {
     operators.is_not_distinct_from,
     operators.not_in_op,
 }
+
+_SEVERAL = {operators.in_op, operators.not_in_op}
 
 _first_use: list[Callable[[], None]] = []
 
@@ -123,20 +125,34 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         assert isinstance(self.type, PublicIdType)
-        if other and self.type.is_native and op in _COMPARISONS:
-            is_valid, given = self.type.id_format.is_valid, other[0]
-            if isinstance(given, str) and not is_valid(given):
+        if self.type.id_format.bits is None or op not in _COMPARISONS or not other:
+            return super().operate(op, *other, **kwargs)
+        given = other[0]
+        if isinstance(given, str):
+            found = self._stored(given)
+            if found is None:
                 return self._differs(op)
-            if isinstance(given, (list, tuple, set, frozenset)):
-                several = cast("Collection[Any]", given)
-                other = ([one for one in several if not isinstance(one, str) or is_valid(one)], *other[1:])
+            other = (found, *other[1:])
+        elif op in _SEVERAL and _are_several(given):
+            other = ([one for one in map(self._stored, given) if one is not None], *other[1:])
         return super().operate(op, *other, **kwargs)
+
+    def _stored(self, given: Any) -> Any:
+        """The canonical text of *given*, which the session compares with objects, too; ``None`` where no row has it."""
+        assert isinstance(self.type, PublicIdType)
+        if not isinstance(given, str):
+            return given
+        return self.type.canonical(given) or (None if self.type.is_native else given)
 
     def _differs(self, op: Any) -> ColumnElement[bool]:
         """The comparison with something that no row has."""
         if op is operator.ne:
             return self.expr.is_not(None)
         return true() if op is operators.is_distinct_from else false()
+
+
+def _are_several(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, ClauseElement)
 
 
 class PublicIdType(TypeDecorator[str]):
@@ -173,6 +189,10 @@ class PublicIdType(TypeDecorator[str]):
         """*value* as the attribute shows it, or :class:`InvalidPublicId`."""
         text = self._format.validate(value, field=field)
         return text if self._typed is None else str.__new__(self._typed, text)
+
+    def canonical(self, value: object) -> str | None:
+        """*value* as the attribute shows it; ``None`` where it is no id of the format."""
+        return self.checked(value) if self._format.is_valid(value) else None
 
     @property
     def id_format(self) -> Format:

@@ -55,8 +55,8 @@ def test_the_ids_of_the_orders(page: Chrome) -> None:
     line = page.find_element(By.CSS_SELECTOR, "#orders tbody tr")
     order, customer = line.find_elements(By.TAG_NAME, "code")
 
-    assert order.text.startswith("ord_")
-    assert customer.text.startswith("cus_")
+    assert order.text.startswith("order_")
+    assert customer.text.startswith("customer_")
     assert selected(page, order) == {order.text}
     assert selected(page, customer) == {customer.text}
 

@@ -41,6 +41,7 @@ class ClientId(TypedId, prefix="facli"): ...
 class Client(PublicIdMixin[ClientId], Base):
     __tablename__ = "client"
     name: Mapped[str] = mapped_column(String(50))
+    is_active: Mapped[bool] = mapped_column(default=True)
     parcels: Mapped[list["BigParcel"]] = relationship(order_by="BigParcel.id", back_populates="client")
 
 
@@ -243,7 +244,15 @@ def test_scope_over_a_relationship(get_session: Any) -> None:
     assert asked(app, path, headers={"X-Client": "Grace"})[0].status_code == 404
 
 
-@pytest.mark.parametrize("condition", [None, True, "x", 1], ids=repr)
+def test_scope_that_is_an_attribute(get_session: Any) -> None:
+    """An attribute that is true or false is a condition."""
+    (active,) = asked(shop(get_session, scope=lambda: Client.is_active), f"/clients/{ADA}")
+    (passive,) = asked(shop(get_session, scope=lambda: ~Client.is_active), f"/clients/{ADA}")
+
+    assert (active.status_code, passive.status_code) == (200, 404)
+
+
+@pytest.mark.parametrize("condition", [None, True, "x", 1, Client.parcels], ids=repr)
 def test_scope_that_says_nothing(condition: object) -> None:
     """A scope that gives no condition shows nothing: it is an error, and no open door."""
     with pytest.raises(ConfigurationError, match=r"the scope of Client gave .+, expected a condition such as"):

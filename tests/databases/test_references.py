@@ -11,7 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from marks import on
-from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, func, insert, select, text, update
+from sqlalchemy import (
+    Engine,
+    ForeignKey,
+    MetaData,
+    String,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import (
@@ -21,6 +34,7 @@ from sqlalchemy.orm import (
     aliased,
     declared_attr,
     joinedload,
+    load_only,
     mapped_column,
     relationship,
     selectinload,
@@ -35,6 +49,7 @@ from sqlalchemy_public_id import (
     PublicIdNotFound,
     TypedId,
     bulk,
+    public_id_column,
     references,
 )
 from sqlalchemy_public_id.references import public_ref
@@ -818,3 +833,63 @@ def test_random_programs(engine: Engine) -> None:
             assert (order.billing.public_id if order.billing else None) == expected
 
     program()
+
+
+def test_deferred_foreign_keys(db: Session, statements: Any) -> None:
+    """Where foreign keys are not loaded, or expired, they are fetched for all objects at once, and then the ids."""
+    db.add_all([Order(note="late", customer_public_id=CUSTOMERS[number % 10]) for number in range(50)])
+    db.commit()
+    wanted = [CUSTOMERS[number % 10] for number in range(50)]
+    query = select(Order).where(Order.note == "late").order_by(Order.id)
+
+    for options, ask in (
+        ([load_only(Order.note)], lambda some: references.load(db, some)),
+        ([load_only(Order.note)], lambda some: None),
+        ([load_only(Order.note), references.eager(Order.customer_public_id)], lambda some: None),
+    ):
+        db.expunge_all()
+        statements.clear()
+        orders = db.scalars(query.options(*options)).all()
+        ask(orders)
+        assert [order.customer_public_id for order in orders] == wanted
+        assert len(statements) <= 4
+
+    db.expire_all()
+    statements.clear()
+    references.load(db, orders)
+    assert [order.customer_public_id for order in orders] == wanted
+    assert len(statements) <= 4
+
+
+def test_self_reference_in_update(db: Session) -> None:
+    """UPDATE and DELETE by a reference to the same table, which MySQL reads by way of a copy."""
+    root = Node()
+    db.add_all([root, Node(parent=root), Node(parent=root)])
+    db.flush()
+    id = root.public_id
+
+    assert db.execute(update(Node).where(Node.parent_public_id == id).values(parent_id=None)).rowcount == 2
+    assert db.execute(delete(Node).where(Node.parent_public_id == "nonsense")).rowcount == 0
+
+
+def test_two_references_of_one_relationship() -> None:
+    """Until the flush, the other id of a row that is known by one of its ids only is not known."""
+
+    class Base(DeclarativeBase): ...
+
+    class Part(PublicIdMixin, Base):
+        __tablename__ = "part"
+        __public_id__ = NanoId(prefix="rfpart")
+        number: Mapped[str] = public_id_column(NanoId(prefix="rfnumber"))
+
+    class Use(PublicIdMixin, Base):
+        __tablename__ = "use"
+        part_id: Mapped[int] = mapped_column(ForeignKey(Part.id))
+        part: Mapped[Any] = relationship(Part)
+        part_public_id: Mapped[str] = public_ref("part", attribute="public_id")
+        part_number: Mapped[str] = public_ref("part", attribute="number")
+
+    use = Use(part_public_id="rfpart_izkpm55j334u")
+
+    assert use.part_public_id == "rfpart_izkpm55j334u"
+    assert use.part_number is None

@@ -326,3 +326,15 @@ def test_without_sqlmodel() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert "MissingExtra: sqlmodel is not installed; run: pip install 'sqlalchemy-public-id[sqlmodel]'" in done.stderr
+
+
+def test_id_declared_as_optional() -> None:
+    """A table that says its id may be missing has one from the beginning all the same."""
+
+    class Medal(PublicIdSQLModel, registry=registry()):  # type: ignore[call-arg]
+        public_id: str | None = Field(default=None)
+
+    class Gold(Medal, table=True): ...
+
+    assert Gold().public_id
+    assert Gold.model_json_schema()["properties"]["public_id"]["format"] == "public-id"

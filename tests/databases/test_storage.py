@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKey,
     MetaData,
     String,
+    delete,
     insert,
     inspect,
     literal,
@@ -307,6 +308,39 @@ def test_case(create: Callable[[MetaData], None], session: Session) -> None:
         assert list(lookup.get_many(session, model.Row, [other])) == [row.public_id]
         assert model.Row(public_id=other).public_id == row.public_id
         session.rollback()
+
+
+@pytest.mark.parametrize("declared", [Ulid(), Ulid(storage="text"), Uuid4(encoding="hex")], ids=repr)
+def test_other_letters(create: Callable[[MetaData], None], session: Session, declared: Any) -> None:
+    """What a session does with an id in other letters is right for its objects, too."""
+    model = Model(declared)
+    create(model.Base.metadata)
+    one, two = rows(model, 2)
+    session.add_all([one, two])
+    session.commit()
+    id, other, more = one.public_id, one.public_id.swapcase(), two.public_id.swapcase()
+
+    session.execute(update(model.Row).where(model.Row.public_id == other).values(name="changed"))
+    assert one.name == "changed"
+    session.execute(update(model.Row).where(model.Row.public_id.in_(iter([more]))).values(name="as well"))
+    assert two.name == "as well"
+    one.public_id = other
+    session.flush()
+    assert one.public_id == id
+    session.execute(delete(model.Row).where(model.Row.public_id == other))
+    assert one not in session
+    session.rollback()
+
+
+def test_iterables(model: Any, session: Session) -> None:
+    """IN takes any iterable, and leaves out what is malformed."""
+    (row,) = rows(model, 1)
+    session.add(row)
+    session.flush()
+    texts = {row.public_id: 1, "nonsense": 2}
+
+    for several in (texts.keys(), iter(texts), (text for text in texts), list(texts), tuple(texts), set(texts)):
+        assert session.scalars(select(model.Row.name).where(model.Row.public_id.in_(several))).all() == ["row 0"]
 
 
 STORED = {

@@ -12,7 +12,7 @@ from typing import Any
 import aiomysql.connection
 import pytest
 from marks import on
-from sqlalchemy import Engine, MetaData, bindparam, delete, insert, inspect, or_, select, update
+from sqlalchemy import Engine, MetaData, bindparam, delete, insert, inspect, literal, or_, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
@@ -183,6 +183,8 @@ def test_mistaken_calls(session: Session) -> None:
         tokens.get(session, Plain, text)
     with pytest.raises(ConfigurationError, match="is not a mapped class") as no_model:
         tokens.get(session, str, text)
+    with pytest.raises(TypeError, match=r"get\(\) has no option with_for_updates; expected options, with_for_update"):
+        tokens.get(session, Reset, text, with_for_updates=True)  # type: ignore[call-arg]
 
     assert not any(text[6:16] in str(caught.value) for caught in (no_session, no_token, no_model))
 
@@ -215,6 +217,24 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken, t
     assert found(session, Reset.token.is_not_distinct_from(text)) == []
     assert len(found(session, Reset.token != text)) == len(found(session, Reset.token.not_in([text]))) == 2
     assert len(found(session, Reset.token.is_distinct_from(text))) == 2
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda text: Reset.token == bindparam("t", text),
+        lambda text: Reset.token != literal(text),
+        lambda text: Reset.token.in_([literal(text)]),
+        lambda text: Reset.token.in_(bindparam("t", [text], expanding=True)),
+    ],
+)
+def test_compared_with_a_text_in_a_parameter(condition: Callable[[str], Any]) -> None:
+    """A parameter that holds the text would be sent as it is, and is refused, without showing it."""
+    text = RESET.issue().reveal()
+    with pytest.raises(TypeError, match="compare with the text itself") as caught:
+        condition(text)
+
+    assert text[6:16] not in str(caught.value)
 
 
 def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
@@ -388,6 +408,8 @@ def test_async(async_engine: AsyncEngine) -> None:
                 assert row.token == issued.digest
                 assert await asyncio_tokens.get(session, Reset, RESET.issue().reveal()) is None
                 await session.rollback()
+                with pytest.raises(TypeError, match="has no option with_for_updates"):
+                    await asyncio_tokens.get(session, Reset, "", with_for_updates=True)  # type: ignore[call-arg]
                 for text in IMPOSSIBLE:
                     assert await asyncio_tokens.get(session, Reset, text) is None
                 assert not session.in_transaction()

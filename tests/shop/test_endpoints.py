@@ -149,7 +149,7 @@ def test_what_there_is_not(tell: Tell) -> None:
             await shop.client.put(f"/orders/{OrderId()}", json={"customer_public_id": unknown}),
             await shop.client.post("/orders", json=[{"customer_public_id": unknown}]),
             await shop.client.post(
-                f"/orders/{order}/lines", json={"product_public_id": "prod_unknown0", "quantity": 1}
+                f"/orders/{order}/lines", json={"product_public_id": "product_unknown0", "quantity": 1}
             ),
         ]
 

@@ -74,7 +74,7 @@ def allowed(part: str) -> set[str]:
     above_types = part in {name for layer in LAYERS[: LAYERS.index({"types"})] for name in layer}
     own = {part} | FOR_ALL | (FOR_GUARD_AND_ABOVE if above_types else set())
     if part == FRONT_DOOR:
-        return own.union(*LAYERS[LAYERS.index({"online"}) + 1 :]) | {"bulk"}
+        return own.union(*LAYERS[LAYERS.index({"online"}) + 1 :]) | {"bulk", "idempotency", "tokens"}
     if part == BACK_DOOR:
         return own
     if part in FOR_ALL | FOR_GUARD_AND_ABOVE:

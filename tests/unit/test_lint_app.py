@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import typing
 from decimal import Decimal
 from enum import IntEnum
 from inspect import Parameter, Signature
@@ -10,19 +12,21 @@ from typing import Annotated, Any, Generic, NamedTuple, NewType, TypeVar
 
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Response, WebSocket
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, RootModel, computed_field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, JsonValue, RootModel, computed_field
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlmodel import Field as SQLModelField
 from sqlmodel import SQLModel
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from starlette.routing import Route
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, PublicIdMixin, TypedId
 from sqlalchemy_public_id.ext.fastapi import Finding, by_public_id, install, lint_app
+from sqlalchemy_public_id.ext.integers import integers
 from sqlalchemy_public_id.ext.pydantic import PublicModel
+from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
 
 
 class Base(DeclarativeBase): ...
@@ -98,6 +102,29 @@ class Computed(BaseModel):
 
 class ByNewType(BaseModel):
     id: Serial
+
+
+class ByRelationship(BaseModel):
+    buyer: int
+
+
+class AsDecimal(BaseModel):
+    buyer_id: Decimal
+
+
+class AsFloat(BaseModel):
+    buyer_id: float | None
+
+
+PlainAlias = getattr(typing, "TypeAliasType", TypeAliasType)
+
+
+class ByAlias(BaseModel):
+    id: TypeAliasType("Alias", int)  # type: ignore[valid-type]
+
+
+class ByPlainAlias(BaseModel):
+    id: PlainAlias("Alias", int)
 
 
 class Several(BaseModel):
@@ -186,12 +213,32 @@ def notes(app: FastAPI) -> list[tuple[str, str]]:
         (Tuple, "id", "buyer.id"),
         (Robot, "serial", "robot.serial"),
         (list[Robot], "[].serial", "robot.serial"),
+        (ByRelationship, "buyer", "purchase.buyer_id"),
+        (AsDecimal, "buyer_id", "purchase.buyer_id"),
+        (AsFloat, "buyer_id", "purchase.buyer_id"),
+        (ByAlias, "id", "buyer.id"),
+        (ByPlainAlias, "id", "buyer.id"),
     ],
     ids=str,
 )
 def test_response_that_leaks(model: Any, field: str, column: str) -> None:
     """An integer key is found in a response model of any kind, however deep, under whatever name it is read by."""
     assert [("response 200", field, column)] == leaks(app_that_answers(model))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 has the statement type")
+def test_name_for_a_type_that_holds_itself() -> None:
+    """The integers of a type that is defined by itself are found, and looking for them ends."""
+    names: dict[str, Any] = {"WithId": WithId}
+    exec("type Recursive = dict[str, Recursive] | list[WithId] | WithId\ntype Loop = Loop", names)
+
+    assert [found.path for found in integers(names["Recursive"])] == ["[].id", "id"]
+    assert [found.path for found in integers(names["Loop"])] == []
+
+
+def test_type_that_is_not_known() -> None:
+    """A name that stands for nothing yet cannot be checked."""
+    assert [found.advice for found in integers(list["Unknown"])] == ["declare its type"]  # type: ignore[name-defined]  # noqa: F821
 
 
 def test_class_with_the_name_of_a_model() -> None:
@@ -267,12 +314,32 @@ def test_response_that_leaks_nothing(model: Any) -> None:
         ({"response_model_include": {"children"}}, []),
         ({"response_model_include": {"id"}}, ["id"]),
         ({"response_model_exclude": {"children": {"__all__": {"id"}}}}, ["id"]),
+        ({"response_model_include": {"children": {"__all__": {"id"}}}}, []),
     ],
     ids=str,
 )
 def test_fields_left_out_by_the_route(options: Any, expected: list[str]) -> None:
     """A field that the route itself does not show is no leak."""
     assert expected == [field for _, field, _ in leaks(app_that_answers(Tree, **options))]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "expected"),
+    [
+        (Inner, {"response_model_exclude": {"purchase": {"id"}}}, []),
+        (Inner, {"response_model_exclude": {"purchase": {"id": True}}}, []),
+        (Inner, {"response_model_exclude": {"purchase": {"other"}}}, ["purchase.id"]),
+        (Inner, {"response_model_include": {"purchase": {"other"}}}, []),
+        (Inner, {"response_model_include": {"purchase": {"id"}}}, ["purchase.id"]),
+        (Page[Inner], {"response_model_exclude": {"items": {"__all__": {"purchase": {"id"}}}}}, []),
+        (Page[Inner], {"response_model_exclude": {"items": {0: {"purchase"}}}}, ["items[].purchase.id"]),
+        (list[WithId], {"response_model_exclude": {"__all__": {"id"}}}, []),
+    ],
+    ids=str,
+)
+def test_inner_fields_left_out_by_the_route(model: Any, options: Any, expected: list[str]) -> None:
+    """A field further inside may be left out, in all elements of a list, and is no leak."""
+    assert expected == [field for _, field, _ in leaks(app_that_answers(model, **options))]
 
 
 def test_included_field_holds_a_leak() -> None:
@@ -309,6 +376,9 @@ class Vague(BaseModel):
         (Loose, "*"),
         (int, ""),
         (list[int], "[]"),
+        (dict[int, str], ""),
+        (JsonValue, ""),
+        (dict[str, JsonValue], "[]"),
     ],
     ids=str,
 )
@@ -321,13 +391,52 @@ def test_response_that_cannot_be_checked(model: Any, field: str) -> None:
 
 
 def test_response_made_by_hand() -> None:
-    """A route that returns a ``Response`` cannot be checked."""
+    """A route that returns a ``Response``, or one of JSON, cannot be checked."""
     app = FastAPI()
+    for type_ in (Response, JSONResponse):
+        app.get("/it")(returning(type_))
 
-    @app.get("/it")
-    def show() -> Response: ...  # type: ignore[empty-body]
+    assert notes(app) == [("response 200", "")] * 2
 
-    assert notes(app) == [("response 200", "")]
+
+def returning(type_: Any) -> Any:
+    """An endpoint whose signature says that it returns this."""
+
+    def show() -> Any: ...
+
+    show.__annotations__["return"] = type_
+    return show
+
+
+@pytest.mark.parametrize("type_", [None, HTMLResponse, FileResponse, RedirectResponse, PlainTextResponse], ids=str)
+def test_response_without_json(type_: Any) -> None:
+    """A route that returns nothing, or what is no JSON, has nothing to check."""
+    app = FastAPI()
+    app.get("/it")(returning(type_))
+    if type_ is not None:
+        app.get("/other", response_class=type_, response_model=None)(lambda: None)
+
+    assert notes(app) == []
+
+
+class Taken(BaseModel):
+    id: int = Field(0, exclude=True)
+
+
+class Keyed(PublicIdSQLModel, table=True):
+    name: str
+
+
+@pytest.mark.parametrize("body", [Taken, Keyed])
+def test_body_with_a_key_that_is_not_shown(body: Any) -> None:
+    """A field that is left out of what is shown is taken all the same."""
+    assert [found[:2] for found in leaks(app_that_takes(body=body))] == [("body", "body.id")]
+    assert leaks(app_that_answers(body)) == []
+
+
+def test_body_with_a_computed_field() -> None:
+    """A field that is computed is shown, and not taken."""
+    assert leaks(app_that_takes(body=Computed)) == []
 
 
 def test_included_routers_and_mounted_applications() -> None:

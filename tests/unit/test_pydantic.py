@@ -12,7 +12,17 @@ from typing import Annotated, Any, Generic, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 from sqlalchemy import Column, ForeignKey, Integer, String, cast
 from sqlalchemy.ext.associationproxy import AssociationProxy, association_proxy
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -26,6 +36,7 @@ from sqlalchemy.orm import (
     synonym,
 )
 from strategies import any_text, formats, junk
+from typing_extensions import TypeAliasType
 
 from sqlalchemy_public_id import BASE36, ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
@@ -309,6 +320,24 @@ def test_union() -> None:
     assert adapter.validate_python(None) is None
 
 
+@pytest.mark.parametrize("left", [BeforeValidator(str.strip), StringConstraints(strip_whitespace=True)], ids=repr)
+def test_validators_on_the_left(left: Any) -> None:
+    """What stands on the left is done before the id is checked."""
+    adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, left, PublicId(PayeeId)])
+
+    assert type(adapter.validate_python(f" {TEXT} ")) is PayeeId
+    assert adapter.json_schema() == TypeAdapter(PayeeId).json_schema()
+    assert adapter.dump_json(PayeeId(TEXT)) == json.dumps(TEXT).encode()
+    assert refusal(adapter, " 1 ")["type"] == "public_id"
+
+
+@pytest.mark.parametrize("source", [int, Any, str | None, list[str], bytes], ids=str)
+def test_note_on_what_is_no_text(source: Any) -> None:
+    """Only a text can be a public id."""
+    with pytest.raises(ConfigurationError, match="expected str, or a typed id"):
+        TypeAdapter(Annotated[source, PublicId(PayeeId)])
+
+
 # --- response models
 
 
@@ -467,6 +496,59 @@ def test_related_objects_in_another_model(annotation: str, shown: str) -> None:
     found = eval(annotation, {"Plain": Plain, "Any": Any})
     with pytest.raises(ConfigurationError, match=f"Leaky.payee shows related objects as {shown}, which may show"):
         type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {"payee": found}}, model=Bill)
+
+
+class LaterPlain(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+
+
+def test_related_objects_in_a_model_declared_below() -> None:
+    """A type that is declared below is checked with the first object."""
+    configure_mappers()
+
+    class Out(PublicModel, model=Bill):
+        payee: Plain
+
+    class Plain(BaseModel):
+        model_config = ConfigDict(from_attributes=True)
+        id: int
+
+    Out.model_rebuild(_types_namespace={"Plain": Plain})
+    with pytest.raises(ConfigurationError, match=r"Out.payee shows related objects as Plain"):
+        Out.model_validate(bill())
+
+
+GivenAlias = TypeAliasType("GivenAlias", list[T] | None, type_params=(T,))
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [TypeAliasType("Named", LaterPlain), TypeAliasType("Named", LaterPlain | None), GivenAlias[LaterPlain]],
+)
+def test_related_objects_in_a_model_with_another_name(annotation: Any) -> None:
+    """A name for a type hides nothing."""
+    with pytest.raises(ConfigurationError, match=r"Leaky.payee shows related objects as LaterPlain"):
+        type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {"payee": annotation}}, model=Bill)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (AliasChoices(AliasPath("payee", "name"), "payee_id"), "Leaky.number would show bill.payee_id"),
+        (AliasChoices("words", "payee_id"), "Leaky.number would show bill.payee_id"),
+        (AliasChoices("words", "payee"), "Leaky.number shows related objects as Any"),
+    ],
+    ids=str,
+)
+def test_choice_that_is_not_the_first(choices: AliasChoices, message: str) -> None:
+    """Each attribute that may be read is checked, since the first one may have nothing to read."""
+    configure_mappers()
+    with pytest.raises(ConfigurationError, match=message):
+
+        class Leaky(PublicModel, model=Bill):
+            number: Any = Field(validation_alias=choices)
 
 
 def test_misspelt_field() -> None:

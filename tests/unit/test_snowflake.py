@@ -224,3 +224,13 @@ def test_a_real_wait() -> None:
     Snowflake(3).generate_many(4096 * 5)
 
     assert time.perf_counter() - began > 0.003
+
+
+def test_another_epoch() -> None:
+    """Stored numbers do not tell their epoch, so ids of another one are refused; text keeps them apart."""
+    other = Snowflake(1, epoch=1_288_834_974_657, prefix="old")
+
+    with pytest.raises(ConfigurationError, match='keep the epoch, or write storage="text"'):
+        Snowflake(1).accepting(other)
+    assert Snowflake(1).accepting(Snowflake(2, prefix="old")).is_valid(Snowflake(1, prefix="old").generate())
+    assert Snowflake(1, storage="text").accepting(other).is_valid(other.generate())

@@ -298,6 +298,25 @@ def test_keys_are_not_shown() -> None:
     assert key.hex()[:8] not in shown
 
 
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.deepcopy, vars, lambda token: token.__getstate__()])
+def test_keys_are_not_kept(keep: Any) -> None:
+    """A kind of tokens cannot be pickled or taken apart: its keys would be there."""
+    with pytest.raises(TypeError):
+        keep(SIGNED)
+
+
+def test_the_text_is_no_state() -> None:
+    """What pickles or copies by other ways does not get the text either."""
+    with pytest.raises(TypeError, match="neither pickled nor copied"):
+        SESS.issue().__getstate__()
+
+
+@pytest.mark.parametrize("kind", [Token, IssuedToken])
+def test_object_that_was_never_made(kind: type[Any]) -> None:
+    """One whose settings were refused can still be printed, as reports of errors do."""
+    assert repr(kind.__new__(kind)) == f"<{kind.__name__}>"
+
+
 # --- settings
 
 WRONG: list[tuple[dict[str, Any], str]] = [

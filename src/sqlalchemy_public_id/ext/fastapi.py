@@ -24,8 +24,8 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session
+from sqlalchemy import SQLColumnExpression, select
+from sqlalchemy.orm import RelationshipProperty, Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.errors import (
@@ -90,12 +90,13 @@ def by_public_id(
     as_id = PublicId(model, attribute=attribute)
     shape: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
 
-    async def row(public_id: str, session: Any, condition: ColumnElement[Any] | None = None) -> M:
+    async def row(public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None) -> M:
         if not format.is_valid(public_id):
             raise _NoRow(public_id, model=model.__name__)
         query = select(model).where(getattr(model, name) == public_id).options(*options)
         if scope is not None:
-            if not isinstance(condition, ColumnElement):
+            is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
+            if not isinstance(condition, SQLColumnExpression) or is_relationship:
                 raise ConfigurationError(
                     f"the scope of {model.__name__} gave {shown(condition)}, expected a condition such as "
                     f"{model.__name__}.owner_id == user.id, or sqlalchemy.true()"

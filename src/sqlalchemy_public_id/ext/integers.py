@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from decimal import Decimal
+from typing import Annotated, Any, ForwardRef, TypeVar, get_args, get_origin
 
-from pydantic import AliasChoices, AliasPath, BaseModel, RootModel
+from pydantic import AliasChoices, AliasPath, BaseModel, JsonValue, RootModel
 from pydantic.fields import FieldInfo
-from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
+from typing_extensions import get_type_hints, is_typeddict
+
+from sqlalchemy_public_id.ext.aliases import aliased, is_alias
 
 __all__ = ["Found", "integers"]
 
@@ -28,31 +31,47 @@ class Found:
     """What to write, where nothing can be told of it; empty for an integer."""
 
 
-def integers(annotation: Any, found: Found = Found(), inside: tuple[Any, ...] = ()) -> Iterator[Found]:
-    """The integers in the type *annotation* of what is described by *found*. *inside* are the types that hold it."""
+def integers(
+    annotation: Any, found: Found = Found(), inside: tuple[Any, ...] = (), *, taken: bool = False
+) -> Iterator[Found]:
+    """The integers in the type *annotation* of what is described by *found*, and other numbers that have a name.
+
+    :param inside: the types that hold it.
+    :param taken: whether it comes in, so that fields left out of what is shown count, and computed ones do not.
+    """
     annotation = _plain(annotation)
     if annotation in inside:
         return
+    if is_alias(annotation) and annotation is not JsonValue:
+        yield from integers(aliased(annotation), found, (*inside, annotation), taken=taken)
+        return
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     kind: Any = origin if isinstance(origin, type) else type(None)
-    if annotation is Any or annotation is object:
+    if annotation in (Any, object, JsonValue) or isinstance(annotation, (str, ForwardRef)):
         yield dataclasses.replace(found, advice="declare its type")
     elif _is_record(kind):
         is_root = issubclass(kind, RootModel)
-        for name, names, inner in _fields(kind, arguments):
+        for name, names, inner in _fields(kind, arguments, taken):
             field = Found(f"{found.path}.{name}".lstrip("."), names, kind)
-            yield from integers(inner, found if is_root else field, (*inside, annotation))
+            yield from integers(inner, found if is_root else field, (*inside, annotation), taken=taken)
     elif issubclass(kind, int):
         if not issubclass(kind, (bool, enum.Enum)):
+            yield found
+    elif issubclass(kind, (float, Decimal)):
+        if found.names:
             yield found
     elif issubclass(kind, Collection) and not issubclass(kind, (str, bytes, bytearray)):
         if not arguments:
             yield dataclasses.replace(found, advice="declare the type of what it contains")
-        for argument in arguments[1:] if issubclass(kind, Mapping) else arguments:
-            yield from integers(argument, dataclasses.replace(found, path=f"{found.path}[]"), inside)
+        if issubclass(kind, Mapping) and arguments:
+            if any(integers(arguments[0], inside=inside)):
+                yield dataclasses.replace(found, advice="make its keys public ids, or other texts")
+            arguments = arguments[1:]
+        for argument in arguments:
+            yield from integers(argument, dataclasses.replace(found, path=f"{found.path}[]"), inside, taken=taken)
     else:
         for argument in arguments:  # of a union
-            yield from integers(argument, found, inside)
+            yield from integers(argument, found, inside, taken=taken)
 
 
 # --- inside
@@ -61,9 +80,7 @@ def integers(annotation: Any, found: Found = Found(), inside: tuple[Any, ...] = 
 def _plain(annotation: Any) -> Any:
     """*annotation* without the names and notes that it was given."""
     while True:
-        if isinstance(annotation, TypeAliasType):
-            annotation = annotation.__value__
-        elif hasattr(annotation, "__supertype__"):
+        if hasattr(annotation, "__supertype__"):
             annotation = annotation.__supertype__
         elif isinstance(annotation, TypeVar):
             annotation = annotation.__bound__ or Any
@@ -79,7 +96,7 @@ def _is_record(cls: Any) -> bool:
     return hasattr(cls, "_fields") and issubclass(cls, tuple)
 
 
-def _fields(cls: Any, arguments: tuple[Any, ...]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+def _fields(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Name, all names and type of each field of a class that is a record."""
     if not issubclass(cls, BaseModel):
         given: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
@@ -87,9 +104,9 @@ def _fields(cls: Any, arguments: tuple[Any, ...]) -> Iterator[tuple[str, tuple[s
             yield name, (name,), given.get(hint, hint) if isinstance(hint, TypeVar) else hint
         return
     for name, field in cls.model_fields.items():
-        if not field.exclude:
+        if taken or not field.exclude:
             yield name, _names(name, field), field.annotation
-    for name, computed in cls.model_computed_fields.items():
+    for name, computed in () if taken else cls.model_computed_fields.items():
         yield name, (name, computed.alias or name), computed.return_type
     if cls.model_config.get("extra") == "allow":
         yield "*", (), Any

@@ -13,9 +13,11 @@ An integer with the name of a key of a mapped class is a leak. What says nothing
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from inspect import Parameter
 from typing import Any
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, registry
@@ -30,6 +32,7 @@ except ModuleNotFoundError as error:
 
 from fastapi import FastAPI, routing
 from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Host, Mount, WebSocketRoute
 
 from sqlalchemy_public_id.ext.integers import Found, integers
@@ -94,7 +97,11 @@ class _Keys:
                     others.setdefault(f"{mapped.snake_case(mapper.class_.__name__)}_{name}", []).append(key)
                 elif not key.column.foreign_keys:
                     continue  # a part of a key, such as a position
-                for one in {name, str(key.column.name)}:
+                relationship = name.removesuffix("_id")
+                called = {name, str(key.column.name)}
+                if mapped.relationship_of(mapper, relationship) is not None:
+                    called.add(relationship)  # customer: int
+                for one in called:
                     self._named.setdefault(one, []).append(key)
         self._named = others | self._named
 
@@ -151,12 +158,12 @@ def _of_route(route: Any, keys: _Keys) -> Iterator[_Said]:
         return
     for where, parameter in _inputs(route.dependant):
         names = (parameter.name, parameter.alias)
-        for found in integers(parameter.field_info.annotation, Found(parameter.alias, names)):
+        for found in integers(parameter.field_info.annotation, Found(parameter.alias, names), taken=True):
             key = keys.of(found)
             if key is not None:
                 yield where, found.path, str(key.column), "take the public id"
     status = route.status_code or 200
-    if route.response_model is None and status not in (204, 205, 304):
+    if route.response_model is None and status not in (204, 205, 304) and _may_be_json(route):
         yield f"response {status}", "", None, "declare a response model"
     more = [(code, said["model"]) for code, said in route.responses.items() if said.get("model")]
     for code, model in [(status, route.response_model), *more]:
@@ -179,11 +186,42 @@ def _inputs(dependant: Any) -> Iterator[tuple[str, Any]]:
         yield from _inputs(dependency)
 
 
+def _may_be_json(route: Any) -> bool:
+    """Whether a route without a response model may answer with JSON that has contents."""
+    try:
+        returned = inspect.signature(route.endpoint, eval_str=True).return_annotation
+    except Exception:  # a name that is not there at run time
+        returned = Parameter.empty
+    kind = getattr(route.response_class, "value", route.response_class)  # FastAPI wraps its default
+    if returned is None:
+        return False
+    return not any(
+        isinstance(each, type)
+        and issubclass(each, Response)
+        and each is not Response
+        and not issubclass(each, JSONResponse)
+        and "json" not in (each.media_type or "")
+        for each in (returned, kind)
+    )
+
+
 def _is_left_out(path: str, route: Any) -> bool:
     """Whether the route itself leaves the field, or what it is in, out of the model."""
-    top = re.split(r"[.\[]", path)[0]
-    include: Any = route.response_model_include
-    exclude: Any = route.response_model_exclude
-    if hasattr(exclude, "items"):
-        exclude = {name for name, inner in exclude.items() if inner is True or inner is ...}
-    return (include is not None and top not in include) or top in (exclude or ())
+    steps = re.findall(r"\[\]|[^.\[\]]+", path)
+    include = route.response_model_include
+    return _names(steps, route.response_model_exclude, whole=True) or not (
+        include is None or _names(steps, include, whole=False)
+    )
+
+
+def _names(steps: list[str], names: Any, *, whole: bool) -> bool:
+    """Whether *names*, in the form that Pydantic takes, has what *steps* lead to; if *whole*, with all of it."""
+    if names is True or names is ...:
+        return True
+    if not steps or not names:
+        return bool(names) and not whole
+    step, *rest = steps
+    found = [each for each in (step, "__all__") if each in names]
+    if hasattr(names, "items"):
+        return any(_names(rest, names[each], whole=whole) for each in found)
+    return bool(found)

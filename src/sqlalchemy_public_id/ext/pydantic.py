@@ -41,6 +41,7 @@ from typing_extensions import Self
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
 from sqlalchemy_public_id.ext import mapped
+from sqlalchemy_public_id.ext.aliases import aliased, is_alias
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
@@ -50,7 +51,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("pydantic", extra="fastapi") from error
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, model_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -64,7 +65,8 @@ class PublicId:
 
     The value is the canonical text, or a typed id where there is one. The JSON schema has pattern, lengths and an
     example. A text that is no such id is a validation error of type ``public_id``, and so is whatever is no text:
-    integers are never taken for ids.
+    integers are never taken for ids. Validators on its left come first: ``Annotated[str, BeforeValidator(str.strip),
+    PublicId(…)]``. On what is no text, as in ``Annotated[int, PublicId(…)]``, it is a :class:`ConfigurationError`.
 
     :param source: a format, a :class:`TypedId` class, or a mapped class, whose public id is meant.
     :param attribute: which public id, where a mapped class has several; ``public_id`` by default.
@@ -88,8 +90,16 @@ class PublicId:
                 f"a prefix, or a mapped class"
             )
 
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
-        return core_schema_of(self._check)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        kind: object = source
+        if not (isinstance(kind, type) and issubclass(kind, str)):
+            raise ConfigurationError(
+                f"{self!r} is a note on {shown(source)}, expected str, or a typed id; where there may be none, write "
+                f"Annotated[str, PublicId(…)] | None"
+            )
+        before, own = handler(source), core_schema_of(self._check)
+        is_plain = before["type"] == "function-plain" or before.keys() <= {"type", "metadata"}
+        return own if is_plain else core_schema.chain_schema([before, own])
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
         return json_schema_of(self.id_format)
@@ -173,7 +183,7 @@ class PublicModel(BaseModel):
 
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
-    """Check the fields of *cls*; what configured mappers alone know is left to the next time."""
+    """Check the fields of *cls*; what configured mappers, or types declared below, alone tell is for the next time."""
     mapper = mapped.mapper_of(model)
     assert mapper is not None
     if cls.model_config.get("extra") == "allow":
@@ -182,21 +192,22 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
         )
     for name, field in cls.model_fields.items():
         paths = list(_read_by(cls, name, field))
-        path = next((path for path in paths if mapped.has_attribute(mapper, path[0])), None)
-        if path is None:
-            if field.is_required():
-                read = " or ".join(repr(path[0]) for path in paths)
-                raise ConfigurationError(
-                    f"{cls.__name__}.{name} reads {read}, which {model.__name__} does not have; "
-                    f"name an attribute with validation_alias=…, or give the field a default"
-                )
-            continue
-        key = mapped.key_behind(mapper, path)
-        if key is not None:
-            raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-        if len(path) == 1 and mapped.relationship_of(mapper, path[0]) is not None:
-            _refuse_others(cls, name, field.annotation)
-    cls.__is_checked__ = mapper.configured
+        found = [path for path in paths if mapped.has_attribute(mapper, path[0])]
+        if not found and field.is_required():
+            read = " or ".join(repr(path[0]) for path in paths)
+            raise ConfigurationError(
+                f"{cls.__name__}.{name} reads {read}, which {model.__name__} does not have; "
+                f"name an attribute with validation_alias=…, or give the field a default"
+            )
+        for path in found:
+            key = mapped.key_behind(mapper, path)
+            if key is not None:
+                raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
+            if len(path) == 1 and mapped.relationship_of(mapper, path[0]) is not None:
+                _refuse_others(cls, name, field.annotation)
+            if len(path) == 1 and mapper.has_property(path[0]):
+                break  # it is always there, so that Pydantic does not go on to the next
+    cls.__is_checked__ = mapper.configured and bool(cls.__pydantic_complete__)
 
 
 def _read_by(cls: type[PublicModel], name: str, field: FieldInfo) -> Iterator[tuple[str, ...]]:
@@ -211,8 +222,12 @@ def _read_by(cls: type[PublicModel], name: str, field: FieldInfo) -> Iterator[tu
         yield (name,)
 
 
-def _refuse_others(cls: type[PublicModel], name: str, annotation: Any) -> None:
-    """Refuse what shows related objects without being a ``PublicModel``."""
+def _refuse_others(cls: type[PublicModel], name: str, annotation: Any, inside: tuple[Any, ...] = ()) -> None:
+    """Refuse what shows related objects without being a ``PublicModel``. *inside* are the aliases that lead here."""
+    if is_alias(annotation):
+        if annotation not in inside:
+            _refuse_others(cls, name, aliased(annotation), (*inside, annotation))
+        return
     if annotation is Any or (
         isinstance(annotation, type) and issubclass(annotation, BaseModel) and not issubclass(annotation, PublicModel)
     ):
@@ -222,4 +237,4 @@ def _refuse_others(cls: type[PublicModel], name: str, annotation: Any) -> None:
             f"make it a PublicModel, model=…"
         )
     for argument in get_args(annotation):
-        _refuse_others(cls, name, argument)
+        _refuse_others(cls, name, argument, inside)

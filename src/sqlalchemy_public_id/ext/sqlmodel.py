@@ -68,7 +68,9 @@ class PublicIdColumnSQLModel(SQLModel):
         own["public_id"].metadata.append(PublicId(declared))
         fields, rest = cls.model_fields, dict(cls.model_fields)
         for name, field in own.items():
-            field.annotation = rest.pop(name).annotation
+            annotation = rest.pop(name).annotation
+            # an id is there as soon as the object is, whatever a table says of None
+            field.annotation = str if name == "public_id" and not isinstance(annotation, type) else annotation
         fields.clear()  # the columns of a table are in the order of the fields: ours come first
         fields.update({**own, **rest})
         cls.model_rebuild(force=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import ClassVar
 
+from typing_extensions import Self
+
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted, shown
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
@@ -68,6 +70,20 @@ class Snowflake(TimedFormat):
     _used: ClassVar[int] = _TIME + _MACHINE + _COUNT
     _encodings: ClassVar[tuple[str, ...]] = ("decimal", "base36", "hex", "base58", "crockford32")
     _stands_for: ClassVar[str] = "a Snowflake"
+
+    def accepting(self, *older: Format) -> Self:
+        """As with every format. Where numbers are stored, those of another *epoch* would tell a wrong time.
+
+        :raises ConfigurationError: where they are of another epoch.
+        """
+        made = super().accepting(*older)
+        for format in made._chain():
+            if self.is_native and isinstance(format, Snowflake) and format.epoch != self.epoch:
+                raise ConfigurationError(
+                    f"{self!r} stores numbers, which do not tell that ids of {format!r} begin at another time: "
+                    f'keep the epoch, or write storage="text"'
+                )
+        return made
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epoch", _since_1970(self.epoch))

@@ -140,7 +140,7 @@ def _insert_or_find(session: Session, obj: Any, name: str, given: frozenset[str]
     found = _find(session, connection, state.mapper, name, public_id, given)
     if found is None:
         raise refused
-    differing = contents.differing(obj, found, given)
+    differing = contents.differing(connection, obj, found, given)
     if differing:
         raise PublicIdConflict(public_id, model=type(obj).__name__, differing=differing)
     return found, False

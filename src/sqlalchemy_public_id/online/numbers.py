@@ -39,8 +39,8 @@ class _Words:
 
 
 class _PostgreSQL(_Words):
-    milliseconds = "lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')"
-    seconds = "lpad(to_hex(extract(epoch FROM clock_timestamp())::bigint), 8, '0')"
+    milliseconds = "lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')"
+    seconds = "lpad(to_hex(floor(extract(epoch FROM clock_timestamp()))::bigint), 8, '0')"
     _uuid = "replace(gen_random_uuid()::text, '-', '')"
     variant = f"substr({_uuid}, 17, 1)"
 

@@ -29,6 +29,5 @@ The column stays an integer, and nothing is stored twice. The attribute is
 from sqlalchemy_public_id.references.attribute import public_ref
 from sqlalchemy_public_id.references.reading import eager, load
 from sqlalchemy_public_id.references.reference import PublicRef, public_refs
-from sqlalchemy_public_id.references.writing import resolve as resolve
 
 __all__ = ["PublicRef", "eager", "load", "public_ref", "public_refs"]

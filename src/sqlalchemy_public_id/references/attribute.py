@@ -12,6 +12,7 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.listeners import preparations
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.comparing import RefExpression
 from sqlalchemy_public_id.references.reference import Declared, PublicRef, refs_of
@@ -86,6 +87,7 @@ def _watch() -> None:
             event.listen(Mapper, "mapper_configured", _on_mapper_configured)
             event.listen(Session, "before_flush", writing.before_flush)
             event.listen(Session, "do_orm_execute", writing.do_orm_execute)
+            preparations.append(writing.resolve)
 
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:

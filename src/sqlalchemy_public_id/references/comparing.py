@@ -67,19 +67,25 @@ class RefExpression(operators.ColumnOperators):
 
     def _one_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
         ref, foreign_key = self._found()
-        found: ColumnElement[bool] = foreign_key.in_(_keys(ref, condition))
+        found: ColumnElement[bool] = foreign_key.in_(self._keys(ref, condition))
         return found
 
     def _none_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
         """As a column would answer: true where there is an id, and it is another one."""
         ref, foreign_key = self._found()
-        return and_(foreign_key.is_not(None), foreign_key.not_in(_keys(ref, condition)))
+        return and_(foreign_key.is_not(None), foreign_key.not_in(self._keys(ref, condition)))
 
-
-def _keys(ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
-    alias: Any = aliased(ref.target, flat=True)
-    key, public_id = ref.source.columns(alias)
-    return select(key).where(condition(public_id)).correlate(None)
+    def _keys(self, ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
+        alias: Any = aliased(ref.target, flat=True)
+        key, public_id = ref.source.columns(alias)
+        found = select(key).where(condition(public_id)).correlate(None)
+        own: Any = inspect(self._owner)
+        target: Any = inspect(ref.target)
+        if target.local_table not in own.mapper.tables:
+            return found
+        # a table that refers to itself: MySQL reads from one that it changes only by way of a copy, and DISTINCT is one
+        (copied,) = found.distinct().subquery().c
+        return select(copied)
 
 
 def _is_id(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, object_session, selectinload
-from sqlalchemy.orm.attributes import get_history, instance_state
+from sqlalchemy.orm.attributes import get_history, instance_state, set_committed_value
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
@@ -39,11 +39,15 @@ def load(session: Session, objects: Iterable[object]) -> None:
     >>> references.load(session, session.scalars(select(User)))
     """
     require_session(session)
-    lacking: dict[Source, list[tuple[InstanceState[Any], PublicRef]]] = {}
+    states: list[InstanceState[Any]] = []
     for instance in objects:
         state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
         if not isinstance(state, InstanceState):
             raise TypeError(f"expected mapped objects, not {shown(instance)}")
+        states.append(state)
+    _load_keys(session, states)
+    lacking: dict[Source, list[tuple[InstanceState[Any], PublicRef]]] = {}
+    for state in states:
         for ref in refs_of(state.mapper).values():
             if known(state, ref, session) is _UNKNOWN:
                 lacking.setdefault(ref.source, []).append((state, ref))
@@ -73,6 +77,9 @@ def read(ref: PublicRef, instance: object) -> str | None:
     """The public id that *ref* of *instance* shows; asks the database for it, and for those of its neighbours."""
     state = instance_state(instance)
     session = object_session(instance)
+    if session is not None and state.persistent and ref.key not in state.dict and ref.relationship not in state.dict:
+        _refuse_outside_greenlet(session, state, ref)
+        _load_keys(session, list(map(instance_state, session.identity_map.values()))[:_AT_ONCE])
     found = known(state, ref, session)
     if found is _UNKNOWN:
         where = f"{state.class_.__name__}.{ref.attribute}"
@@ -80,13 +87,16 @@ def read(ref: PublicRef, instance: object) -> str | None:
             if not state.has_identity:
                 return None  # as the relationship of such an object
             raise DetachedInstanceError(f"{where} was not loaded before its object left the session; {_advice(where)}")
-        if session.get_bind(ref.target).dialect.is_async and not in_greenlet():
-            raise MissingGreenlet(
-                f"{where} is not loaded, and no attribute can wait for the database; {_advice(where)}"
-            )
+        _refuse_outside_greenlet(session, state, ref)
         _fetch(session, ref.source, _neighbours(session, state, ref))
         found = known(state, ref, session)
     return None if found is _UNKNOWN else cast("str | None", found)
+
+
+def _refuse_outside_greenlet(session: Session, state: InstanceState[Any], ref: PublicRef) -> None:
+    if session.get_bind(ref.target).dialect.is_async and not in_greenlet():
+        where = f"{state.class_.__name__}.{ref.attribute}"
+        raise MissingGreenlet(f"{where} is not loaded, and no attribute can wait for the database; {_advice(where)}")
 
 
 def _advice(where: str) -> str:
@@ -98,11 +108,13 @@ def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) ->
     related = state.dict.get(ref.relationship)
     if ref.relationship in state.dict and newly_related(state, ref):
         return None if related is None else getattr(related, ref.target_id)
+    if ref.key not in state.dict and ref.relationship in state.dict:  # the key is deferred
+        return None if related is None else getattr(related, ref.target_id)
     key = state.dict[ref.key] if ref.key in state.dict else getattr(state.obj(), ref.key)
     if key is None:
         return None
     if isinstance(key, Waiting):
-        return key.public_id
+        return key.public_id if key.attribute == ref.attribute else None  # the other ids of that row: after the flush
     remembered = state.info.get(_REMEMBERED, {}).get(ref.attribute)
     if remembered is not None and remembered[0] == key:
         return remembered[1]
@@ -113,6 +125,32 @@ def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) ->
         if values.get(ref.target_key) == key and values.get(ref.target_id) is not None:
             return values[ref.target_id]
     return _UNKNOWN
+
+
+def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
+    """Fetch the foreign keys that are deferred or expired, of all *states* at once: one SELECT a model."""
+    lacking: dict[Mapper[Any], list[InstanceState[Any]]] = {}
+    for state in dict.fromkeys(states):
+        refs = refs_of(state.mapper).values()
+        if state.persistent and any(ref.key not in state.dict and ref.relationship not in state.dict for ref in refs):
+            lacking.setdefault(state.mapper, []).append(state)
+    for mapper, members in lacking.items():
+        if len(members) == 1 or len(mapper.primary_key) != 1:
+            continue  # SQLAlchemy asks for them, one by one
+        names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
+        own, *keys = (mapper.attrs[name].class_attribute for name in (_primary(mapper), *names))
+        by_key = {cast("Any", state.identity)[0]: state for state in members}
+        with session.no_autoflush:
+            traits = traits_for(session.get_bind(mapper).dialect)
+            for condition in traits.any_of(own, list(by_key)):
+                for each, *values in session.execute(select(own, *keys).where(condition)):
+                    for name, value in zip(names, values, strict=True):
+                        if name not in by_key[each].dict:
+                            set_committed_value(by_key[each].obj(), name, value)
+
+
+def _primary(mapper: Mapper[Any]) -> str:
+    return mapper.get_property_by_column(mapper.primary_key[0]).key
 
 
 def newly_related(state: InstanceState[Any], ref: PublicRef) -> bool:

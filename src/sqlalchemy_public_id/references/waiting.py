@@ -30,5 +30,5 @@ class Waiting:
         """As a value in a statement, it is refused."""
         raise ConfigurationError(
             f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key: flush the session before "
-            f"the foreign key is used, and assign no reference while a flush is under way (before_flush is in time)"
+            f"the foreign key is used, and assign no reference once a flush has begun"
         )

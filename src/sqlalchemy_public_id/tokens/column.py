@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, LargeBinary, event, false, true
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, false, true
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import MappedColumn, mapped_column
@@ -58,10 +58,15 @@ class _NoDigest(TypeError, DontWrapMixin):
 
 
 class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Comparisons with the text of a token, which becomes its digest at once, so that no statement holds the text."""
+    """Comparisons of the column with the text of a token, which becomes its digest at once.
+
+    So such a comparison does not hold the text. What other expressions do with a text is theirs.
+    """
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         assert isinstance(self.type, TokenType)
+        if other and op in _ONE | _SEVERAL:
+            _refuse_text_in_a_parameter(other[0])
         if other and op in _ONE:
             found = self.type.digest(other[0])
             if found is None and other[0] is not None:
@@ -81,11 +86,29 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
         return true() if op is operators.is_distinct_from else false()
 
 
+def _refuse_text_in_a_parameter(value: Any) -> None:
+    """Refuse ``literal(text)`` and ``bindparam("name", text)``, which SQLAlchemy would send as they are."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for each in cast("Iterable[Any]", value):
+            _refuse_text_in_a_parameter(each)
+    elif isinstance(value, BindParameter):
+        held = cast("Any", value).value
+        for each in cast("Iterable[Any]", held) if isinstance(held, (list, tuple, set, frozenset)) else [held]:
+            if isinstance(each, (str, IssuedToken)):
+                raise _NoDigest(
+                    "a parameter holds the text of a token, which would be sent as it is: compare with the text "
+                    "itself, without literal() and bindparam()"
+                )
+
+
 class TokenType(TypeDecorator[bytes]):
     """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
     ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; a text that is no
     token, or that none of the keys signed, matches no row. What is written is a digest: ``issued.digest``.
+
+    That is for the column itself. A text on its own inside of an expression, as in ``case()``, ``coalesce()`` or on the
+    left as ``literal(text)``, is sent as it is: give ``token.digest(text)`` there.
     """
 
     impl = LargeBinary

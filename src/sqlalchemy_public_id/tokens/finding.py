@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import inspect, select
@@ -14,7 +15,7 @@ from sqlalchemy_public_id.listeners import require_session
 from sqlalchemy_public_id.lookup import How
 from sqlalchemy_public_id.tokens.column import TokenType
 
-__all__ = ["digest_for", "find", "get"]
+__all__ = ["check_options", "digest_for", "find", "get"]
 
 M = TypeVar("M")
 """A model."""
@@ -33,9 +34,17 @@ def get(
     :param how: as with :func:`sqlalchemy_public_id.lookup.get`: ``options``, ``with_for_update`` and so on.
     """
     require_session(session)
+    check_options(how)
     key, digest = digest_for(model, text, attribute)
     del text  # what follows may fail, and reports of errors show the variables
     return None if digest is None else find(session, model, key, digest, **how)
+
+
+def check_options(how: Mapping[str, object]) -> None:
+    """Refuse what is no option of :func:`get`, with the error of any function that does not know an argument."""
+    unknown = [name for name in how if name not in How.__annotations__]
+    if unknown:
+        raise TypeError(f"get() has no option {', '.join(unknown)}; expected {', '.join(How.__annotations__)}")
 
 
 def digest_for(model: type[Any], text: object, attribute: str | None) -> tuple[str, bytes | None]:

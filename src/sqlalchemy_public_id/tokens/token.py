@@ -64,10 +64,12 @@ class IssuedToken:
         return self.__text
 
     def __repr__(self) -> str:
-        return f"<IssuedToken {self._prefix}_…>"
+        return f"<IssuedToken {self._prefix}_…>" if hasattr(self, "_prefix") else "<IssuedToken>"
 
-    def __reduce__(self) -> NoReturn:
+    def __getstate__(self) -> NoReturn:
         raise TypeError(f"{self!r} is neither pickled nor copied: its text would stay there; pass on issued.digest")
+
+    __reduce__ = __getstate__
 
 
 class Token:
@@ -97,6 +99,8 @@ class Token:
     r"""A regular expression for scanners of secrets. Unlike that of a format it is not anchored: it finds a token in a
     text, between ``\b`` and ``\b``."""
 
+    __slots__ = ("__keys", "_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
+
     def __init__(self, prefix: str, *, bytes: int = 32, keys: Sequence[Bytes] | None = None, **unknown: Never) -> None:
         if unknown or isinstance(prefix, Format):
             raise ConfigurationError(_refusal(prefix, *unknown))
@@ -112,9 +116,9 @@ class Token:
             )
         self.prefix = prefix
         self._bytes = bytes
-        self._keys = () if keys is None else _checked(keys)
+        self.__keys = () if keys is None else _checked(keys)
         self._random_width = math.ceil(8 * bytes / math.log2(len(BASE62)))
-        signature = _SIGNATURE_WIDTH if self._keys else 0
+        signature = _SIGNATURE_WIDTH if self.__keys else 0
         self._width = len(prefix) + 1 + self._random_width + signature + _CHECKSUM_WIDTH
         own = f"{prefix}_[0-9A-Za-z]{{{self._width - len(prefix) - 1}}}"
         self.pattern = rf"\b{own}\b"
@@ -123,8 +127,8 @@ class Token:
     def issue(self) -> IssuedToken:
         """A new token."""
         text = f"{self.prefix}_{''.join(secrets.choice(BASE62) for _ in range(self._random_width))}"
-        if self._keys:
-            text += self._signature(text, self._keys[0])
+        if self.__keys:
+            text += self._signature(text, self.__keys[0])
         return IssuedToken(self.prefix, text + _checksum(text))
 
     def is_token(self, text: object) -> bool:
@@ -145,17 +149,24 @@ class Token:
         return found is not None and hmac.compare_digest(found, digest)
 
     def __repr__(self) -> str:
-        keys = f", keys=<{len(self._keys)}>" if self._keys else ""
+        if not hasattr(self, "_width"):
+            return "<Token>"  # its settings were refused
+        keys = f", keys=<{len(self.__keys)}>" if self.__keys else ""
         return f"Token({self.prefix!r}, bytes={self._bytes}{keys})"
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is neither pickled nor copied: its keys would stay there; declare it in a module")
+
+    __reduce__ = __getstate__
 
     # --- inside
 
     def _is_signed(self, text: str) -> bool:
-        if not self._keys:
+        if not self.__keys:
             return True
         signed = text[:-_CHECKSUM_WIDTH]
         body, signature = signed[:-_SIGNATURE_WIDTH], signed[-_SIGNATURE_WIDTH:]
-        return any(hmac.compare_digest(signature, self._signature(body, key)) for key in self._keys)
+        return any(hmac.compare_digest(signature, self._signature(body, key)) for key in self.__keys)
 
     @staticmethod
     def _signature(text: str, key: Bytes) -> str:
