@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from sqlalchemy import BindParameter, ColumnElement, Select, and_, case, inspect, select
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import Mapper, aliased
 from sqlalchemy.sql import operators
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -79,9 +79,9 @@ class RefExpression(operators.ColumnOperators):
         alias: Any = aliased(ref.target, flat=True)
         key, public_id = ref.source.columns(alias)
         found = select(key).where(condition(public_id)).correlate(None)
-        own: Any = inspect(self._owner)
-        target: Any = inspect(ref.target)
-        if target.local_table not in own.mapper.tables:
+        own = cast("Mapper[Any]", inspect(self._owner).mapper)
+        target = cast("Mapper[Any]", inspect(ref.target))
+        if target.local_table not in own.tables:
             return found
         # a table that refers to itself: MySQL reads from one that it changes only by way of a copy, and DISTINCT is one
         (copied,) = found.distinct().subquery().c
