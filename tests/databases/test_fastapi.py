@@ -252,7 +252,7 @@ def test_scope_that_is_an_attribute(get_session: Any) -> None:
     assert (active.status_code, passive.status_code) == (200, 404)
 
 
-@pytest.mark.parametrize("condition", [None, True, "x", 1, Client.parcels], ids=repr)
+@pytest.mark.parametrize("condition", [None, True, "x", 1, Client.parcels], ids=lambda scope: type(scope).__name__)
 def test_scope_that_says_nothing(condition: object) -> None:
     """A scope that gives no condition shows nothing: it is an error, and no open door."""
     with pytest.raises(ConfigurationError, match=r"the scope of Client gave .+, expected a condition such as"):
