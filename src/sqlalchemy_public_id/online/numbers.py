@@ -51,7 +51,8 @@ class _PostgreSQL(_Words):
 
 
 class _MySQL(_Words):
-    milliseconds = "LPAD(HEX(CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)), 12, '0')"
+    # not of the local time, which has one hour twice in a year
+    milliseconds = "LPAD(HEX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), 12, '0')"
     seconds = "LPAD(HEX(UNIX_TIMESTAMP()), 8, '0')"
     variant = "SUBSTR('89AB', 1 + CAST(CONV(HEX(RANDOM_BYTES(1)), 16, 10) AS UNSIGNED) MOD 4, 1)"
 
