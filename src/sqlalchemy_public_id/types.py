@@ -35,6 +35,7 @@ from sqlalchemy_public_id.typed import TypedId
 __all__ = [
     "MAX_RETRIES",
     "PublicIdType",
+    "differing",
     "format_of",
     "is_public_id",
     "max_retries",
@@ -131,7 +132,7 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
         if isinstance(given, str):
             found = self._stored(given)
             if found is None:
-                return self._differs(op)
+                return differing(self.expr, op)
             other = (found, *other[1:])
         elif op in _SEVERAL and _are_several(given):
             other = ([one for one in map(self._stored, given) if one is not None], *other[1:])
@@ -144,11 +145,12 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
             return given
         return self.type.canonical(given) or (None if self.type.is_native else given)
 
-    def _differs(self, op: Any) -> ColumnElement[bool]:
-        """The comparison with something that no row has."""
-        if op is operator.ne:
-            return self.expr.is_not(None)
-        return true() if op is operators.is_distinct_from else false()
+
+def differing(expression: ColumnElement[Any], op: Any) -> ColumnElement[bool]:
+    """The comparison of *expression* by *op* with something that no row has."""
+    if op is operator.ne:
+        return expression.is_not(None)
+    return true() if op is operators.is_distinct_from else false()
 
 
 def _are_several(given: object) -> bool:

@@ -81,7 +81,7 @@ def get_or_404(
 
     A malformed id is a 404 as well, and sends no statement.
     """
-    found = lookup.get(session, model, public_id, attribute=attribute, **how)  # type: ignore[arg-type]
+    found = lookup.get(session, model, public_id, attribute=attribute, **how)  # type: ignore[arg-type]  # scoped_session too
     if found is None:
         abort(404)
     return found

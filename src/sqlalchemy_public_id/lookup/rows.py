@@ -53,15 +53,25 @@ def get(
     key, type_ = _identifier(session, model, attribute)
     if not type_.id_format.is_valid(public_id):
         return None
-    query = select(model).where(getattr(model, key) == public_id)
-    if options:
-        query = query.options(*options)
-    if with_for_update is True:
-        query = query.with_for_update()
-    elif with_for_update:
-        query = query.with_for_update(**with_for_update)
-    chosen = dict(execution_options or {})
-    if populate_existing:
+    return one_row(
+        session,
+        model,
+        getattr(model, key) == public_id,
+        options=options,
+        with_for_update=with_for_update,
+        populate_existing=populate_existing,
+        execution_options=execution_options,
+    )
+
+
+def one_row(session: Session, model: type[M], condition: ColumnElement[bool], **how: Unpack[How]) -> M | None:
+    """The one row of *model* that meets *condition*, loaded as :func:`get` is told to."""
+    query = select(model).where(condition).options(*how.get("options", ()))
+    lock = how.get("with_for_update")
+    if lock:
+        query = query.with_for_update(**({} if lock is True else lock))
+    chosen = dict(how.get("execution_options") or {})
+    if how.get("populate_existing"):
         chosen["populate_existing"] = True
     return session.scalars(query, execution_options=chosen).unique().one_or_none()
 

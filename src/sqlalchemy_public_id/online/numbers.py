@@ -7,6 +7,7 @@ adds so that the ids of one millisecond ascend, a counter, no database can keep:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -20,7 +21,7 @@ _Part: TypeAlias = "str | int | Callable[[_Words], str]"
 """Digits as they are, a number of random digits, or what the words of a database say."""
 
 
-class _Words:
+class _Words(ABC):
     """How a database says the parts."""
 
     milliseconds: str
@@ -30,9 +31,9 @@ class _Words:
     variant: str
     """One of 8, 9, a and b."""
 
+    @abstractmethod
     def random(self, digits: int) -> str:
         """So many random digits."""
-        raise NotImplementedError
 
     def joined(self, parts: list[str]) -> str:
         return " || ".join(parts)

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, false, true
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import MappedColumn, mapped_column
@@ -17,6 +17,7 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token
+from sqlalchemy_public_id.types import differing
 
 __all__ = ["TokenType", "token_column"]
 
@@ -70,7 +71,7 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
         if other and op in _ONE:
             found = self.type.digest(other[0])
             if found is None and other[0] is not None:
-                return self._differs(op)
+                return differing(self.expr, op)
             other = (found, *other[1:])
         elif other and op in _SEVERAL:
             several: Any = other[0]
@@ -78,12 +79,6 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
                 digests = map(self.type.digest, cast("Iterable[Any]", several))
                 other = ([digest for digest in digests if digest is not None], *other[1:])
         return super().operate(op, *other, **kwargs)
-
-    def _differs(self, op: Any) -> ColumnElement[bool]:
-        """The comparison with something that no row has."""
-        if op is operator.ne:
-            return self.expr.is_not(None)
-        return true() if op is operators.is_distinct_from else false()
 
 
 def _refuse_text_in_a_parameter(value: Any) -> None:

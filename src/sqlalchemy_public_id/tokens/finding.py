@@ -6,13 +6,14 @@ import hmac
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.listeners import require_session
 from sqlalchemy_public_id.lookup import How
+from sqlalchemy_public_id.lookup.rows import one_row
 from sqlalchemy_public_id.tokens.column import TokenType
 
 __all__ = ["check_options", "digest_for", "find", "get"]
@@ -70,14 +71,7 @@ def find(session: Session, model: type[M], key: str, digest: bytes, **how: Unpac
 
     The index may be quicker with a digest that begins as another one does, but nobody can choose how a digest begins.
     """
-    query = select(model).where(getattr(model, key) == digest).options(*how.get("options", ()))
-    lock = how.get("with_for_update")
-    if lock:
-        query = query.with_for_update(**({} if lock is True else lock))
-    options = dict(how.get("execution_options") or {})
-    if how.get("populate_existing"):
-        options["populate_existing"] = True
-    found = session.scalars(query, execution_options=options).unique().one_or_none()
+    found = one_row(session, model, getattr(model, key) == digest, **how)
     if found is None or not hmac.compare_digest(getattr(found, key), digest):
         return None
     return found
