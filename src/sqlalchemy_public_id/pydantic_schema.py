@@ -64,4 +64,4 @@ def example_of(format: Format) -> str:
                 return format.validate(format.from_int(number >> 128 - format.bits))
             except InvalidPublicId:
                 continue
-    return format.generate()
+    return format.example()

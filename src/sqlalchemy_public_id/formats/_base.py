@@ -132,6 +132,10 @@ class Format(ABC):
             pool.extend(made[:cut])
         return ids
 
+    def example(self) -> str:
+        """An id for documentation. Nothing is counted for it."""
+        return self.generate()
+
     # --- checking ids
 
     @property

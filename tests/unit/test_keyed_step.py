@@ -1,0 +1,250 @@
+"""Keyed steps: FF1 of NIST SP 800-38G, checked by the vectors of NIST and by the standard, written out."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import pickle
+import threading
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from sqlalchemy_public_id import (
+    BASE36,
+    BASE62,
+    URLSAFE64,
+    ConfigurationError,
+    InvalidPublicId,
+    KeySpaceExhausted,
+    MissingExtra,
+)
+from sqlalchemy_public_id.keys.keyed import KeyedStep
+
+unhurried = limits(deadline=None)  # other processes may have the machine for a while
+
+AES = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")
+DIGITS = BASE36[:10]
+NUMBERS = "0123456789"
+LETTERS = "0123456789abcdefghi"
+TWEAK, OTHER_TWEAK = bytes.fromhex("39383736353433323130"), bytes.fromhex("3737373770717273373737")
+
+SAMPLES = [
+    (16, DIGITS, b"", NUMBERS, "2433477484"),
+    (16, DIGITS, TWEAK, NUMBERS, "6124200773"),
+    (16, BASE36, OTHER_TWEAK, LETTERS, "a9tv40mll9kdu509eum"),
+    (24, DIGITS, b"", NUMBERS, "2830668132"),
+    (24, DIGITS, TWEAK, NUMBERS, "2496655549"),
+    (24, BASE36, OTHER_TWEAK, LETTERS, "xbj3kv35jrawxv32ysr"),
+    (32, DIGITS, b"", NUMBERS, "6657667009"),
+    (32, DIGITS, TWEAK, NUMBERS, "1001623463"),
+    (32, BASE36, OTHER_TWEAK, LETTERS, "xs8a0azh2avyalyzuwd"),
+]
+"""The samples for FF1 that NIST has published (csrc.nist.gov, "FF1samples.pdf"): bytes of the key, and so on."""
+
+
+@pytest.mark.parametrize(
+    ("size", "alphabet", "tweak", "plain", "cipher"), SAMPLES, ids=[f"sample-{at}" for at in range(1, 10)]
+)
+def test_samples_of_nist(size: int, alphabet: str, tweak: bytes, plain: str, cipher: str) -> None:
+    """The key with the index that a sample encrypts is the text that it is encrypted to, and leads back."""
+    step = KeyedStep(alphabet, len(plain), AES[:size], tweak)
+    index = int(plain, len(alphabet))
+
+    assert step.key(index) == cipher
+    assert step.index(cipher) == index
+
+
+def ff1(secret: bytes, radix: int, numerals: list[int], tweak: bytes) -> list[int]:
+    """Algorithm 7 of NIST SP 800-38G, step by step as it stands there."""
+
+    def ciph(block: bytes) -> bytes:
+        encryptor = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()
+        return encryptor.update(block) + encryptor.finalize()
+
+    def prf(blocks: bytes) -> bytes:
+        encryptor = Cipher(algorithms.AES(secret), modes.CBC(bytes(16))).encryptor()
+        return (encryptor.update(blocks) + encryptor.finalize())[-16:]
+
+    def num(numerals: list[int]) -> int:
+        value = 0
+        for numeral in numerals:
+            value = value * radix + numeral
+        return value
+
+    def digits(value: int, length: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(length):
+            value, digit = divmod(value, radix)
+            found.insert(0, digit)
+        return found
+
+    n, t = len(numerals), len(tweak)
+    u = n // 2
+    v = n - u
+    a, b = numerals[:u], numerals[u:]
+    bits = 0  # the smallest whole number of bits that hold radix**v values
+    while 2**bits < radix**v:
+        bits += 1
+    length = -(-bits // 8)
+    d = 4 * -(-length // 4) + 4
+    p = bytes([1, 2, 1, *radix.to_bytes(3, "big"), 10, u % 256, *n.to_bytes(4, "big"), *t.to_bytes(4, "big")])
+    for i in range(10):
+        q = tweak + bytes((-t - length - 1) % 16) + bytes([i]) + num(b).to_bytes(length, "big")
+        r = prf(p + q)
+        s = r
+        for j in range(1, -(-d // 16)):
+            s += ciph((int.from_bytes(r, "big") ^ j).to_bytes(16, "big"))
+        m = u if i % 2 == 0 else v
+        c = (num(a) + int.from_bytes(s[:d], "big")) % radix**m
+        a, b = b, digits(c, m)
+    return a + b
+
+
+@limits(unhurried, max_examples=60)
+@given(
+    st.sampled_from([16, 24, 32]).flatmap(lambda size: st.binary(min_size=size, max_size=size)),
+    st.sampled_from([DIGITS, BASE36, BASE62, URLSAFE64, "01", "zyx"]),
+    st.integers(20, 60),
+    st.binary(max_size=40),
+    st.data(),
+)
+def test_the_standard(secret: bytes, alphabet: str, length: int, tweak: bytes, data: st.DataObject) -> None:
+    """With any secret, alphabet, length and tweak, keys are what the standard says."""
+    step = KeyedStep(alphabet, length, secret, tweak)
+    index = data.draw(st.integers(0, step.capacity - 1))
+    numerals = [index // len(alphabet) ** place % len(alphabet) for place in reversed(range(length))]
+    expected = "".join(alphabet[numeral] for numeral in ff1(secret, len(alphabet), numerals, tweak))
+
+    assert step.key(index) == expected
+    assert step.index(expected) == index
+
+
+def test_keys_for_ever() -> None:
+    """The keys of a secret never change: another version would repeat some."""
+    step = KeyedStep(BASE36, 8, AES[:16]).extend()
+
+    assert step.keys(0, 3) == ["lg3x34n7", "k4g4u9qy", "pgfb6skv"]
+    assert step.keys(36**8 - 1, 2) == [step.key(36**8 - 1), KeyedStep(BASE36, 9, AES[:16]).key(0)]
+
+
+def test_no_repeats_and_no_order() -> None:
+    """Keys in a row are all different, and what is between two neighbours is different each time."""
+    step = KeyedStep(BASE36, 6, AES[:32], b"order")
+    keys = step.keys(1_000, 5_000)
+    between = {(int(later, 36) - int(sooner, 36)) % step.size for sooner, later in pairwise(keys)}
+
+    assert len(set(keys)) == 5_000
+    assert len(between) > 4_990
+    assert [step.index(key) for key in keys[:200]] == list(range(1_000, 1_200))
+    assert keys[:50] == [step.key(index) for index in range(1_000, 1_050)]
+
+
+@pytest.mark.usefixtures("restless")
+def test_threads() -> None:
+    """Threads may share a step: each key comes out as when one works alone."""
+    step = KeyedStep(BASE36, 8, AES[:16])
+    alone = step.keys(0, 200)
+    found: list[list[str]] = []
+    together = threading.Barrier(8)
+
+    def work() -> None:
+        together.wait()
+        keys = step.keys(0, 200)
+        found.append(keys if list(map(step.index, keys)) == list(range(200)) else [])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [alone] * 8
+
+
+def test_one_secret_for_two_sequences() -> None:
+    """With a tweak of its own, a sequence has an order of its own."""
+    plain, order, customer = (KeyedStep(BASE36, 6, AES[:16], tweak) for tweak in (b"", b"order", b"customer"))
+
+    assert len({plain.key(0), order.key(0), customer.key(0)}) == 3
+    assert len({plain, order, customer}) == 3
+
+
+def test_extend() -> None:
+    """Longer keys follow on, with the same secret and tweak."""
+    short = KeyedStep("0123456789", 6, AES[:16], b"order")
+    longer = short.extend().extend(9)
+
+    assert longer.capacity == 10**6 + 10**7 + 10**9
+    assert longer.keys(999_998, 4) == [
+        *short.keys(999_998, 2),
+        *KeyedStep("0123456789", 7, AES[:16], b"order").keys(0, 2),
+    ]
+    assert longer.index(longer.key(11_000_000)) == 11_000_000
+    assert longer.entropy_bits == short.entropy_bits == 6 * math.log2(10)
+    with pytest.raises(KeySpaceExhausted):
+        short.key(10**6)
+    with pytest.raises(InvalidPublicId, match="it has 8 characters"):
+        longer.index("12345678")
+
+
+def test_the_secret_is_not_shown() -> None:
+    """Neither ``repr`` nor an error shows the secret; a pickle has it, and comes back equal."""
+    step = KeyedStep(BASE36, 8, AES[:16], b"order").extend()
+    with pytest.raises(KeySpaceExhausted) as raised:
+        step.key(step.capacity)
+
+    assert repr(step) == f"KeyedStep({BASE36!r}, 8, secret=..., tweak=b'order').extend(9)"
+    for shown in (repr(step), str(step), str(raised.value)):
+        assert repr(AES[:16])[2:-1] not in shown
+        assert AES[:16].hex() not in shown
+    twin = pickle.loads(pickle.dumps(step))
+    assert (twin, hash(twin), twin.keys(0, 3)) == (step, hash(step), step.keys(0, 3))
+    assert step != KeyedStep(BASE36, 8, AES[16:], b"order").extend()
+    with pytest.raises(ConfigurationError, match="the secret is of type ellipsis"):
+        eval(repr(step))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"secret": b""}, "the secret is of 0 bytes, expected 16, 24 or 32 random bytes"),
+        ({"secret": b"x" * 17}, "the secret is of 17 bytes"),
+        ({"secret": "x" * 16}, "the secret is of type str"),
+        ({"secret": None}, "the secret is of type NoneType"),
+        ({"tweak": "order"}, "tweak is 'order', expected up to 255 bytes"),
+        ({"tweak": bytes(256)}, r"tweak is .*\(256 long\)"),
+        ({"length": 3}, "36\\*\\*3 are 46656 keys.*expected 1,000,000 or more, so length=4"),
+        ({"length": 0}, "length is 0"),
+        ({"alphabet": "01", "length": 19}, "so length=20"),
+        ({"alphabet": "aa"}, "it repeats a"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_refused(settings: dict[str, Any], message: str) -> None:
+    """Settings that cannot work are refused when they are declared, and no message shows the secret."""
+    with pytest.raises(ConfigurationError, match=message) as raised:
+        KeyedStep(**{"alphabet": BASE36, "length": 8, "secret": AES[:16], **settings})
+
+    assert "xxx" not in str(raised.value)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cipher is not installed, the declaration says what to install."""
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name == "ffx":
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(
+        MissingExtra, match=r"libffx is not installed; run: pip install 'sqlalchemy-public-id\[keyed\]'"
+    ):
+        KeyedStep(BASE36, 8, AES[:16])
