@@ -1,0 +1,336 @@
+"""Blocks of keys on real databases: what a lease is, and what comes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from marks import on
+from sqlalchemy import Engine, MetaData, event, inspect, select, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_public_id import ConfigurationError, KeySpaceExhausted
+from sqlalchemy_public_id.keys import BlockAllocator
+from sqlalchemy_public_id.keys.blocks.lease import Mover, compared, lease, remembered, returned
+
+Allocators = Callable[..., BlockAllocator]
+END = 2**63 - 1
+
+
+@pytest.fixture
+def allocators(engine: Engine) -> Iterator[Allocators]:
+    """Make allocators of the sequence ``order``, whose table is there, and goes with them."""
+    made = [BlockAllocator(engine, "order", timeout=10)]
+    table = made[0].table
+    table.drop(engine, checkfirst=True)
+    made[0].create_table()
+
+    def make(name: str = "order", engine: Engine = engine, **options: Any) -> BlockAllocator:
+        made.append(BlockAllocator(engine, name, **({"timeout": 30, "block": 100} | options)))
+        return made[-1]
+
+    yield make
+    for allocator in made:
+        allocator.close()
+    table.drop(engine, checkfirst=True)
+
+
+@pytest.fixture
+def sent(engine: Engine) -> Iterator[list[str]]:
+    """The first words of what is sent, COMMIT included."""
+    sent: list[str] = []
+
+    def on_statement(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        sent.append(statement.split()[0])
+
+    def on_commit(connection: Any) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            sent.append("COMMIT")
+
+    event.listen(engine, "before_cursor_execute", on_statement)
+    event.listen(engine, "commit", on_commit)
+    yield sent
+    event.remove(engine, "before_cursor_execute", on_statement)
+    event.remove(engine, "commit", on_commit)
+
+
+def counter(engine: Engine, allocator: BlockAllocator) -> int | None:
+    """Where the counter of *allocator* is, in the table."""
+    with engine.connect() as connection:
+        return connection.scalar(select(allocator.table.c.next).where(allocator.table.c.name == allocator.name))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until *condition* holds, a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        threading.Event().wait(0.002)
+
+
+def leasing() -> list[str]:
+    """The threads that lease now."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("public-id blocks")]
+
+
+# --- numbers
+
+
+def test_numbers_count_up(allocators: Allocators) -> None:
+    """One program that uses an allocator alone gets all numbers from the start on, in order, however it asks."""
+    allocator = allocators(start=5)
+    got = [allocator.next(), *allocator.take(1)[0], allocator.next()]
+    got += [number for numbers in allocator.take(1000) for number in numbers]
+    got += [allocator.next() for _ in range(250)]
+
+    assert got == list(range(5, 1258))
+
+
+def test_allocators_share_a_counter(allocators: Allocators) -> None:
+    """Two allocators of one sequence never get the same number."""
+    pair = allocators(), allocators(block=7)
+    got = [allocator.next() for _ in range(500) for allocator in pair]
+
+    assert len(set(got)) == 1000
+
+
+def test_names_are_apart(allocators: Allocators) -> None:
+    """Sequences whose names differ in one byte count for themselves."""
+    got = [allocators(name).next() for name in ("order", "Order", "order.", "orders")]
+
+    assert got == [0, 0, 0, 0]
+
+
+def test_reserved_numbers_are_in_memory(engine: Engine, allocators: Allocators) -> None:
+    """After ``reserve()``, so many numbers can be had without the database, and no more were leased than needed."""
+    allocator = allocators()
+    allocator.reserve(1234)
+    reserved = allocator.reserved
+    allocator.table.drop(engine)
+
+    assert reserved == 1234
+    assert allocator.take(1234) == [range(1234)]
+
+
+def test_size_adapts(engine: Engine, allocators: Allocators, sent: list[str]) -> None:
+    """Where no size is given, a program that takes numbers without a pause gets larger blocks than the first one."""
+    allocator = allocators(block=None)
+    for _ in range(20_000):
+        allocator.next()
+
+    assert sent.count("UPDATE") < 100
+
+
+def test_caller_does_not_wait(engine: Engine, allocators: Allocators) -> None:
+    """When half of a block is used, the next one is leased in the background, and none before."""
+    allocator = allocators()
+    allocator.take(49)
+    before = counter(engine, allocator)
+    allocator.take(1)
+    until(lambda: allocator.reserved == 150)
+
+    assert before == 100
+    assert counter(engine, allocator) == 200
+
+
+def test_one_lease_for_all_who_wait(engine: Engine, allocators: Allocators) -> None:
+    """Threads that run dry at once wait for one lease."""
+    allocator = allocators(block=10_000)
+    together = threading.Barrier(8)
+
+    def work(_: int) -> int:
+        together.wait()
+        return allocator.next()
+
+    with ThreadPoolExecutor(8) as threads:
+        got = list(threads.map(work, range(8)))
+
+    assert sorted(got) == list(range(8))
+    assert counter(engine, allocator) == 10_000
+
+
+def test_thread_ends(allocators: Allocators) -> None:
+    """While nothing is leased, there is no thread, and no connection is held."""
+    allocator = allocators()
+    allocator.take(300)
+    until(lambda: not leasing())
+
+    assert allocator.reserved > 0
+
+
+def test_close(engine: Engine, allocators: Allocators) -> None:
+    """``close()`` drops the numbers, which are lost, and the next call begins anew."""
+    with allocators() as allocator:
+        first = allocator.next()
+    dropped = allocator.reserved
+
+    assert (first, dropped, allocator.next()) == (0, 0, 100)
+
+
+# --- one lease
+
+
+def test_a_lease_is_one_statement(engine: Engine, allocators: Allocators, sent: list[str]) -> None:
+    """A lease sends one UPDATE, with a COMMIT where one is needed: on PostgreSQL, each statement is a transaction."""
+    allocator = allocators()
+    allocator.reserve(1)
+    sent.clear()
+    allocator.reserve(101)
+
+    assert [word for word in sent if word != "SELECT"] == (
+        ["UPDATE"] if engine.name == "postgresql" else ["UPDATE", "COMMIT"]
+    )
+
+
+MOVERS: list[Any] = [
+    pytest.param(database, move, id=f"{database}-{move.__name__}")
+    for database, *moves in (
+        ("sqlite", returned, compared),
+        ("postgresql", returned, compared),
+        ("mysql", remembered, compared),
+        ("mariadb", remembered, compared),
+    )
+    for move in moves
+]
+
+
+@pytest.mark.parametrize(("database", "move"), MOVERS, indirect=["database"])
+def test_ways_to_move_a_counter(engine: Engine, allocators: Allocators, move: Mover) -> None:
+    """Each way to move a counter makes its row, moves it, and gives what is left at the end of the numbers."""
+    table = allocators().table
+
+    def leased(count: int) -> range:
+        with engine.connect() as connection:
+            return lease(connection, table, "direct", count, start=END - 10, move=move)
+
+    got = [leased(4), leased(4), leased(4)]
+
+    assert got == [range(END - 10, END - 6), range(END - 6, END - 2), range(END - 2, END)]
+    with pytest.raises(KeySpaceExhausted, match="'direct' has issued its last key"):
+        leased(1)
+
+
+@pytest.mark.parametrize(("database", "move"), MOVERS, indirect=["database"])
+def test_ways_to_move_a_counter_at_once(engine: Engine, allocators: Allocators, move: Mover) -> None:
+    """Many who move one counter at once, and begin with its row, never meet."""
+    table = allocators().table
+    together = threading.Barrier(4)
+
+    def work(_: int) -> list[range]:
+        together.wait()
+        got = []
+        while len(got) < 25:
+            with suppress(DBAPIError), engine.connect() as connection:  # a deadlock, or a lock: once more
+                got.append(lease(connection, table, "direct", 3, start=0, move=move))
+        return got
+
+    with ThreadPoolExecutor(4) as threads:
+        got = [number for ranges in threads.map(work, range(4)) for numbers in ranges for number in numbers]
+
+    assert sorted(got) == list(range(300))
+
+
+LEVELS: list[Any] = [
+    pytest.param(database, level, id=f"{database}-{level.replace(' ', '-')}")
+    for database, *levels in (
+        ("sqlite", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("postgresql", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("mysql", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("mariadb", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+    )
+    for level in levels
+]
+
+
+@pytest.mark.parametrize(("database", "level"), LEVELS, indirect=["database"])
+def test_isolation_levels(
+    engine: Engine, level: str, new_engine: Callable[..., Engine], allocators: Allocators
+) -> None:
+    """Whatever isolation level the engine has, those who lease at once never meet, and see no error."""
+    own = new_engine(engine.name, engine.url, isolation_level=level)
+    with own.connect() as connection:
+        before = connection.get_isolation_level()
+    several = [allocators(engine=own, block=2) for _ in range(4)]
+
+    def work(allocator: BlockAllocator) -> list[int]:
+        return [allocator.next() for _ in range(40)]
+
+    with ThreadPoolExecutor(4) as threads:
+        got = [number for numbers in threads.map(work, several) for number in numbers]
+    until(lambda: not leasing())
+    with own.connect() as connection:
+        after = connection.get_isolation_level()
+
+    assert len(set(got)) == 160
+    assert after == before
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_transaction_of_the_caller(engine: Engine, allocators: Allocators) -> None:
+    """A lease is none of the caller's transaction: after a rollback, its numbers are not issued again."""
+    allocator, other = allocators(), allocators("other")
+    other.next()
+    with Session(engine) as session:
+        session.execute(update(other.table).where(other.table.c.name == "other").values(next=0))
+        first = allocator.next()
+        session.rollback()
+    allocator.close()
+
+    assert (first, allocator.next()) == (0, 100)
+
+
+def test_end_of_the_numbers(allocators: Allocators) -> None:
+    """The last numbers of a BIGINT are issued, and then there is an error, which says of which sequence."""
+    allocator = allocators(start=END - 150)
+    first = allocator.take(120)
+    with pytest.raises(KeySpaceExhausted, match="'order' has issued its last key"):
+        allocator.take(31)
+
+    assert [*first, *allocator.take(30)] == [range(END - 150, END - 30), range(END - 30, END)]
+
+
+# --- the table
+
+
+def test_missing_table(engine: Engine, allocators: Allocators) -> None:
+    """Without the table there is an error that says how to make it; once it is there, the same allocator works."""
+    allocator = allocators(table="elsewhere")
+    with pytest.raises(ConfigurationError, match=r"no table elsewhere: call allocator\.create_table\(\), "):
+        allocator.next()
+    allocator.create_table()
+    got = allocator.next()
+    until(lambda: not leasing())
+    allocator.table.drop(engine)
+
+    assert got == 0
+
+
+def test_table_at_the_first_lease(engine: Engine, allocators: Allocators) -> None:
+    """With ``create=True`` the first lease makes the table, even where several are the first."""
+    several = [allocators(table="elsewhere", create=True, block=10) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        got = list(threads.map(BlockAllocator.next, several))
+    until(lambda: not leasing())
+    several[0].table.drop(engine)
+
+    assert sorted(got) == [0, 10, 20, 30]
+
+
+def test_table_of_migrations(engine: Engine, allocators: Allocators) -> None:
+    """The table that was copied into another metadata is the one that the allocator uses."""
+    metadata = MetaData()
+    allocator = allocators(table="elsewhere")
+    allocator.table.to_metadata(metadata)
+    metadata.create_all(engine)
+    got = allocator.next()
+    until(lambda: not leasing())
+    columns = {column["name"] for column in inspect(engine).get_columns("elsewhere")}
+    metadata.drop_all(engine)
+
+    assert (got, columns) == (0, {"name", "next"})

@@ -1,0 +1,214 @@
+"""Blocks of keys with every asynchronous driver: awaited, inside a flush, and leased by a task in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped
+
+from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
+from sqlalchemy_public_id.keys import BlockAllocator, block_key
+
+Story = Callable[[BlockAllocator, AsyncEngine], Awaitable[None]]
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def run(async_engine: AsyncEngine) -> Callable[..., None]:
+    """Run a story with an allocator of a new sequence."""
+
+    async def tell(story: Story, options: dict[str, Any]) -> None:
+        name = f"order {next(_names)}"
+        async with BlockAllocator(async_engine, name, **({"block": 100, "timeout": 30} | options)) as allocator:
+            await allocator.acreate_table()
+            await story(allocator, async_engine)
+        await async_engine.dispose()
+
+    return lambda story, **options: asyncio.run(tell(story, options))
+
+
+def test_awaited(run: Callable[..., None]) -> None:
+    """The awaited twins give the same numbers in the same order, and those in memory need no ``await``."""
+    got: list[int] = []
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        got.append(await allocator.anext())
+        got.extend(number for numbers in await allocator.atake(250) for number in numbers)
+        await allocator.areserve(300)
+        got.extend(allocator.next() for _ in range(250))
+        got.extend(number for numbers in allocator.take(50) for number in numbers)
+
+    run(story)
+
+    assert got == list(range(551))
+
+
+def test_tasks(run: Callable[..., None]) -> None:
+    """Many tasks at once never get the same number, and leases go on behind their backs."""
+    got: list[list[int]] = []
+
+    async def take(allocator: BlockAllocator) -> list[int]:
+        return [await allocator.anext() for _ in range(50)]
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        got.extend(await asyncio.gather(*(take(allocator) for _ in range(20))))
+
+    run(story)
+
+    assert sorted(number for numbers in got for number in numbers) == list(range(1000))
+
+
+def test_cancelled_task(run: Callable[..., None]) -> None:
+    """A task that is cancelled while it waits takes nothing from the others."""
+    got: list[int] = []
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        waiting = [asyncio.create_task(allocator.anext()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        got.extend(await asyncio.gather(*waiting[1:]))
+
+    run(story)
+
+    assert sorted(got) == [0, 1]
+
+
+def test_background(run: Callable[..., None]) -> None:
+    """When half of a block is used, a task leases the next one, and whoever takes numbers goes on."""
+    reserved: list[int] = []
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        await allocator.atake(50)
+        reserved.append(allocator.reserved)
+        for _ in range(3000):
+            if allocator.reserved > 50:
+                break
+            await asyncio.sleep(0.01)
+        reserved.append(allocator.reserved)
+
+    run(story)
+
+    assert reserved == [50, 150]
+
+
+def test_in_a_flush(run: Callable[..., None]) -> None:
+    """Inside an ``AsyncSession`` and in a Core default, ``next()`` waits by itself."""
+    keys: list[int] = []
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        class Base(DeclarativeBase):
+            metadata = MetaData()
+
+        class Note(Base):
+            __tablename__ = f"note_{allocator.name.split()[1]}"
+            id = block_key(allocator)
+            number: Mapped[int]
+
+        await allocator.areserve(1000)  # on SQLite, before the first write
+        async with AsyncSession(engine) as session:
+            connection = await session.connection()
+            await connection.run_sync(Base.metadata.create_all)
+            session.add_all([Note(number=number) for number in range(250)])
+            await session.flush()
+            await session.execute(insert(Note.__table__), [{"number": number} for number in range(250)])
+            keys.extend(await session.scalars(select(Note.id)))
+            await connection.run_sync(Base.metadata.drop_all)
+            await session.commit()
+
+    run(story)
+
+    assert sorted(keys) == list(range(500))
+
+
+def test_flush_that_leases(run: Callable[..., None], async_engine: AsyncEngine) -> None:
+    """A flush that runs dry leases on a connection of its own; on SQLite, where it holds the file, it is told."""
+    got: list[object] = []
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        async with AsyncSession(engine) as session:
+            got.append(await session.run_sync(lambda _: allocator.next()))
+            await session.execute(update(allocator.table).where(allocator.table.c.name == "another").values(next=0))
+            await allocator.aclose()
+            try:
+                got.append(await session.run_sync(lambda _: allocator.next()))
+            except LeaseNotAvailable as error:
+                got.append("reserve(count) before its first write" in str(error))
+
+    run(story, timeout=0.5 if async_engine.dialect.name == "sqlite" else 30)
+
+    assert got == [0, True if async_engine.dialect.name == "sqlite" else 100]
+
+
+def test_outside_of_a_greenlet(run: Callable[..., None]) -> None:
+    """Where a lease would have to be awaited and cannot be, the error says what to call instead."""
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        with pytest.raises(ConfigurationError, match=r"await allocator\.anext\(\)"):
+            allocator.next()
+        await allocator.areserve(1)
+        allocator.next()
+
+    run(story)
+
+
+def test_row_is_held(run: Callable[..., None]) -> None:
+    """While another transaction holds the row, the wait ends in time, and the loop goes on meanwhile."""
+    ticks: list[int] = []
+
+    async def tick() -> None:
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.01)
+
+    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        await allocator.areserve(1)
+        async with engine.connect() as connection:
+            await connection.execute(update(allocator.table).values(next=allocator.table.c.next))
+            ticking = asyncio.create_task(tick())
+            with pytest.raises(LeaseNotAvailable, match=r"within 0\.3 s"):
+                await allocator.atake(101)
+            ticking.cancel()
+            assert allocator.reserved == 100
+            await connection.rollback()
+        allocator.timeout = 30
+        await allocator.atake(101)
+
+    run(story, timeout=0.3)
+
+    assert len(ticks) > 5
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of aiosqlite
+def test_one_loop_after_the_other(async_engine: AsyncEngine) -> None:
+    """An allocator works in one event loop after the other, also where the first ended in the midst of a lease."""
+    allocator = BlockAllocator(async_engine, f"order {next(_names)}", block=4, timeout=30, create=True)
+    got: list[int] = []
+
+    async def take() -> None:
+        got.extend([await allocator.anext() for _ in range(7)])
+
+    async def last() -> None:
+        await take()
+        await allocator.aclose()
+        await async_engine.dispose()
+
+    asyncio.run(take())
+    asyncio.run(take())
+    asyncio.run(last())
+
+    assert len(set(got)) == 21
+    assert got == sorted(got)
+
+
+def test_engine_of_the_other_kind(async_engine: AsyncEngine) -> None:
+    """With a synchronous engine, the awaited twins are refused with what to call instead."""
+    allocator = BlockAllocator(async_engine.sync_engine, "order")
+    with pytest.raises(ConfigurationError, match=r"call next\(\) without await"):
+        asyncio.run(allocator.anext())

@@ -1,0 +1,177 @@
+"""Blocks of keys while something comes between: close(), an interrupt, another schema, what has to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from marks import on
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.keys import BlockAllocator
+
+Allocators = Callable[..., BlockAllocator]
+
+
+@pytest.fixture
+def allocators(engine: Engine) -> Iterator[Allocators]:
+    """Make allocators of the sequence ``order``, whose table is there, and goes with them."""
+    made = [BlockAllocator(engine, "order", table="interrupted")]
+    table = made[0].table
+    table.drop(engine, checkfirst=True)
+    made[0].create_table()
+
+    def make(**options: Any) -> BlockAllocator:
+        made.append(BlockAllocator(engine, "order", table="interrupted", **({"timeout": 30, "block": 20} | options)))
+        return made[-1]
+
+    yield make
+    for allocator in made:
+        allocator.close()
+    table.drop(engine, checkfirst=True)
+
+
+def test_close_while_others_take(allocators: Allocators) -> None:
+    """Threads that take numbers while another one closes the allocator time and again neither fail nor wait in vain."""
+    allocator = allocators(timeout=30)
+    got: list[list[range]] = []
+
+    def work(_: int) -> None:
+        for _ in range(15):
+            got.append(allocator.take(30))
+            allocator.reserve(10)
+
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work, number) for number in range(4)]
+        while not all(each.done() for each in working):
+            allocator.close()
+            threading.Event().wait(0.02)
+        for each in working:
+            each.result()
+
+    numbers = [number for ranges in got for taken in ranges for number in taken]
+    assert len(numbers) == len(set(numbers)) == 4 * 15 * 30
+
+
+def test_close_while_one_waits(engine: Engine, allocators: Allocators) -> None:
+    """Who waits for a lease while the allocator is closed gets numbers of the next one, and in full."""
+    allocator = allocators()
+    leasing, closed = threading.Event(), threading.Event()
+    real = allocator._source.lease
+
+    def slow(count: int, *rest: Any) -> range:
+        leasing.set()
+        assert closed.wait(60)
+        return real(count, *rest)
+
+    allocator._source.lease = slow  # type: ignore[method-assign]  # in place of the real one
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(allocator.take, 50)
+        assert leasing.wait(60)
+        allocator.timeout = 0.05  # close() does not wait for it
+        allocator.close()
+        allocator.timeout = 30
+        closed.set()
+        got = taken.result()
+
+    assert sum(map(len, got)) == 50
+
+
+def test_interrupted_before_the_lease(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt that comes while the thread is started leaves nothing behind that others would wait for."""
+    allocator = allocators(timeout=10)
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            allocator.next()
+    got = [allocator.next() for _ in range(3)]
+    allocator.close()
+
+    assert got == [0, 1, 2]
+
+
+def test_interrupted_while_the_thread_runs(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt that comes when the thread has begun leaves the lease to it, and its numbers to the next one."""
+    allocator = allocators()
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        thread.join()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            allocator.next()
+
+    assert allocator.reserved == 20
+    assert allocator.next() == 0
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_another_schema(engine: Engine) -> None:
+    """With a ``schema_translate_map``, the table is made, looked for and found in the schema that is meant."""
+    elsewhere = f"blocks_elsewhere_{os.getpid()}"
+    here = BlockAllocator(engine, "order", create=True, timeout=10)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {elsewhere}")
+    try:
+        there = engine.execution_options(schema_translate_map={None: elsewhere})
+        here.create_table()  # a table of that name in the usual schema is another one
+        with BlockAllocator(there, "order", create=True, timeout=10) as allocator:
+            got = allocator.take(3)
+        with engine.connect() as connection:
+            stored = connection.exec_driver_sql(f"SELECT name FROM {elsewhere}.public_id_block").scalars().all()
+    finally:
+        here.table.drop(engine, checkfirst=True)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {elsewhere}.public_id_block")
+            connection.exec_driver_sql(f"DROP SCHEMA {elsewhere}")
+
+    assert (got, stored) == ([range(3)], ["order"])
+
+
+def test_what_has_to_be_awaited(async_engine: AsyncEngine) -> None:
+    """With an AsyncEngine, what cannot wait by itself says what to await, and hides no error of the caller."""
+    told: list[str] = []
+
+    async def story() -> None:
+        allocator = BlockAllocator(async_engine, "order", table="interrupted_async", block=10, timeout=30)
+        with pytest.raises(ConfigurationError) as caught:
+            allocator.create_table()
+        told.append(str(caught.value))
+        await allocator.acreate_table()
+        await allocator.areserve(10)
+        lease = asyncio.create_task(allocator.areserve(500))
+        await asyncio.sleep(0)
+        while allocator.reserved == 10 and not lease.done():
+            try:
+                allocator.close()
+            except ConfigurationError as error:
+                told.append(str(error))
+                break
+            await asyncio.sleep(0)
+        with pytest.raises(LookupError, match="mine"), allocator:
+            raise LookupError("mine")
+        await lease
+        await allocator.aclose()
+        async with async_engine.begin() as connection:
+            await connection.run_sync(allocator.table.drop)
+        await async_engine.dispose()
+
+    asyncio.run(story())
+
+    assert "await allocator.acreate_table()" in told[0]
+    assert "await allocator.aclose(), or async with" in told[1]

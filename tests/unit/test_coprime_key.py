@@ -1,0 +1,293 @@
+"""Ids that are counted: the format, with a counter in memory in place of the database."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+import threading
+from typing import Any
+
+import pytest
+
+from sqlalchemy_public_id import (
+    BASE36,
+    URLSAFE64,
+    ConfigurationError,
+    InvalidPublicId,
+    KeySpaceExhausted,
+    NanoId,
+    PublicIdType,
+    TypedId,
+    formats,
+    testing,
+)
+from sqlalchemy_public_id.formats.coprime import CoprimeStep
+from sqlalchemy_public_id.keys.coprime import CoprimeKey
+from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.online.making import can_make
+
+STEP = CoprimeStep(BASE36, 6)
+SECRET = bytes(range(16))
+
+
+class Counter:
+    """Counts from *start*, and gives several numbers in ranges of at most three."""
+
+    def __init__(self, start: int = 0, name: str = "order") -> None:
+        self.name = name
+        self.at = start
+        self._lock = threading.Lock()
+
+    def next(self) -> int:
+        return self.take(1)[0].start
+
+    def take(self, count: int) -> list[range]:
+        with self._lock:
+            begin = self.at
+            self.at += count
+        return [range(at, min(at + 3, begin + count)) for at in range(begin, begin + count, 3)]
+
+
+class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice"), STEP)): ...
+
+
+# --- declaring
+
+
+def test_six_characters_of_base_36() -> None:
+    """Where no step is given, there are two billion keys of six characters."""
+    assert CoprimeKey(Counter()).step == STEP
+    assert eval(repr(CoprimeKey("order"))) == CoprimeKey("order")
+
+
+def test_other_orders_of_the_same_keys() -> None:
+    """An older format whose keys would come again in another order is refused; a shorter one, and its own, are not."""
+    old = CoprimeKey(Counter(), STEP, prefix="ord")
+
+    with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
+        CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7), prefix="ord").accepting(old)
+    with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
+        CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7).extend(), prefix="ord").accepting(old)
+    for step in (STEP.extend(), CoprimeStep(BASE36, 7), STEP):
+        assert CoprimeKey(Counter(), step, prefix="ord").accepting(old).is_valid("ord_8hxzjy")
+    assert CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7), prefix="old").accepting(old).is_valid("ord_8hxzjy")
+
+
+# --- making
+
+
+def test_counted() -> None:
+    """Each id is the key of the next number, alone and together, and no number is left out."""
+    counter = Counter()
+    format = CoprimeKey(counter, STEP)
+    ids = [format.generate(), format.generate(), *format.generate_many(7), format.generate(), *format.generate_many(0)]
+
+    assert ids == STEP.keys(0, 10)
+    assert counter.at == 10
+
+
+def test_prefix() -> None:
+    """With a prefix, ids are the prefix, the separator and the key."""
+    format = CoprimeKey(Counter(), STEP, prefix="ord", separator=".")
+
+    assert [format.generate(), *format.generate_many(2)] == ["ord." + key for key in STEP.keys(0, 3)]
+    assert format.prefixed(None).generate() == STEP.key(3)
+
+
+def test_number() -> None:
+    """An id leads back to its number; one of an older format has none."""
+    format = CoprimeKey(Counter(41), STEP, prefix="ord").accepting(NanoId())
+
+    assert format.number(format.generate()) == 41
+    with pytest.raises(InvalidPublicId, match="it is of an older format than"):
+        format.number("izkpm55j334u")
+    with pytest.raises(InvalidPublicId, match=r"^code: 'x' is not a public id"):
+        format.number("x", field="code")
+
+
+def test_keyed() -> None:
+    """With a secret, ids are in the order that the secret gives them."""
+    step = KeyedStep(BASE36, 6, SECRET)
+    format = CoprimeKey(Counter(), step, prefix="ord")
+
+    assert format.generate_many(4) == ["ord_" + step.key(index) for index in range(4)]
+    assert format.entropy_bits == pytest.approx(6 * math.log2(36))
+    assert not format.ordered
+
+
+def test_threads() -> None:
+    """Threads never share an id, and none is lost."""
+    format = CoprimeKey(Counter(), STEP)
+    made: list[list[str]] = [[] for _ in range(8)]
+
+    def work(ids: list[str]) -> None:
+        for _ in range(200):
+            ids.append(format.generate())
+            ids.extend(format.generate_many(4))
+
+    threads = [threading.Thread(target=work, args=(ids,)) for ids in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(itertools.chain(*made)) == sorted(STEP.keys(0, 8 * 1000))
+
+
+def test_fixed_ids() -> None:
+    """A test may say which ids come next; no number is taken for them."""
+    counter = Counter()
+    format = CoprimeKey(counter, STEP)
+    with testing.fixed_ids(format, "aaaaaa", "bbbbbb"):
+        assert [format.generate(), *format.generate_many(2)] == ["aaaaaa", "bbbbbb", STEP.key(0)]
+
+    assert counter.at == 1
+
+
+@pytest.mark.parametrize("call", ["generate()", "generate_many(2)", "generate_many(1)"])
+def test_exhausted(call: str) -> None:
+    """When all ids have been issued, the error says how many there were, who counts, and what to do."""
+    step = CoprimeStep("abc", 2)
+    format = CoprimeKey(Counter(8), step)
+    assert format.generate() == step.key(8)
+    with pytest.raises(KeySpaceExhausted) as raised:
+        eval(call, {"generate": format.generate, "generate_many": format.generate_many})
+
+    assert "the sequence 'order' is at number" in str(raised.value)
+    assert "all 9 ids of CoprimeKey(allocator='order', step=CoprimeStep('abc', 2)) have been issued" in str(
+        raised.value
+    )
+    assert "go on with step.extend(), whose ids have 3 characters" in str(raised.value)
+    assert CoprimeKey(Counter(9), step.extend()).generate() == CoprimeStep("abc", 3).key(0)
+
+
+# --- checking
+
+
+def test_extended() -> None:
+    """After an extension, ids of both lengths are right, and the error names the fault of the one that was meant."""
+    format = CoprimeKey("order", CoprimeStep(BASE36, 6).extend(8), prefix="ord").accepting(NanoId(length=4))
+
+    assert [format.is_valid("ord_" + "a" * length) for length in (5, 6, 7, 8, 9)] == [False, True, False, True, False]
+    assert format.pattern == "^(?:ord_[0-9a-z]{8}|ord_[0-9a-z]{6}|[0-9a-z]{4})$"
+    assert format.max_length == 12
+    assert format.expected == "ord_ and 8 of 0-9 a-z or ord_ and 6 of 0-9 a-z or 4 of 0-9 a-z"
+    assert format.validate("ord_m8yzrz") == "ord_m8yzrz"
+    assert format.number("ord_m8yzrz") == 0
+    assert format.capacity == 36**6 + 36**8
+    for text, reason in [
+        ("ord_m8yzrZ", "it contains other characters"),
+        ("ord_m8yzrzm", "it has 11 characters"),
+        ("ord_m8yzrzmM", "it contains other characters"),
+        ("cus_m8yzrz", "the prefix is 'cus'"),
+    ]:
+        with pytest.raises(InvalidPublicId) as raised:
+            format.validate(text)
+        assert raised.value.reason == reason
+
+
+def test_accepting() -> None:
+    """Older ids stay valid: of another step, of another kind, and as the older ones of another."""
+    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey("old", CoprimeStep("abc", 4)))
+    outer = NanoId(prefix="x").accepting(format)
+
+    for each in (format, outer):
+        assert all(map(each.is_valid, ("ord_m8yzrz", "izkpm55j334u", "abca")))
+        assert not each.is_valid("abcd")
+    assert format.generate() == "ord_m8yzrz"
+
+
+def test_no_budget() -> None:
+    """Counted ids do not collide by chance, and can be guessed where the step is plain."""
+    format = CoprimeKey("order", STEP)
+    with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) tells how many are left"):
+        format.budget()
+
+    assert format.entropy_bits == 0.0
+    assert format.capacity == 36**6
+
+
+def test_example() -> None:
+    """The example for documentation is the same each time, and takes no number."""
+    counter = Counter()
+    format = CoprimeKey(counter, STEP, prefix="ord")
+
+    assert format.example() == format.named().example()
+    assert format.is_valid(format.example())
+    assert counter.at == 0
+
+
+def test_typed_id() -> None:
+    """A typed id is made and checked as with any format."""
+    made = InvoiceId()
+
+    assert type(made) is InvoiceId
+    assert made == "cpinv_" + STEP.key(InvoiceId.id_format.number(made))  # type: ignore[attr-defined]
+    assert TypedId.parse(str(made)) == made
+    assert PublicIdType(InvoiceId).next_id() != made
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb", "sqlite"])
+def test_no_default_in_the_database(dialect: str) -> None:
+    """A database cannot make these ids by itself, and autogenerate knows."""
+    assert not can_make(CoprimeKey("order", STEP), dialect)
+
+
+# --- a value
+
+
+def test_equal() -> None:
+    """Formats are equal where the name of the sequence and the settings are."""
+    format = CoprimeKey(Counter(), STEP, "ord")
+    twins = [CoprimeKey(Counter(5), STEP, "ord"), CoprimeKey("order", STEP, "ord"), format.named()]
+    others = [
+        CoprimeKey(Counter(name="other"), STEP, "ord"),
+        CoprimeKey(Counter(), STEP.extend(), "ord"),
+        CoprimeKey(Counter(), STEP),
+        CoprimeKey(Counter(), STEP, "ord", "-"),
+        format.accepting(NanoId()),
+    ]
+
+    assert {format, *twins} == {format}
+    assert len({format, *others}) == 6
+    assert format != "order"
+
+
+def test_shown_and_pickled_by_name() -> None:
+    """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
+    format = CoprimeKey(Counter(), STEP.extend(), prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
+    names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
+
+    for twin in (eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()):
+        assert twin == format
+        assert twin.pattern == format.pattern
+        assert twin.allocator == "order"
+        with pytest.raises(ConfigurationError, match=r"write CoprimeKey\(BlockAllocator\(engine, 'order'\), step\)"):
+            twin.generate()
+        with pytest.raises(ConfigurationError, match="no database that counts it"):
+            twin.generate_many(3)
+    assert copy.deepcopy(format) is copy.copy(format) is format
+    assert repr(CoprimeKey("order", KeyedStep(BASE36, 6, SECRET))).endswith("6, secret=...))")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Counter(), BASE36), "expected CoprimeStep"),
+        ((Counter(), None), "expected CoprimeStep"),
+        ((Counter(name=""), STEP), "has no name, expected BlockAllocator"),
+        (("", STEP), "has no name"),
+        ((None, STEP), "the allocator None has no name"),
+        ((Counter(), CoprimeStep(URLSAFE64, 6), "ord"), "the alphabet contains the separator '_'"),
+        ((Counter(), STEP, "ord", " "), "the separator ' ' is not allowed"),
+        ((Counter(), STEP, "1st"), "the prefix '1st' is not allowed"),
+        ((Counter(), CoprimeStep(BASE36, 255), "ord"), "would make ids of 259 characters"),
+    ],
+    ids=["alphabet", "no-step", "no-name", "empty-name", "no-allocator", "separator", "blank", "prefix", "length"],
+)
+def test_refused(arguments: Any, message: str) -> None:
+    """Settings that cannot work are refused when they are declared."""
+    with pytest.raises(ConfigurationError, match=message):
+        CoprimeKey(*arguments)
