@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from parcel_table import KEYS, NAME, Parcels
 from projects import Project
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine import URL
+
+from sqlalchemy_public_id.alembic import drop_cluster_config
 
 
 @pytest.fixture
@@ -39,3 +42,16 @@ def _empty(engine: Engine) -> None:
             for name in inspect(connection).get_table_names():
                 connection.execute(text(f"DROP TABLE {engine.dialect.identifier_preparer.quote(name)}"))
             connection.execute(text("SET FOREIGN_KEY_CHECKS = 1"))
+
+
+@pytest.fixture
+def parcels(engine: Engine) -> Iterator[Parcels]:
+    """The table, empty; it is gone after the test, with what operations have left."""
+    made = Parcels(engine)
+    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    made.execute(f"CREATE TABLE {NAME} (id {KEYS[engine.name]}, name varchar(50))")
+    yield made
+    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    if engine.name != "sqlite":
+        made.execute(f"DROP {'TABLE' if engine.name == 'mysql' else 'SEQUENCE'} IF EXISTS cluster_sequence_{NAME}")
+        made.run(drop_cluster_config)

@@ -8,6 +8,8 @@ from typing import Any
 
 from alembic.operations import Operations
 
+from sqlalchemy_public_id.alembic.cluster_compare import keeps_cluster_counter, with_clusters
+from sqlalchemy_public_id.alembic.cluster_ops import ClusterOp
 from sqlalchemy_public_id.alembic.compare import fold, keeps_default, knows_no_identity
 from sqlalchemy_public_id.alembic.ops import PublicIdOp
 from sqlalchemy_public_id.alembic.render import render_plain_types
@@ -30,6 +32,7 @@ def register() -> None:
         return
     _registered.append(NAME)
     Operations.implementation_for(PublicIdOp)(_carry_out)
+    Operations.implementation_for(ClusterOp)(_carry_out)
     try:
         from alembic.runtime.plugins import Plugin
     except ImportError:
@@ -48,14 +51,17 @@ def register() -> None:
     plugin = Plugin(NAME)
     first, last = DispatchPriority.FIRST, DispatchPriority.LAST
     plugin.add_autogenerate_comparator(answered(render_plain_types), "schema", "public_id", priority=first)
+    plugin.add_autogenerate_comparator(answered(with_clusters), "schema", "cluster_key", priority=last)
     plugin.add_autogenerate_comparator(answered(keeps_default), "column", "server_default", priority=first)
+    plugin.add_autogenerate_comparator(answered(keeps_cluster_counter), "column", "server_default", priority=first)
     plugin.add_autogenerate_comparator(answered(knows_no_identity), "column", "public_id", priority=last)
     plugin.add_autogenerate_comparator(answered(fold), "table", "public_id", priority=last)
 
 
-def _carry_out(operations: Operations, op: PublicIdOp) -> None:
+def _carry_out(operations: Operations, op: PublicIdOp | ClusterOp) -> None:
     """Load what the operations do when one is invoked: Alembic is only half imported when it loads plugins."""
     import_module("sqlalchemy_public_id.alembic.toimpl")
+    import_module("sqlalchemy_public_id.alembic.cluster_toimpl")
     operations.invoke(op)  # by its own class now
 
 
@@ -63,6 +69,8 @@ def _register_with_old_alembic() -> None:
     from alembic.autogenerate.compare import comparators
 
     comparators.dispatch_for("schema")(render_plain_types)
+    comparators.dispatch_for("schema")(with_clusters)
     comparators.dispatch_for("column")(keeps_default)
+    comparators.dispatch_for("column")(keeps_cluster_counter)
     comparators.dispatch_for("column")(knows_no_identity)
     comparators.dispatch_for("table")(fold)

@@ -15,12 +15,7 @@ from sqlalchemy.types import TypeEngine
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic._compat import is_in_batch
 from sqlalchemy_public_id.alembic.ops import (
-    AddPublicIdOp,
-    BackfillPublicIdOp,
-    ContractPublicIdOp,
     DropPublicIdOp,
-    ExpandPublicIdOp,
-    LoosenPublicIdOp,
     PublicIdOp,
 )
 from sqlalchemy_public_id.dialects import Traits
@@ -28,6 +23,8 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats.keyspace import KeySpace
+from sqlalchemy_public_id.keys.keyed import KeyedStep
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import PublicIdType, stored_in
@@ -47,6 +44,7 @@ _DROPPING = {"format", "server_default"}
 # --- operations
 
 
+@renderers.dispatch_for(PublicIdOp)
 def _render(context: AutogenContext, op: PublicIdOp) -> str:
     # on Alembic before 1.18 this is what gives ``op`` the method
     context.imports.add(f"import {_PACKAGE}.alembic")
@@ -61,10 +59,6 @@ def _render(context: AutogenContext, op: PublicIdOp) -> str:
     ]
     prefix = "batch_op." if in_batch else context.opts["alembic_module_prefix"] or ""
     return f"{prefix}{op.name}({', '.join(arguments)})"
-
-
-for _op in (AddPublicIdOp, ExpandPublicIdOp, BackfillPublicIdOp, ContractPublicIdOp, LoosenPublicIdOp, DropPublicIdOp):
-    renderers.dispatch_for(_op)(_render)
 
 
 def _unusual(op: PublicIdOp) -> Iterator[tuple[str, object]]:
@@ -91,9 +85,15 @@ def _written(context: AutogenContext, value: object) -> str:
 def _format(context: AutogenContext, format: Format) -> str:
     """The constructor call of *format*, with the imports that it takes."""
     for one in format._chain():  # pyright: ignore[reportPrivateUsage]
-        name = type(one).__name__
-        public = getattr(formats, name, None) is type(one)
-        context.imports.add(f"from {_PACKAGE if public else type(one).__module__} import {name}")
+        steps = [value for value in one._settings().values() if isinstance(value, KeySpace)]  # pyright: ignore[reportPrivateUsage]
+        if any(isinstance(step, KeyedStep) for step in steps):
+            raise ConfigurationError(
+                "a KeyedStep has a secret, which belongs into no migration; write the type of the column as plain "
+                'types, public_id_render="plain", which is the default'
+            )
+        for kind in map(type, (one, *steps)):
+            public = getattr(formats, kind.__name__, None) is kind
+            context.imports.add(f"from {_PACKAGE if public else kind.__module__} import {kind.__name__}")
     return repr(format)
 
 

@@ -26,6 +26,10 @@ Problem: TypeAlias = Literal[
     "key-nearly-full",
     "default-missing",
     "check-left-over",
+    "key-range-nearly-full",
+    "key-counter-outside",
+    "keys-outside",
+    "cluster-unknown",
 ]
 """What can be found."""
 

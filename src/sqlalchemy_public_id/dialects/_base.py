@@ -11,7 +11,18 @@ from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, an
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["ManyRows", "Traits", "Violation"]
+__all__ = ["Fate", "ManyRows", "Traits", "Violation"]
+
+
+class Fate(enum.Enum):
+    """What an error says of the transaction that it has ended."""
+
+    FINAL = enum.auto()
+    """Nothing that would make a difference: it would fail again."""
+    UNDONE = enum.auto()
+    """It was given up in favour of others, or has to be, and can be run again from its beginning."""
+    UNKNOWN = enum.auto()
+    """Nobody can tell any more. If its COMMIT was sent it may be committed, and is undone otherwise."""
 
 
 class ManyRows(enum.Enum):
@@ -57,11 +68,11 @@ class Traits:
     ) -> Iterator[ColumnElement[bool]]:
         """Conditions that together select the rows where *column* is one of *values*, as few as the database allows."""
         if self.array_parameters and values:
-            yield column == any_(bindparam(None, values, type_=ARRAY(type_ or column.type)))
+            yield column == any_(bindparam(None, values, unique=True, type_=ARRAY(type_ or column.type)))
             return
         size = self.max_parameters or len(values)
         for at in range(0, len(values), size or 1):
-            part = bindparam(None, values[at : at + size], type_=type_ or column.type, expanding=True)
+            part = bindparam(None, values[at : at + size], unique=True, type_=type_ or column.type, expanding=True)
             yield column.in_(part)
 
     def as_object(self, names: Any, values: Any) -> ColumnElement[str] | None:
@@ -91,6 +102,10 @@ class Traits:
     def violation(self, error: Exception) -> Violation | None:
         """What the DBAPI *error* says about a refused duplicate; ``None`` if it is another error."""
         return None
+
+    def fate(self, error: Exception) -> Fate:
+        """What the DBAPI *error* says of the whole transaction; SQLAlchemy knows a lost connection by itself."""
+        return Fate.FINAL
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         """Whether each statement commits by itself, so that there is no transaction to save."""

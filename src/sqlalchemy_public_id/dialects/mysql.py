@@ -8,16 +8,31 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, func
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
+from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violation
 
 __all__ = ["MySQL"]
 
 _DUPLICATE_ENTRY = 1062
+_UNDONE = {
+    1020,  # the record has changed since the snapshot (MariaDB)
+    1047,  # a node of Galera that is not ready: it has refused the statement
+    1205,  # a lock was waited for in vain; the statement is undone, and the caller undoes the rest
+    1213,  # a deadlock; Galera's certification failures, too
+    3101,  # Group Replication has refused the transaction
+    8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
+}  # fmt: skip
+_UNKNOWN = {
+    1053,  # the server shuts down
+    1180,  # an error during COMMIT, such as a node of Galera that has lost the others
+    1927,  # the connection was killed (MariaDB)
+    2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
+    4031,  # the server has closed an idle connection
+}  # fmt: skip
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 
 
 class MySQL(Traits):
-    """MySQL and MariaDB, through any driver."""
+    """MySQL and MariaDB, through PyMySQL, aiomysql, asyncmy and mysqlclient, whose errors begin with the number."""
 
     retries = True
     aborts_transaction = False
@@ -44,6 +59,13 @@ class MySQL(Traits):
             return None
         found = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
         return Violation(constraint=found[1] if found else None)
+
+    def fate(self, error: Exception) -> Fate:
+        code = error.args[0] if error.args else None
+        return Fate.UNDONE if code in _UNDONE else Fate.UNKNOWN if code in _UNKNOWN else Fate.FINAL
+
+    def in_autocommit(self, dbapi_connection: Any) -> bool:
+        return bool(getattr(dbapi_connection, "get_autocommit", bool)())
 
     def slice_bytes(self, driver: str) -> int:
         # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its kin, 64 KiB for mysqlclient

@@ -9,15 +9,17 @@ from sqlalchemy import String, Uuid
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Traits, Violation
+from sqlalchemy_public_id.dialects._base import Fate, Traits, Violation
 
-__all__ = ["PostgreSQL"]
+__all__ = ["PostgreSQL", "fate_of"]
 
 _UNIQUE_VIOLATION = "23505"
+_UNDONE = {"40001", "40P01"}  # serialization failures and deadlocks
+_UNKNOWN = {"40003", "57P01", "57P02", "57P03"}  # CockroachDB's ambiguous commits; the server goes down, or comes up
 
 
 class PostgreSQL(Traits):
-    """PostgreSQL, through any driver."""
+    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which tell the SQLSTATE and the name of the constraint."""
 
     retries = True
     max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
@@ -43,11 +45,14 @@ class PostgreSQL(Traits):
 
     def violation(self, error: Exception) -> Violation | None:
         # psycopg says sqlstate, psycopg2 pgcode; SQLAlchemy's asyncpg adapter wraps the driver's own error
-        if _first(error, "sqlstate", "pgcode") != _UNIQUE_VIOLATION:
+        if _state(error) != _UNIQUE_VIOLATION:
             return None
         diagnostics = getattr(error, "diag", None)
         name = getattr(diagnostics, "constraint_name", None) or getattr(error.__cause__, "constraint_name", None)
         return Violation(constraint=name)
+
+    def fate(self, error: Exception) -> Fate:
+        return fate_of(error)
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "autocommit", False))
@@ -57,6 +62,18 @@ class PostgreSQL(Traits):
         level = getattr(dbapi_connection, "isolation_level", None)
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
+
+
+def fate_of(error: Exception) -> Fate:
+    """What the SQLSTATE of *error* says; class 08 is a connection that is lost, or was not made."""
+    state = _state(error)
+    if state in _UNDONE:
+        return Fate.UNDONE
+    return Fate.UNKNOWN if state in _UNKNOWN or str(state).startswith("08") else Fate.FINAL
+
+
+def _state(error: Exception) -> object:
+    return _first(error, "sqlstate", "pgcode")
 
 
 def _first(source: object, *names: str) -> object:

@@ -1,0 +1,8 @@
+"""Keys that tell which cluster made them: the column, its DDL, and expressions for queries."""
+
+from __future__ import annotations
+
+from sqlalchemy_public_id.keys.cluster.column import cluster_key
+from sqlalchemy_public_id.keys.cluster.expressions import cluster_of, hex_of, in_cluster, sequence_of
+
+__all__ = ["cluster_key", "cluster_of", "hex_of", "in_cluster", "sequence_of"]

@@ -1,0 +1,35 @@
+"""Depots and parcels, whose keys tell which cluster made them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, MetaData, String, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id.keys import ClusterKey, cluster_key
+
+
+def models(
+    parent: Any = None, child: Any = None, *, table: str = "depot", schema: str | None = None, **key: Any
+) -> Any:
+    """Two models with cluster keys, the second of which refers to the first."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(schema=schema)
+
+    class Depot(Base):
+        __tablename__ = table
+        id: Mapped[int] = parent or cluster_key(**key)
+        name: Mapped[str] = mapped_column(String(50), default="x")
+
+    class Parcel(Base):
+        __tablename__ = f"{table}_parcel"
+        id: Mapped[int] = child or cluster_key(**key)
+        depot_id: Mapped[int] = mapped_column(ForeignKey(Depot.id))
+
+    return Base.metadata, Depot, Parcel
+
+
+def hexes(session: Session, model: Any) -> list[str]:
+    return [ClusterKey(key).hex for key in session.scalars(select(model.id).order_by(model.id))]

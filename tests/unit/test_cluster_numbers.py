@@ -1,0 +1,276 @@
+"""Cluster keys and ranges as numbers: taken apart, put together, and refused where they would not fit."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import BigInteger, Integer
+from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy.orm import MappedColumn as MappedColumnType
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, in_cluster, range_of, ranges
+
+LAST = 2**48 - 1
+FIGURES = [
+    (2814749767106561, 10, 1, "a000000000001"),
+    (2814749767106562, 10, 2, "a000000000002"),
+    (5629499534213123, 20, 3, "14000000000003"),
+    (5629499534213124, 20, 4, "14000000000004"),
+    (1, 0, 1, "1"),
+    (2**63 - 1, 32767, LAST, "7fffffffffffffff"),
+]
+
+
+@pytest.mark.parametrize(("number", "cluster", "sequence", "hex_"), FIGURES)
+def test_figures(number: int, cluster: int, sequence: int, hex_: str) -> None:
+    """The figures of the seed, and the two ends."""
+    key = ClusterKey.of(cluster, sequence)
+
+    assert (int(key), key.cluster, key.sequence, key.hex) == (number, cluster, sequence, hex_)
+    assert ClusterKey.split(number) == (cluster, sequence)
+
+
+@given(st.integers(0, 32767), st.integers(1, LAST))
+def test_there_and_back(cluster: int, sequence: int) -> None:
+    """What was put together comes apart again, and lies in the range of its cluster and of no other."""
+    key = ClusterKey.of(cluster, sequence)
+
+    assert ClusterKey.split(key) == (cluster, sequence)
+    assert key in range_of(cluster)
+    assert key not in range_of((cluster + 1) % 32768)
+    assert int(key.hex, 16) == key
+
+
+@pytest.mark.parametrize("cluster", [-1, 32768, 1.0, "10", None, True], ids=repr)
+def test_no_cluster(cluster: Any) -> None:
+    """What is no number of a cluster is refused, with what is one."""
+    with pytest.raises(ValueError, match="is no number of a cluster: expected an integer from 0 to 32767"):
+        ClusterKey.of(cluster, 1)
+    with pytest.raises(ConfigurationError, match="from 0 to 32767"):
+        in_cluster(Integer, cluster)
+
+
+@pytest.mark.parametrize("sequence", [0, -1, LAST + 1, "1", None, True, 1.5], ids=repr)
+def test_no_sequence(sequence: Any) -> None:
+    """A sequence that would be a key of another cluster is refused: nothing wraps."""
+    with pytest.raises(ValueError, match="it would be a key of another cluster"):
+        ClusterKey.of(10, sequence)
+
+
+@pytest.mark.parametrize("value", [-1, 2**63, "01", "1 ", "+1", "", "-1", "١", str(2**63), 1.5, None, True], ids=repr)
+def test_no_key(value: Any) -> None:
+    """What is no key is refused, be it a number or a text."""
+    with pytest.raises(ValueError, match="is no cluster key: expected an integer from 0 to"):
+        ClusterKey(value)
+
+
+def test_an_integer_in_every_way() -> None:
+    """A cluster key equals its number, is written like it, and survives pickling as what it is."""
+    key = ClusterKey.of(10, 1)
+    again = pickle.loads(pickle.dumps(key))
+
+    assert key == 2814749767106561
+    assert hash(key) == hash(2814749767106561)
+    assert (str(key), f"{key}", repr(key)) == ("2814749767106561", "2814749767106561", "ClusterKey(2814749767106561)")
+    assert (type(again), again) == (ClusterKey, key)
+
+
+# --- JSON
+
+
+class Order(BaseModel):
+    id: ClusterKey
+
+
+def test_json_is_text() -> None:
+    """JSON has keys as text, because beyond 2**53 its numbers lose digits; Python keeps them as numbers."""
+    order = Order(id=ClusterKey(2**53 + 1))
+
+    assert order.model_dump_json() == '{"id":"9007199254740993"}'
+    assert order.model_dump() == {"id": 9007199254740993}
+    assert type(order.id) is ClusterKey
+    assert float(2**53 + 1) != 2**53 + 1
+
+
+@pytest.mark.parametrize("written", ['{"id":"9007199254740993"}', '{"id":9007199254740993}'])
+def test_json_is_read(written: str) -> None:
+    """Text and number are both read."""
+    assert Order.model_validate_json(written).id == 9007199254740993
+
+
+@pytest.mark.parametrize("value", ["x", -1, 2**63, 1.5, "01"], ids=repr)
+def test_json_is_checked(value: Any) -> None:
+    """What is no key is an error of the field."""
+    with pytest.raises(ValidationError, match="is no cluster key"):
+        Order.model_validate_json(json.dumps({"id": value}))
+
+
+def test_json_schema() -> None:
+    """The schema says that a text of digits is written, and that a number is read as well."""
+    (written,) = Order.model_json_schema(mode="serialization")["properties"].values()
+    (read,) = Order.model_json_schema(mode="validation")["properties"].values()
+
+    assert (written["type"], written["pattern"]) == ("string", "^(?:0|[1-9][0-9]{0,18})$")
+    assert [each["type"] for each in read["anyOf"]] == ["string", "integer"]
+    assert read["anyOf"][0]["pattern"] == written["pattern"]
+
+
+# --- ranges
+
+
+def test_ranges_by_number() -> None:
+    """Shards that are only counted share all keys evenly, and no key is in two of them."""
+    four = ranges(shards=4)
+
+    assert list(four) == [0, 1, 2, 3]
+    assert four[0].start == 1
+    assert {len(each) for each in four.values()} == {(2**63 - 1) // 4}
+    assert [one.stop for one in four.values()][:-1] == [one.start for one in four.values()][1:]
+
+
+def test_ranges_of_the_seed() -> None:
+    """A trillion keys for each of the named servers."""
+    named = ranges(shards=["one", "two"], size=10**12)
+
+    assert named["one"].options == {"start": 1, "minvalue": 1, "maxvalue": 10**12}
+    assert named["two"].options == {"start": 10**12 + 1, "minvalue": 10**12 + 1, "maxvalue": 2 * 10**12}
+    assert [named.shard_of(key) for key in (1, 10**12, 10**12 + 1)] == ["one", "one", "two"]
+    assert [named.shard_of(key) for key in (0, 2 * 10**12 + 1)] == [None, None]
+
+
+def test_overlaps() -> None:
+    """Ranges that overlap are refused, and both are named, in whatever order they are given."""
+    with pytest.raises(
+        ConfigurationError, match=r"'eu' \(1 to 10\) and 'us' \(10 to 19\) overlap: .* 10 to 10; let 'us'"
+    ):
+        ranges(shards={"us": range(10, 20), "eu": range(1, 11)})
+    with pytest.raises(ConfigurationError, match=r"'a' .* and 'b' .* overlap"):
+        ranges(shards={"a": range(1, 100), "b": range(20, 30)})
+
+
+WRONG: list[Any] = [
+    {"eu": range(5)},
+    {"eu": range(1, 2**63 + 1)},
+    {"eu": range(5, 5)},
+    {"eu": range(9, 5)},
+    {"eu": range(1, 9, 2)},
+    {"eu": (1, 9)},
+    0,
+    -1,
+    [],
+    ["a", "a"],
+    [["a"]],
+    "eu",
+    True,
+    {},
+    None,
+]
+
+
+@pytest.mark.parametrize("shards", WRONG, ids=repr)
+def test_no_ranges(shards: Any) -> None:
+    """Keys below 1 or above 2**63 - 1, no keys at all, and what is no range are refused."""
+    with pytest.raises(ConfigurationError, match=r"expected|there are no keys"):
+        ranges(shards=shards)
+
+
+@pytest.mark.parametrize("size", ["5", 2.5, True], ids=repr)
+def test_no_size(size: Any) -> None:
+    """A size that is no number of keys is refused."""
+    with pytest.raises(ConfigurationError, match="expected how many keys each shard has"):
+        ranges(shards=4, size=size)
+
+
+@pytest.mark.parametrize("number", [0, 10, 32767])
+def test_the_cluster_of_a_range(number: int) -> None:
+    """A range that is that of a cluster tells which one, and any other none."""
+    keys = range_of(number)
+
+    assert keys.cluster == number
+    assert Range(keys.start, keys.stop - 1).cluster is None
+    assert Range(1, keys.stop + 1 if number == 0 else keys.stop - 2).cluster is None
+
+
+@pytest.mark.parametrize("size", [0, -5, 2**62])
+def test_sizes(size: int) -> None:
+    """A size that cannot be is refused with the largest one that can; ranges have theirs already."""
+    with pytest.raises(ConfigurationError, match=f"at most {(2**63 - 1) // 4}"):
+        ranges(shards=4, size=size)
+    with pytest.raises(ConfigurationError, match="leave size out"):
+        ranges(shards={"eu": range(1, 9)}, size=5)
+
+
+# --- declarations
+
+
+def declared(key: MappedColumnType[int]) -> Any:
+    class Base(DeclarativeBase): ...
+
+    class Order(Base):
+        __tablename__ = "order"
+        id: Mapped[int] = key
+
+    return Order.__table__.c.id
+
+
+def test_the_column() -> None:
+    """The column is the primary key, BIGINT, and not nullable."""
+    column = declared(cluster_key(cluster=10))
+
+    assert (column.primary_key, column.nullable, isinstance(column.type, BigInteger)) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"cluster": 32768}, "32768 is no number of a cluster"),
+        ({"cluster": "10"}, "'10' is no number of a cluster"),
+        ({"cluster": 10, "way": "trigger"}, 'expected "identity" or "function"'),
+        ({"cluster": 10, "within": Range(1, 2)}, "takes the place of a cluster"),
+        ({"way": "function", "within": Range(1, 2)}, 'with way="identity" only'),
+        ({"within": range(1, 2)}, "expected one of ranges"),
+        ({"way": "function", "guarded": True}, 'guarded is for way="identity"'),
+        ({"cluster": 10, "primary_key": False}, "sets primary_key itself"),
+        ({"cluster": 10, "server_default": "1"}, "sets server_default itself"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_mistakes(options: dict[str, Any], expected: str) -> None:
+    """A declaration that cannot work is refused where it stands."""
+    with pytest.raises(ConfigurationError, match=expected):
+        cluster_key(**options)
+
+
+def test_two_clusters_of_one_database() -> None:
+    """Two tables that say two clusters of one configuration are refused."""
+
+    class Base(DeclarativeBase): ...
+
+    class One(Base):
+        __tablename__ = "one"
+        id: Mapped[int] = cluster_key(cluster=10, way="function")
+
+    with pytest.raises(ConfigurationError, match="are of the clusters 10, 20: "):
+
+        class Two(Base):
+            __tablename__ = "two"
+            id: Mapped[int] = cluster_key(cluster=20, way="function")
+
+
+def test_copies() -> None:
+    """A table that is copied to another metadata keeps all of it."""
+    from sqlalchemy import MetaData
+
+    table = declared(cluster_key(cluster=10)).table
+    copy = table.to_metadata(MetaData())
+
+    assert copy.c.id.identity.start == ClusterKey.of(10, 1)
+    assert copy.dialect_options["mysql"]["auto_increment"] == "2814749767106561"
+    assert copy.dialect_options["sqlite"]["autoincrement"] is True
