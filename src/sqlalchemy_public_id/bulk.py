@@ -72,6 +72,8 @@ def _state(instance: object) -> InstanceState[Any]:
 
 def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
     """Whether multi-row statements do for *states* all that the unit of work would."""
+    if listeners.is_sharded(session):  # which sends each object to its own database
+        return False
     dialect = session.get_bind(mapper).dialect
     if len(states) < 2 or (dialect.insert_executemany_returning and traits_for(dialect).returns_in_order):
         return False

@@ -10,6 +10,7 @@ The listeners are set up with the mapper: :func:`watch` is called when the first
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,7 @@ __all__ = [
     "ensure_ids",
     "id_attributes",
     "identifier",
+    "is_sharded",
     "preparations",
     "require_session",
     "watch",
@@ -109,6 +111,14 @@ def require_session(session: object) -> None:
         kind = type(session).__name__
         hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
         raise TypeError(f"expected a Session, not {kind}: {hint}")
+
+
+def is_sharded(session: Session | scoped_session[Session]) -> bool:
+    """Whether *session* has several databases. Where the module is not loaded, there is none of its sessions."""
+    if isinstance(session, scoped_session):
+        session = session()
+    module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
+    return module is not None and isinstance(session, module.ShardedSession)
 
 
 def ensure_ids(

@@ -23,7 +23,7 @@ from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.idempotency import contents
 from sqlalchemy_public_id.idempotency.turns import begun, in_turn
-from sqlalchemy_public_id.listeners import id_attributes, identifier, require_session
+from sqlalchemy_public_id.listeners import id_attributes, identifier, is_sharded, require_session
 
 __all__ = ["insert_once"]
 
@@ -48,7 +48,8 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
     :param attribute: which public id, where a model has several; ``public_id`` by default.
     :raises PublicIdConflict: where the row is there with other contents. Only what is set on *obj* is compared, as the
         column keeps it; SQL expressions are not.
-    :raises ConfigurationError: where *obj* has no public id: one that nobody has seen cannot be sent again.
+    :raises ConfigurationError: where *obj* has no public id: one that nobody has seen cannot be sent again; and with a
+        sharded session.
     :raises sqlalchemy.exc.IntegrityError: where the row violates another constraint, or is there but cannot be seen
         because the transaction has an older snapshot (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``); then
         repeat the transaction. Where this call is the first in its transaction, it does so itself.
@@ -57,6 +58,12 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
     if isinstance(session, scoped_session):
         session = cast("scoped_session[Session]", session)()
     state = _state(obj)
+    if is_sharded(session):
+        raise ConfigurationError(
+            "insert_once() needs a savepoint, which a sharded session does not keep: give it a session of the one "
+            "shard that a repetition will find again: Session(router.shards[router.shard_of_id(Model, public_id)]) "
+            'with by="hash" or by prefix; where that is None, a shard of your own choice, always the same for this id'
+        )
     name, _ = identifier(type(obj), attribute)
     _refuse_what_cannot_be_repeated(state, name)
     _keep(state, name)

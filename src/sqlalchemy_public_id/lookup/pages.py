@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
-from sqlalchemy import ColumnElement, Select, and_, inspect, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, inspect, or_, select
 from sqlalchemy.orm import Mapper, Session, aliased
 from typing_extensions import Required, TypedDict, Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, shown
-from sqlalchemy_public_id.listeners import identifier, require_session
-from sqlalchemy_public_id.types import public_id_type
+from sqlalchemy_public_id.listeners import identifier, is_sharded, require_session
+from sqlalchemy_public_id.types import numbered, public_id_type
 
 __all__ = ["Page", "Place", "page"]
 
@@ -80,6 +81,10 @@ def page(
     One statement. A second one follows where the first brings nothing, to tell the end from an unknown id, and where
     a join has repeated rows, to tell whether there are more.
 
+    On a :class:`~sqlalchemy.ext.horizontal_shard.ShardedSession` the order is that of key and public id over all
+    shards, so the keys have to be integers. The cursor is looked up first, in the shard that its id tells or else in
+    all of them; then each shard is asked for its part.
+
     :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
     :param limit: how many rows at most; 1 or more.
     :param after: the public id of the row that these rows follow; ``None`` for the beginning. It marks a place, and
@@ -89,6 +94,7 @@ def page(
     :param attribute: which public id, where a model has several; ``public_id`` by default.
     :raises PublicIdNotFound: where no row has the id *after* or *before*, because it is malformed or unknown, or its
         row was deleted; the error's ``field`` says which of the two.
+    :raises ConfigurationError: where *rows* cannot be paged.
     """
     require_session(session)
     statement, entity = _selected(rows)
@@ -104,7 +110,8 @@ def page(
     if cursor is not None and not public_id_type(column).id_format.is_valid(cursor):
         raise unknown
 
-    run = _Run(session, statement.add_columns(getattr(entity, name)), entity, name, newest_first != backwards)
+    run_of = _ShardedRun if is_sharded(session) else _Run
+    run = run_of(session, statement.add_columns(getattr(entity, name)), entity, name, newest_first != backwards)
     found, sent = run.beyond(cursor, limit + 1)
     if not found and cursor is not None and not run.knows(cursor):
         raise unknown
@@ -191,3 +198,80 @@ class _Run:
             equal = [each == other for each, other in zip(self.columns[:at], marks[:at], strict=True)]
             alternatives.append(and_(*equal, column < mark if self.descending else column > mark))
         return or_(*alternatives)
+
+
+class _ShardedRun(_Run):
+    """The same over several databases: each sends its first rows, which are put into one order here.
+
+    Keys may be there several times, so the public id decides between them. Only integers and ids are ordered alike by
+    all databases, and by Python.
+    """
+
+    def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, descending: bool) -> None:
+        super().__init__(session, statement, entity, name, descending)
+        self.id = getattr(entity, name)
+        self.format = public_id_type(identifier(inspect(entity).mapper.class_, name)[1]).id_format
+        if not all(isinstance(column.type, Integer) for column in self.columns):
+            raise ConfigurationError(
+                f"the key of {inspect(entity).mapper.class_.__name__} is no integer, and databases do not agree on the "
+                f"order of other keys; a page of several shards needs an integer key"
+            )
+        self._marks: dict[object, Sequence[Any] | None] = {}
+
+    def beyond(self, public_id: object, limit: int) -> tuple[list[Any], int]:
+        statement = self.statement.limit(limit)
+        if public_id is not None:
+            mark = self._key_of(public_id)
+            if mark is None:
+                return [], 0
+            statement = statement.where(self._follows(mark, public_id))
+        sent: Counter[Any] = Counter()
+        last: dict[Any, Any] = {}
+
+        def identity(row: Any) -> int:
+            shard = inspect(row[0]).identity_token
+            sent[shard] += 1
+            last[shard] = self._place(row)
+            return id(row[0])
+
+        found = self.session.execute(statement).unique(identity).all()
+        found = sorted(found, key=self._place, reverse=self.descending)
+        # a shard that sent all it was allowed to may have more rows behind its last one
+        ends = [last[shard] for shard, rows in sent.items() if rows >= limit]
+        if ends:
+            end = max(ends) if self.descending else min(ends)
+            seen = [row for row in found if (self._place(row) >= end if self.descending else self._place(row) <= end)]
+        else:
+            seen = found
+        if len(seen) < min(limit, len(found)):
+            return seen, limit  # rows were left out, and are asked for when the next page is
+        return seen[:limit], limit if ends else len(seen)
+
+    def knows(self, public_id: object) -> bool:
+        return self._key_of(public_id) is not None
+
+    def _place(self, row: Any) -> tuple[Any, ...]:
+        """The key of the row, and its public id as the databases order it."""
+        public_id = numbered(self.format).to_int(row[1]) if self.format.is_native else str(row[1])
+        return (*inspect(row[0]).identity, public_id)
+
+    def _key_of(self, public_id: object) -> Sequence[Any] | None:
+        """The key of the row with *public_id*, which may be in any shard."""
+        if public_id not in self._marks:
+            columns = [getattr(self.marked, key) for key in self.keys]
+            query = select(*columns).where(getattr(self.marked, self.name) == public_id)
+            self._marks[public_id] = self.session.execute(query).first()
+        return self._marks[public_id]
+
+    def _follows(self, mark: Sequence[Any], public_id: object) -> ColumnElement[bool]:
+        """Whether a row is beyond the one with the key *mark* and *public_id*."""
+        columns, values = [*self.columns, self.id], [*mark, public_id]
+        return or_(
+            *(
+                and_(
+                    *(each == value for each, value in zip(columns[:at], values[:at], strict=True)),
+                    column < values[at] if self.descending else column > values[at],
+                )
+                for at, column in enumerate(columns)
+            )
+        )

@@ -162,7 +162,10 @@ def keys_of(
 def public_ids_of(
     session: Session, model: type[Any], keys: Iterable[Any], *, attribute: str | None = None
 ) -> dict[Any, str]:
-    """Key → public id, without loading the rows; unknown keys are left out. One statement, as with :func:`get_many`."""
+    """Key → public id, without loading the rows; unknown keys are left out. One statement, as with :func:`get_many`.
+
+    :raises ConfigurationError: for a composite key, and where several shards have rows with one of *keys*.
+    """
     name, _ = _identifier(session, model, attribute)
     shown: InstrumentedAttribute[str] = getattr(model, name)
     primary = _primary(model)
@@ -172,7 +175,11 @@ def public_ids_of(
     found: dict[Any, str] = {}
     for condition in _any_of(session, model, primary[0], wanted):
         for key, public_id in session.execute(select(primary[0], shown).where(condition)):
-            found[key] = public_id
+            if found.setdefault(key, public_id) != public_id:
+                raise ConfigurationError(
+                    f"several shards have a row of {model.__name__} with the key {key}, so it has no one "
+                    f"public id; select it with bind_arguments={{'shard_id': …}}"
+                )
     return {key: found[key] for key in wanted if key in found}
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, object_session, selectinload
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, load_only, object_session, selectinload
 from sqlalchemy.orm.attributes import get_history, instance_state, set_committed_value
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 from sqlalchemy.orm.exc import DetachedInstanceError
@@ -16,11 +16,11 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.listeners import require_session
+from sqlalchemy_public_id.listeners import is_sharded, require_session
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
 from sqlalchemy_public_id.references.waiting import Waiting
 
-__all__ = ["eager", "forget", "known", "load", "lookup_keys", "newly_related", "read", "remember"]
+__all__ = ["eager", "forget", "known", "load", "lookup_keys", "lookup_objects", "newly_related", "read", "remember"]
 
 _REMEMBERED = "sqlalchemy_public_id.references"
 """In the ``info`` of an object's state: attribute → foreign key and public id."""
@@ -94,7 +94,7 @@ def read(ref: PublicRef, instance: object) -> str | None:
 
 
 def _refuse_outside_greenlet(session: Session, state: InstanceState[Any], ref: PublicRef) -> None:
-    if session.get_bind(ref.target).dialect.is_async and not in_greenlet():
+    if session.get_bind(_mapper(ref)).dialect.is_async and not in_greenlet():
         where = f"{state.class_.__name__}.{ref.attribute}"
         raise MissingGreenlet(f"{where} is not loaded, and no attribute can wait for the database; {_advice(where)}")
 
@@ -119,7 +119,8 @@ def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) ->
     if remembered is not None and remembered[0] == key:
         return remembered[1]
     if related is None and session is not None and ref.source.is_primary:
-        related = session.identity_map.get(_mapper(ref).identity_key_from_primary_key((key,)))
+        token = state.identity_token  # its shard, where there are several
+        related = session.identity_map.get(_mapper(ref).identity_key_from_primary_key((key,), identity_token=token))
     if related is not None:
         values = instance_state(related).dict
         if values.get(ref.target_key) == key and values.get(ref.target_id) is not None:
@@ -129,21 +130,22 @@ def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) ->
 
 def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
     """Fetch the foreign keys that are deferred or expired, of all *states* at once: one SELECT a model."""
-    lacking: dict[Mapper[Any], list[InstanceState[Any]]] = {}
+    lacking: dict[tuple[Mapper[Any], Any], list[InstanceState[Any]]] = {}
     for state in dict.fromkeys(states):
         refs = refs_of(state.mapper).values()
         if state.persistent and any(ref.key not in state.dict and ref.relationship not in state.dict for ref in refs):
-            lacking.setdefault(state.mapper, []).append(state)
-    for mapper, members in lacking.items():
+            lacking.setdefault((state.mapper, state.identity_token), []).append(state)
+    for (mapper, shard), members in lacking.items():
         if len(members) == 1 or len(mapper.primary_key) != 1:
             continue  # SQLAlchemy asks for them, one by one
         names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
         own, *keys = (mapper.attrs[name].class_attribute for name in (_primary(mapper), *names))
         by_key = {cast("Any", state.identity)[0]: state for state in members}
         with session.no_autoflush:
-            traits = traits_for(session.get_bind(mapper).dialect)
+            traits = traits_for(session.get_bind(mapper, **_at(session, shard)).dialect)
             for condition in traits.any_of(own, list(by_key)):
-                for each, *values in session.execute(select(own, *keys).where(condition)):
+                query = select(own, *keys).where(condition)
+                for each, *values in session.execute(query, bind_arguments=_at(session, shard)):
                     for name, value in zip(names, values, strict=True):
                         if name not in by_key[each].dict:
                             set_committed_value(by_key[each].obj(), name, value)
@@ -192,17 +194,33 @@ def _neighbours(
 
 def _fetch(session: Session, source: Source, members: Iterable[tuple[InstanceState[Any], PublicRef]]) -> None:
     """Ask for the public ids of all *members*, and remember them."""
-    wanted = [(state, ref, state.dict[ref.key]) for state, ref in members]
+    by_shard: dict[Any, list[tuple[InstanceState[Any], PublicRef, Any]]] = {}
+    for state, ref in members:
+        by_shard.setdefault(state.identity_token, []).append((state, ref, state.dict[ref.key]))
+    for shard, wanted in by_shard.items():
+        _fetch_from(session, source, shard, wanted)
+
+
+def _fetch_from(
+    session: Session, source: Source, shard: Any, wanted: list[tuple[InstanceState[Any], PublicRef, Any]]
+) -> None:
     key, public_id = source.columns()
     found: dict[Any, str] = {}
     with session.no_autoflush:  # what a stored foreign key points to is stored, too
-        traits = traits_for(session.get_bind(source.model).dialect)
+        traits = traits_for(session.get_bind(inspect(source.model), **_at(session, shard)).dialect)
         for condition in traits.any_of(key, list(dict.fromkeys(each for _, _, each in wanted))):
-            for each, text in session.execute(select(key, public_id).where(condition)):
+            for each, text in session.execute(
+                select(key, public_id).where(condition), bind_arguments=_at(session, shard)
+            ):
                 found[each] = text
     for state, ref, each in wanted:
         if each in found or state.persistent:
             remember(state, ref, each, found.get(each))
+
+
+def _at(session: Session, shard: Any) -> dict[str, Any]:
+    """Asks one database of a sharded session; a key means another row in each of them."""
+    return {"shard_id": shard} if shard is not None and is_sharded(session) else {}
 
 
 def lookup_keys(session: Session, source: Source, public_ids: Iterable[str]) -> dict[str, Any]:
@@ -210,9 +228,22 @@ def lookup_keys(session: Session, source: Source, public_ids: Iterable[str]) -> 
     key, public_id = source.columns()
     found: dict[str, Any] = {}
     with session.no_autoflush:
-        traits = traits_for(session.get_bind(source.model).dialect)
+        traits = traits_for(session.get_bind(inspect(source.model)).dialect)
         for condition in traits.any_of(public_id, list(public_ids), public_id.type.as_parameter):
             for text, each in session.execute(select(public_id, key).where(condition)):
+                found[text] = each
+    return found
+
+
+def lookup_objects(session: Session, source: Source, public_ids: Iterable[str]) -> dict[str, object]:
+    """Public id → object with its key, of those that there are."""
+    key, public_id = source.columns()
+    found: dict[str, object] = {}
+    with session.no_autoflush:
+        traits = traits_for(session.get_bind(inspect(source.model)).dialect)
+        for condition in traits.any_of(public_id, list(public_ids), public_id.type.as_parameter):
+            query = select(source.model, public_id).where(condition).options(load_only(key, public_id, raiseload=False))
+            for each, text in session.execute(query):
                 found[text] = each
     return found
 

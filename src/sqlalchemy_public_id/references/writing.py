@@ -11,7 +11,8 @@ from sqlalchemy.orm.attributes import get_history, instance_state, set_committed
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, shown
-from sqlalchemy_public_id.references.reading import known, lookup_keys, newly_related, remember
+from sqlalchemy_public_id.listeners import is_sharded
+from sqlalchemy_public_id.references.reading import known, lookup_keys, lookup_objects, newly_related, remember
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
 from sqlalchemy_public_id.references.waiting import Waiting
 
@@ -104,7 +105,7 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
 def _targets(
     session: Session, source: Source, members: list[tuple[InstanceState[Any], PublicRef, str]]
 ) -> tuple[dict[str, object], dict[str, Any]]:
-    """What the public ids of *members* mean: objects that this flush will insert, and keys of rows that are there."""
+    """What the public ids of *members* mean: objects, as of those that this flush will insert, and keys of rows."""
     wanted = dict.fromkeys(public_id for _, _, public_id in members)
     unsaved = {
         instance_state(instance).dict.get(source.public_id): instance
@@ -113,7 +114,10 @@ def _targets(
     }
     new = {public_id: unsaved[public_id] for public_id in wanted if public_id in unsaved}
     rest = [public_id for public_id in wanted if public_id not in new]
-    keys = lookup_keys(session, source, rest)
+    if is_sharded(session):  # a key alone does not tell the shard of its row; the object does
+        new |= lookup_objects(session, source, rest)
+        rest = [public_id for public_id in rest if public_id not in new]
+    keys = lookup_keys(session, source, rest) if rest else {}
     for state, ref, public_id in members:
         if public_id not in new and public_id not in keys:
             where = f"{state.class_.__name__}.{ref.attribute}"

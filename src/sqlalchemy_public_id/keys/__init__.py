@@ -1,0 +1,28 @@
+"""Keys that a database coordinates: leased in blocks, stepped through a space of texts, marked with a cluster."""
+
+from sqlalchemy_public_id.formats.coprime import CoprimeStep
+from sqlalchemy_public_id.keys.blocks import BlockAllocator, block_key
+from sqlalchemy_public_id.keys.cluster import cluster_key, cluster_of, hex_of, in_cluster, sequence_of
+from sqlalchemy_public_id.keys.coprime import CoprimeKey
+from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.keys.numbers import ClusterKey, Range, Ranges, range_of, ranges
+from sqlalchemy_public_id.keys.sharding import ShardRouter
+
+__all__ = [
+    "block_key",
+    "BlockAllocator",
+    "ClusterKey",
+    "cluster_key",
+    "cluster_of",
+    "CoprimeKey",
+    "CoprimeStep",
+    "hex_of",
+    "in_cluster",
+    "KeyedStep",
+    "Range",
+    "range_of",
+    "Ranges",
+    "ranges",
+    "sequence_of",
+    "ShardRouter",
+]

@@ -1,0 +1,172 @@
+"""What tells the shard of a row: rules without a database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+
+from sqlalchemy_public_id import ConfigurationError, NanoId, TypedId
+from sqlalchemy_public_id.keys.numbers import ranges
+from sqlalchemy_public_id.keys.shard_rules import ByHash, ByKey, ByPrefix, bucket_of, jump, rule_of
+from sqlalchemy_public_id.keys.sharding import ShardRouter
+
+SHARDS = ("a", "b", "c")
+
+
+class ShardedBoxId(TypedId, prefix="shardbox"): ...
+
+
+@pytest.mark.parametrize(
+    ("text", "buckets", "bucket"),
+    [
+        ("izkpm55j334u", 2, 0),
+        ("izkpm55j334u", 4, 0),
+        ("cus_izkpm55j334u", 4, 0),
+        ("cus_izkpm55j334u", 1000, 936),
+        ("01jd9xq8w5e3b9x0000000000a", 16, 4),
+        ("", 7, 5),
+    ],
+)
+def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
+    """An id stays in its bucket in every later version: these were computed once."""
+    assert bucket_of(text, buckets) == bucket
+
+
+@pytest.mark.parametrize(
+    ("key", "buckets", "bucket"), [(1, 1, 0), (42, 57, 43), (0xDEAD10CC, 666, 361), (256, 1024, 520)]
+)
+def test_the_jump_hash_is_that_of_others(key: int, buckets: int, bucket: int) -> None:
+    """Other programs that implement the paper answer the same."""
+    assert jump(key, buckets) == bucket
+
+
+def test_a_new_bucket_takes_its_share_and_nothing_else_moves() -> None:
+    """With a fifth bucket, a fifth of the ids moves, all of them into it."""
+    ids = NanoId().generate_many(5000)
+
+    moved = Counter(bucket_of(id, 5) for id in ids if bucket_of(id, 4) != bucket_of(id, 5))
+
+    assert set(moved) == {4}
+    assert 850 < moved[4] < 1150  # 1000 ± 5 standard deviations
+
+
+def test_ids_are_spread_evenly() -> None:
+    """Each of four buckets gets a fourth of the ids."""
+    counts = Counter(bucket_of(id, 4) for id in NanoId().generate_many(8000))
+
+    assert set(counts) == {0, 1, 2, 3}
+    assert all(1800 < count < 2200 for count in counts.values())  # 2000 ± 5 standard deviations
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("hash", ByHash),
+        ({"cus": "a", ShardedBoxId: "b"}, ByPrefix),
+        ({10: "a", 20: "b"}, ByKey),
+        ({range(1, 10): "a", range(10, 20): "b"}, ByKey),
+        (ranges(shards=["a", "b"]), ByKey),
+    ],
+    ids=["hash", "prefixes", "clusters", "ranges of Python", "ranges()"],
+)
+def test_a_rule_is_said_in_plain_values(by: Any, expected: type) -> None:
+    """What is given as ``by`` tells by its kind which rule is meant."""
+    assert type(rule_of(by, SHARDS)) is expected
+
+
+@pytest.mark.parametrize(
+    ("by", "key", "shard"),
+    [
+        ({10: "a", 20: "b"}, 10 << 48 | 7, "a"),
+        ({10: "a", 20: "b"}, 20 << 48 | (1 << 48) - 1, "b"),
+        ({10: "a", 20: "b"}, 11 << 48, None),
+        ({range(1, 10): "a", range(10, 20): "b"}, 9, "a"),
+        ({range(1, 10): "a", range(10, 20): "b"}, 10, "b"),
+        ({range(1, 10): "a", range(10, 20): "b"}, 20, None),
+        (ranges(shards=["a", "b"], size=100), 101, "b"),
+    ],
+)
+def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
+    """The cluster in the upper bits, or the range around a key, is that of one shard, or of none."""
+    assert rule_of(by, SHARDS).of_key(key) == shard
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("color", 'expected "hash"'),
+        ({}, 'expected "hash"'),
+        ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
+        ({"cus": "a", 10: "b"}, "not of one kind"),
+        ({1 << 15: "a"}, "32768 is no cluster id"),
+        ({range(1, 10): "a", range(9, 20): "b"}, "overlap"),
+        (ranges(shards=["a", "z"]), "range for 'z'"),
+        ({range(5, 5): "a"}, "range(5, 5), which holds no key"),
+        ({"": "a"}, "an empty prefix"),
+        ({TypedId: "a"}, "TypedId, which has no prefix"),
+    ],
+    ids=[
+        *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "ranges() of others"),
+        *("an empty range", "an empty prefix", "an abstract id"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
+    """A mistake in ``by`` is told when the router is made."""
+    with pytest.raises(ConfigurationError) as caught:
+        rule_of(by, SHARDS)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        ({}, "shards is {}, expected name → engine"),
+        (["sqlite://"], "expected name → engine"),
+        ({"": create_engine("sqlite://")}, "the name of a shard is ''"),
+        ({1: create_engine("sqlite://")}, "the name of a shard is 1"),
+        ({"a": "sqlite://"}, "the shard 'a' is 'sqlite://', expected an Engine or an AsyncEngine"),
+    ],
+    ids=["none", "a list", "no name", "a number", "a URL"],
+)
+def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
+    """A router needs a shard, a text for its name, and its engine."""
+    with pytest.raises(ConfigurationError) as caught:
+        ShardRouter(shards)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("a", "place is 'a', expected a function of the object"),
+        (ShardedBoxId, "expected a function of the object, or model → function"),
+        ({"customer": str}, "place has 'customer', expected a mapped class"),
+        ({int: str}, "expected a mapped class"),
+        ({ShardRouter: "a"}, "the place of ShardRouter is 'a', expected a function"),
+    ],
+    ids=["a name", "a class", "a table", "a number", "the name for a model"],
+)
+def test_a_place_is_a_function(place: Any, message: str) -> None:
+    """What says the place of new objects is a function, for all models or for some."""
+    with pytest.raises(ConfigurationError) as caught:
+        ShardRouter({"a": create_engine("sqlite://")}, place=place)
+
+    assert message in str(caught.value)
+
+
+def test_the_most_careful_database_answers_for_all() -> None:
+    """Where SQL is made for all shards, it is made for the one that takes the least."""
+    router = ShardRouter(
+        {
+            "p": create_engine("postgresql+psycopg://"),
+            "m": create_engine("mysql+pymysql://"),
+            "s": create_engine("sqlite://"),
+        }
+    )
+
+    assert router.choosers["shard_chooser"](None, None) == "s"
