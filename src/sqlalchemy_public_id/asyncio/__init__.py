@@ -16,6 +16,6 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("greenlet", extra="asyncio") from error
 
-from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup, references, tokens
+from sqlalchemy_public_id.asyncio import bulk, guard, idempotency, lookup, references, tokens
 
-__all__ = ["bulk", "idempotency", "lookup", "references", "tokens"]
+__all__ = ["bulk", "guard", "idempotency", "lookup", "references", "tokens"]

@@ -29,11 +29,12 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import id_parameters, rows_of
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
+from sqlalchemy_public_id.guard.transactions import run_transaction
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["install", "uninstall"]
+__all__ = ["install", "run_transaction", "uninstall"]
 
 _guarded: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()

@@ -1,0 +1,55 @@
+""":mod:`sqlalchemy_public_id.guard` for an ``AsyncSession``. Installing the guard is the same for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+
+from sqlalchemy_public_id.errors import shown
+from sqlalchemy_public_id.guard.transactions import Tries, refuse_begun, refuse_factory, refuse_generator
+
+__all__ = ["run_transaction"]
+
+T = TypeVar("T")
+
+
+async def run_transaction(
+    sessions: Callable[[], AsyncSession],
+    fn: Callable[[AsyncSession], Awaitable[T]],
+    *,
+    attempts: int = 10,
+    seconds: float = 30.0,
+    idempotent: bool = False,
+) -> T:
+    """As :func:`sqlalchemy_public_id.guard.run_transaction`, with an ``async_sessionmaker`` and an ``async def``."""
+    if isinstance(sessions, async_scoped_session):
+        raise TypeError("an async_scoped_session keeps its session; give run_transaction() its session_factory")
+    refuse_factory(sessions)
+    refuse_generator(fn)
+    tries = Tries(attempts, seconds, idempotent)
+    while True:
+        session = sessions()
+        if not isinstance(session, AsyncSession):
+            raise TypeError(f"expected a function that makes an AsyncSession, but it made {shown(session)}")
+        refuse_begun(session.sync_session)
+        try:
+            async with session:
+                with tries.watching(session.sync_session):
+                    try:
+                        result = await fn(session)
+                        tries.may_commit = True
+                        await session.commit()
+                    except BaseException as error:
+                        with tries.undoing(error):
+                            await session.rollback()
+                        raise
+                    return result
+        except SQLAlchemyError as error:
+            pause = tries.pause_after(error)
+            if pause is None:
+                raise
+        await asyncio.sleep(pause)

@@ -1,0 +1,139 @@
+"""What ``run_transaction`` makes of errors and of arguments, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from sqlalchemy_public_id import ConfigurationError, guard
+from sqlalchemy_public_id.asyncio import guard as asyncio_guard
+from sqlalchemy_public_id.dialects import Fate, Traits
+from sqlalchemy_public_id.dialects.cockroachdb import CockroachDB
+from sqlalchemy_public_id.dialects.mysql import MySQL
+from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.guard.transactions import Tries
+
+
+class WithState(Exception):
+    """An error as PostgreSQL's drivers give it."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__("…")
+        self.sqlstate = sqlstate
+
+
+FATES: list[tuple[str, Traits, Exception, Fate]] = [
+    ("a deadlock", MySQL(), Exception(1213, "…"), Fate.UNDONE),
+    ("a lock timeout", MySQL(), Exception(1205, "…"), Fate.UNDONE),
+    ("a node that is not ready", MySQL(), Exception(1047, "…"), Fate.UNDONE),
+    ("an old snapshot of MariaDB", MySQL(), Exception(1020, "…"), Fate.UNDONE),
+    ("a write conflict of TiDB", MySQL(), Exception(9007, "…"), Fate.UNDONE),
+    ("a server that is gone", MySQL(), Exception(2006, "…"), Fate.UNKNOWN),
+    ("an error during commit", MySQL(), Exception(1180, "…"), Fate.UNKNOWN),
+    ("a duplicate of MySQL", MySQL(), Exception(1062, "…"), Fate.FINAL),
+    ("no code at all", MySQL(), Exception(), Fate.FINAL),
+    ("a serialization failure", PostgreSQL(), WithState("40001"), Fate.UNDONE),
+    ("a deadlock of PostgreSQL", PostgreSQL(), WithState("40P01"), Fate.UNDONE),
+    ("an administrator's command", PostgreSQL(), WithState("57P01"), Fate.UNKNOWN),
+    ("a lost connection of PostgreSQL", PostgreSQL(), WithState("08006"), Fate.UNKNOWN),
+    ("a duplicate of PostgreSQL", PostgreSQL(), WithState("23505"), Fate.FINAL),
+    ("a retry of CockroachDB", CockroachDB(), WithState("40001"), Fate.UNDONE),
+    ("an ambiguous commit of CockroachDB", CockroachDB(), WithState("40003"), Fate.UNKNOWN),
+    ("a busy file", SQLite(), Exception("database is locked"), Fate.UNDONE),
+    ("a duplicate of SQLite", SQLite(), Exception("UNIQUE constraint failed: t.c"), Fate.FINAL),
+    ("an unknown database", Traits(), WithState("40001"), Fate.FINAL),
+]
+
+
+@pytest.mark.parametrize(("traits", "error", "expected"), [each[1:] for each in FATES], ids=[each[0] for each in FATES])
+def test_fates(traits: Traits, error: Exception, expected: Fate) -> None:
+    """Each database's traits tell from an error what became of the transaction."""
+    assert traits.fate(error) is expected
+
+
+def of_sqlite(message: str) -> OperationalError:
+    return OperationalError("…", {}, Exception(message))
+
+
+@pytest.fixture
+def sessions() -> sessionmaker[Session]:
+    return sessionmaker(create_engine("sqlite://"))
+
+
+def test_pauses_have_a_limit(sessions: sessionmaker[Session]) -> None:
+    """Pauses are between nothing and a limit, which doubles from 10 ms to one second."""
+    limits = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1]
+    tries = Tries(10, 30, False)
+    with sessions() as session, tries.watching(session):
+        pauses = [tries.pause_after(of_sqlite("database is locked")) for _ in range(10)]
+
+    assert pauses[-1] is None
+    assert all(pause is not None and 0 <= pause <= limit for pause, limit in zip(pauses, limits, strict=False))
+
+
+def test_the_first_error_counts(sessions: sessionmaker[Session]) -> None:
+    """An error behind another one, such as that of a savepoint that went with its transaction, is seen."""
+    error = of_sqlite("no such savepoint")
+    error.__context__ = of_sqlite("database is locked")
+    tries = Tries(10, 30, False)
+    with sessions() as session, tries.watching(session):
+        assert tries.pause_after(error) is not None
+        assert tries.pause_after(of_sqlite("no such savepoint")) is None
+
+
+def nothing(session: Session) -> None: ...
+
+
+async def nothing_async(session: Any) -> None: ...
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
+    "a scoped_session": (lambda: scoped_session(sessionmaker()), nothing, "session_factory"),
+    "a session": (Session, nothing, "expected a sessionmaker"),
+    "an async_sessionmaker": (async_sessionmaker, nothing, "asyncio.guard"),
+    "an async function": (sessionmaker, nothing_async, "asyncio.guard"),
+    "a function that answers a coroutine": (sessionmaker, lambda session: nothing_async(session), "asyncio.guard"),
+    "a factory of something else": (lambda: dict, nothing, "makes a Session"),
+}
+
+
+@pytest.mark.parametrize(("make", "fn", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(make: Callable[[], Any], fn: Any, message: str) -> None:
+    """What cannot be run again, or not here, is a TypeError that says what to give instead."""
+    with pytest.raises(TypeError, match=message):
+        guard.run_transaction(make(), fn)
+
+
+def test_a_session_that_is_in_a_transaction(sessions: sessionmaker[Session]) -> None:
+    """A factory that gives a session with a transaction is refused: its work would be committed or lost."""
+    with sessions() as session:
+        session.begin()
+        with pytest.raises(ConfigurationError, match="in a transaction already"):
+            guard.run_transaction(lambda: session, nothing)
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"seconds": -1}, {"seconds": float("nan")}], ids=str)
+def test_limits_that_allow_nothing(wrong: dict[str, Any], sessions: sessionmaker[Session]) -> None:
+    """There is one attempt at least, and no negative time."""
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is "):
+        guard.run_transaction(sessions, nothing, **wrong)
+
+
+def test_the_twin_refuses_sessions_that_are_not_async(sessions: sessionmaker[Session]) -> None:
+    """The asynchronous twin wants sessions that can be awaited, and new ones."""
+
+    async def run(factory: Any) -> None:
+        await asyncio_guard.run_transaction(factory, nothing_async)
+
+    with pytest.raises(TypeError, match="makes an AsyncSession"):
+        asyncio.run(run(sessions))
+    with pytest.raises(TypeError, match="expected a sessionmaker"):
+        asyncio.run(run(AsyncSession()))
