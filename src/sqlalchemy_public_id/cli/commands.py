@@ -13,6 +13,7 @@ from sqlalchemy_public_id.cli.console import Refusal
 from sqlalchemy_public_id.cli.filling import backfill
 from sqlalchemy_public_id.cli.inspecting import inspect
 from sqlalchemy_public_id.cli.making import new, template
+from sqlalchemy_public_id.cli.merging import merge_check
 from sqlalchemy_public_id.errors import PublicIdError
 
 __all__ = ["public_id"]
@@ -38,5 +39,5 @@ def public_id() -> None:
     """
 
 
-for _command in (new, inspect, budget, audit, backfill, template):
+for _command in (new, inspect, budget, audit, backfill, merge_check, template):
     public_id.add_command(_command)
