@@ -14,7 +14,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop test browser install databases lint docs bench clean
+.PHONY: demo shop test browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -22,7 +22,7 @@ demo: $(VENV)/demo.done
 shop: $(VENV)/demo.done
 	@$(BIN)/python -m examples.fastapi_shop $(filter-out sqlite://,$(URL))
 
-test: $(VENV)/test.done databases browser
+test: $(VENV)/test.done databases browser nodes
 	$(BIN)/python -m pytest $(ARGS)
 
 # An editable installation with all tools, for working on the library.
@@ -31,6 +31,9 @@ install: $(BIN)/python
 
 browser:
 	@scripts/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2
+
+nodes:
+	@scripts/nodes up || echo "The tests of several nodes are skipped, unless ARGS=--require-all-databases." >&2
 
 databases:
 	@scripts/databases up || echo "The tests of what is missing are skipped, unless ARGS=--require-all-databases." >&2
@@ -75,7 +78,7 @@ $(VENV)/demo.done: dist/built
 	$(call installed,--group demo)
 
 $(VENV)/test.done: dist/built
-	$(call installed,--group test --group lint)
+	$(call installed,--group test --group lint $(if $(filter 2.0,$(SQLALCHEMY)),--group cockroachdb))
 
 $(VENV)/lint.done: dist/built
 	$(call installed,--group lint --group test)

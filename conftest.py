@@ -75,6 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class FilesOfExamples(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith("tests/nodes/"):  # one worker starts one cluster
+                return nodeid.partition("::")[0]
             return nodeid.partition("::line:")[0]
 
     return FilesOfExamples(config, log)

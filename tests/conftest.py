@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +93,20 @@ def _run(engine: Engine, name: str, statement: str) -> None:
 _numbers = itertools.count()
 
 
+@cache
+def _folder() -> Path:
+    """A folder of this process, which goes with it; a forked child leaves it to its parent."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-tests-")), os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    return folder
+
+
 def url_of(database: str, driver: str | None = None) -> URL:
     """A URL for *database*; a new file each time on SQLite."""
     server = _server(database)
     url = server.url_for(driver or servers.SYNC[database])
     if database == "sqlite":
-        folder = Path(tempfile.gettempdir()) / f"public-id-tests-{os.getpid()}"
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{next(_numbers)}.db"
-        file.unlink(missing_ok=True)  # of an earlier process with this number
-        url = url.set(database=str(file))
+        url = url.set(database=str(_folder() / f"{next(_numbers)}.db"))
     return url
 
 

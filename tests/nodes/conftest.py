@@ -1,0 +1,40 @@
+"""Several nodes: private PostgreSQL servers and a Galera cluster, with the programs that ``scripts/nodes`` finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import private_servers
+import pytest
+from sqlalchemy.engine import URL
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def programs(pytestconfig: pytest.Config) -> dict[str, str]:
+    """Name → path. Where one is missing, ``--require-all-databases`` makes that a failure."""
+    told = subprocess.run([sys.executable, ROOT / "scripts/nodes", "paths"], capture_output=True, text=True)
+    found = dict(line.partition(" ")[::2] for line in told.stdout.splitlines())
+    if told.returncode:
+        names = ", ".join(name for name, path in found.items() if not path)
+        missing = f"{names or 'scripts/nodes'} not found: run scripts/nodes up"
+        pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
+    return found
+
+
+@pytest.fixture(scope="session")
+def three_postgresqls(programs: dict[str, str]) -> Iterator[list[URL]]:
+    """URLs of the database ``test`` on three servers that are ready for logical replication."""
+    with private_servers.postgresqls(programs, 3) as urls:
+        yield urls
+
+
+@pytest.fixture(scope="session")
+def galera(programs: dict[str, str]) -> Iterator[private_servers.Galera]:
+    """A Galera cluster of three nodes, all ready."""
+    with private_servers.galera(programs) as cluster:
+        yield cluster

@@ -1,0 +1,151 @@
+"""Two PostgreSQL servers make keys of the same tables, and a third one has the rows of both, by logical replication."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from depots import hexes, models
+from sqlalchemy import Engine, create_engine, func, select, text
+from sqlalchemy.engine import URL
+from sqlalchemy.orm import Session
+
+from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster
+
+ROWS = 200
+CLUSTERS = (10, 20, 30)
+PATIENCE = 40.0
+"""How many seconds rows may be under way, on a busy machine."""
+
+
+@pytest.fixture
+def engines(three_postgresqls: list[URL]) -> Iterator[list[Engine]]:
+    """Two servers that write and one that has it all."""
+    made = [create_engine(url) for url in three_postgresqls]
+    yield made
+    for engine in made:
+        engine.dispose()
+
+
+def alone(engine: Engine, statement: str) -> None:
+    """Execute *statement* outside of any transaction."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(statement))
+
+
+@pytest.fixture
+def merged(engines: list[Engine]) -> Iterator[Callable[..., Any]]:
+    """Create the tables on all servers, each with its cluster, and let the third one subscribe to the others."""
+    *writers, third = engines
+    dropped: list[Any] = []
+
+    for setting in ("ALTER SYSTEM SET wal_retrieve_retry_interval = '100ms'", "SELECT pg_reload_conf()"):
+        alone(third, setting)  # begin at once, and again soon after an error
+
+    def make(way: Any) -> Any:
+        declared = [models(cluster=cluster, way=way) for cluster in CLUSTERS]
+        for (metadata, _, _), engine in zip(declared, engines, strict=True):
+            metadata.create_all(engine)
+            dropped.append((metadata, engine))
+        for number, writer in enumerate(writers):
+            alone(writer, "CREATE PUBLICATION depots FOR TABLE depot, depot_parcel")
+            url = writer.url
+            source = f"host={url.host} port={url.port} user={url.username} dbname={url.database}"
+            alone(
+                third,
+                f"CREATE SUBSCRIPTION depots_{number} CONNECTION '{source}' "
+                f"PUBLICATION depots WITH (copy_data = false)",
+            )
+        return declared[0][1:]
+
+    yield make
+    for number, writer in enumerate(writers):
+        alone(third, f"DROP SUBSCRIPTION IF EXISTS depots_{number}")
+        alone(writer, "DROP PUBLICATION IF EXISTS depots")
+    for metadata, engine in dropped:
+        metadata.drop_all(engine)
+
+
+def wait_for(engine: Engine, model: Any, rows: int) -> None:
+    """Wait until so many rows are there."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        with engine.connect() as connection:
+            there = connection.scalar(select(func.count()).select_from(model))
+        if there == rows:
+            return
+        assert time.monotonic() < until, f"{there} of {rows} rows have arrived"
+        time.sleep(0.05)  # between two looks
+
+
+@pytest.mark.parametrize("way", ["identity", "function"])
+def test_rows_of_two_clusters(engines: list[Engine], merged: Callable[..., Any], way: str) -> None:
+    """Every row arrives as it was, each key tells its cluster, and every parcel is in its own depot."""
+    Depot, Parcel = merged(way)
+    *writers, third = engines
+    written: set[tuple[int, str, str]] = set()
+    for cluster, engine in zip(CLUSTERS, writers, strict=False):
+        with Session(engine) as session:
+            for number in range(ROWS):
+                depot = Depot(name=f"{cluster}/{number}")
+                session.add(depot)
+                session.flush()
+                session.add(Parcel(depot_id=depot.id))
+                written.add((depot.id, depot.name, ClusterKey(depot.id).hex))
+            session.commit()
+
+    wait_for(third, Parcel, 2 * ROWS)
+    wait_for(third, Depot, 2 * ROWS)
+
+    with Session(third) as session:
+        rows = session.execute(select(Depot.id, Depot.name, hex_of(Depot.id))).all()
+        joined = session.execute(select(Parcel.id, Depot.id, Depot.name).join(Depot)).all()
+        counted = session.execute(select(cluster_of(Parcel.id), func.count()).group_by(cluster_of(Parcel.id))).all()
+        of_ten = session.scalar(select(func.count()).where(in_cluster(Depot.id, 10)))
+        session.add(Depot(name="of the third"))
+        session.commit()
+        own = session.scalars(select(hex_of(Depot.id)).where(in_cluster(Depot.id, 30))).all()
+    assert {tuple(row) for row in rows} == written
+    assert all(name.startswith(f"{ClusterKey(key).cluster}/") for key, name, _ in rows)
+    assert all(ClusterKey(parcel).cluster == ClusterKey(depot).cluster for parcel, depot, _ in joined)
+    assert len(joined) == 2 * ROWS
+    assert {tuple(row) for row in counted} == {(10, ROWS), (20, ROWS)}
+    assert of_ten == ROWS
+    assert list(own) == ["1e000000000001"]
+
+
+def test_figures_of_the_seed(engines: list[Engine], merged: Callable[..., Any]) -> None:
+    """A database that becomes cluster 20 after two rows of cluster 10 sends the figures of the seed to the third."""
+    Depot, _ = merged("function")
+    first, _, third = engines
+    for cluster in (10, 20):
+        alone(first, f"UPDATE cluster_config SET cluster = {cluster}")
+        with Session(first) as session:
+            session.add_all([Depot(name="Alice"), Depot(name="Bob")])
+            session.commit()
+
+    wait_for(third, Depot, 4)
+
+    with Session(third) as session:
+        assert hexes(session, Depot) == ["a000000000001", "a000000000002", "14000000000003", "14000000000004"]
+
+
+def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> None:
+    """The proof that it is the keys: what two servers make with one cluster does clash on the third."""
+    Depot, _ = merged("function")
+    *writers, third = engines
+    for engine in writers:
+        alone(engine, "UPDATE cluster_config SET cluster = 10")
+        with Session(engine) as session:
+            session.add(Depot(name="the same key"))
+            session.commit()
+
+    until = time.monotonic() + PATIENCE
+    failed = text("SELECT sum(apply_error_count + sync_error_count) FROM pg_stat_subscription_stats")
+    with third.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while not connection.scalar(failed):
+            assert time.monotonic() < until, "no clash was seen"
+            time.sleep(0.05)  # between two looks
+        assert connection.scalar(select(func.count()).select_from(Depot)) == 1

@@ -1,0 +1,349 @@
+"""Servers of several nodes that a test run starts for itself and always stops; ``scripts/nodes`` has their programs.
+
+Each server is a process group of its own. A keeper, which is a process too, ends them and removes their folder as soon
+as the test run closes its pipe to it: at the end of the tests, or because the run was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+HOST = "127.0.0.1"
+PATIENCE = 120
+"""Seconds until a server that does not come up is given up, on a slow and busy machine."""
+
+_KEEPER = """
+import os, shutil, signal, sys, time
+
+groups = {}
+for line in sys.stdin:  # "group signal": keep it; "group 0": it has ended; "end": a fork may hold the pipe open
+    if line == "end\\n":
+        break
+    group, number = map(int, line.split())
+    groups[group] = number
+    if not number:
+        del groups[group]
+
+def send(group, number):
+    try:
+        os.killpg(group, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+for group, number in groups.items():
+    send(group, number)
+for _ in range(300):
+    if not any(send(group, 0) for group in groups):
+        break
+    time.sleep(0.01)
+for group in groups:
+    send(group, signal.SIGKILL)
+for _ in range(100):  # who has just been killed may still write
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    if not os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.05)
+"""
+
+
+_given: set[int] = set()
+
+
+class NotReady(RuntimeError):
+    """A server did not come up; the message ends with its log."""
+
+
+class Keeper:
+    """A folder and the processes that work in it, neither of which outlives the test run."""
+
+    def __init__(self, name: str) -> None:
+        # not pytest's: its folders are closed to the users that the servers run as
+        self.folder = Path(tempfile.mkdtemp(prefix=f"public-id-{name}-"))
+        self.folder.chmod(0o755)
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _KEEPER, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True, text=True
+        )
+
+    def start(self, command: list[str], user: str | None, log: Path, ended_by: signal.Signals) -> int:
+        """Start *command* as *user* (where root must not), and see to it that it ends."""
+        with log.open("ab") as out:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **_as(user)
+            )
+        self._tell(child.pid, ended_by)
+        self.children[child.pid] = child
+        return child.pid
+
+    def kill(self, pid: int) -> None:
+        """``kill -9``, for the process and what it has started."""
+        os.killpg(pid, signal.SIGKILL)
+        self.children.pop(pid).wait()
+        self._tell(pid, 0)
+
+    def ended(self, pid: int) -> bool:
+        return self.children[pid].poll() is not None
+
+    def close(self) -> None:
+        """End everything, now."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("end\n")
+        self._process.stdin.close()
+        for child in self.children.values():
+            child.wait()
+        self._process.wait()
+
+    def _tell(self, group: int, number: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{group} {int(number)}\n")
+        self._process.stdin.flush()
+
+
+def _as(user: str | None) -> dict[str, Any]:
+    """How ``subprocess`` runs something as *user*, where this is root."""
+    return {"user": user, "group": user, "extra_groups": []} if user and not os.geteuid() else {}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens, below those that the system gives to clients.
+
+    A node that is killed finds its own ones free when it comes back, and two workers begin far apart.
+    """
+    found: list[int] = []
+    for port in (15_000 + (os.getpid() * 97 + each) % 15_000 for each in range(15_000)):
+        if port in _given:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            _given.update(found)
+            return found
+    raise NotReady(f"no {count} free ports")
+
+
+def wait_until(done: Callable[[], bool], what: str, log: Path | None = None, seconds: float = PATIENCE) -> None:
+    """Wait until *done*; say *what* was waited for where it never is."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            told = log.read_text(errors="replace")[-3000:] if log and log.exists() else ""
+            raise NotReady(f"{what}, waited for in vain ({seconds:.0f} s)\n{told}")
+        time.sleep(0.05)
+
+
+def answer(url: URL, query: str) -> Any:
+    """The first value of *query*, or ``None`` where the server cannot answer now."""
+    engine = create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 5})
+    try:
+        with engine.connect() as connection:
+            return tuple(connection.execute(text(query)).first() or ()) or None
+    except SQLAlchemyError:
+        return None
+
+
+# --- PostgreSQL
+
+
+@contextmanager
+def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
+    """So many servers with ``wal_level=logical``, and an empty database ``test`` on each.
+
+    They are made for tests and nothing else: ``fsync`` is off.
+    """
+    keeper = Keeper("postgresql")
+    try:
+        folders = [keeper.folder / str(number) for number in range(count)]
+        shutil.chown(keeper.folder, *_owner("postgres"))
+        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        _run([programs["initdb"], "-D", str(folders[0]), *options], "postgres")
+        for folder in folders[1:]:
+            _run(["cp", "-a", str(folders[0]), str(folder)], "postgres")
+        ports = free_ports(count)
+        for folder, port in zip(folders, ports, strict=True):
+            settings = ["wal_level=logical", "fsync=off", "shared_buffers=16MB", "max_connections=60"]
+            settings += [f"listen_addresses={HOST}", f"port={port}", "unix_socket_directories="]
+            settings += ["max_prepared_transactions=16", "wal_receiver_status_interval=1s", "autovacuum=off"]
+            command = [programs["postgres"], "-D", str(folder), *(part for each in settings for part in ("-c", each))]
+            # SIGQUIT: the postmaster ends its children and itself at once
+            keeper.start(command, "postgres", keeper.folder / f"{port}.log", signal.SIGQUIT)
+        urls = [URL.create("postgresql+psycopg", "postgres", host=HOST, port=port, database="test") for port in ports]
+        for url, pid in zip(urls, list(keeper.children), strict=True):
+            log = keeper.folder / f"{url.port}.log"
+            system = url.set(database="postgres")
+            wait_until(lambda: bool(answer(system, "SELECT 1")) or keeper.ended(pid), f"PostgreSQL on {url.port}", log)  # noqa: B023
+            _execute(system, "CREATE DATABASE test")
+        yield urls
+    finally:
+        keeper.close()
+
+
+# --- Galera
+
+
+class Galera:
+    """Three nodes of one MariaDB Galera cluster; the first one is node 0."""
+
+    def __init__(self, programs: dict[str, str], keeper: Keeper, count: int = 3) -> None:
+        self._programs = programs
+        self._keeper = keeper
+        self._pids: dict[int, int] = {}
+        ports = free_ports(4 * count)
+        self._ports = [ports[4 * node : 4 * node + 4] for node in range(count)]
+        shutil.chown(keeper.folder, *_owner("mysql"))
+
+    @property
+    def nodes(self) -> range:
+        return range(len(self._ports))
+
+    def url(self, node: int) -> URL:
+        """The database ``test`` through *node*."""
+        return URL.create("mariadb+pymysql", "root", host=HOST, port=self._ports[node][0], database="test")
+
+    def begin(self) -> None:
+        """Make the database, and start all nodes: the first one alone, the others copy it (SST by rsync)."""
+        first = self._folder(0)
+        install = [self._programs["mariadb-install-db"], "--no-defaults", f"--datadir={first}", "--skip-test-db"]
+        install += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]
+        _run(install + ["--user=mysql"] * (not os.geteuid()), None)
+        users = self._keeper.folder / "users.sql"
+        users.write_text(
+            "FLUSH PRIVILEGES;\n"  # --bootstrap knows no users before
+            f"CREATE USER IF NOT EXISTS root@'{HOST}' IDENTIFIED BY '';\n"
+            f"GRANT ALL ON *.* TO root@'{HOST}' WITH GRANT OPTION;\n"
+            "CREATE DATABASE IF NOT EXISTS test;\n"
+        )
+        with users.open() as script:
+            _run([self._programs["mariadbd"], "--no-defaults", "--bootstrap", f"--datadir={first}", "--wsrep-on=OFF"]
+                 + ["--innodb-log-file-size=8M"] + ["--user=mysql"] * (not os.geteuid()), None, script)  # fmt: skip
+        self.start(0, alone=True)
+        self.wait(0)
+        for node in self.nodes[1:]:
+            self.start(node)
+        for node in self.nodes[1:]:  # whoever finds the donor busy asks again
+            self.wait(node)
+
+    def start(self, node: int, *, alone: bool = False) -> None:
+        """Start *node*, and return before it is ready; *alone* it is a new cluster."""
+        port, group, ist, sst = self._ports[node]
+        folder = self._folder(node)
+        others = ",".join(f"{HOST}:{ports[1]}" for ports in self._ports)
+        provider = {
+            "base_host": HOST,
+            "base_port": group,
+            "gmcast.listen_addr": f"tcp://{HOST}:{group}",
+            "ist.recv_addr": f"{HOST}:{ist}",
+            "gcache.size": "16M",
+            # who is gone is given up after seconds, not minutes, and a busy machine is not gone
+            "evs.suspect_timeout": "PT3S",
+            "evs.inactive_timeout": "PT8S",
+            "pc.recovery": "false",
+        }
+        options = {
+            "datadir": folder,
+            "port": port,
+            "bind-address": HOST,
+            "socket": folder / "s",
+            "pid-file": folder / "pid",
+            "default-storage-engine": "InnoDB",
+            "binlog-format": "ROW",
+            "innodb-autoinc-lock-mode": 2,
+            "innodb-buffer-pool-size": "24M",
+            "innodb-log-file-size": "8M",
+            "innodb-flush-log-at-trx-commit": 0,
+            "max-connections": 80,
+            "performance-schema": "OFF",
+            "wsrep-on": "ON",
+            "wsrep-provider": self._programs["galera"],
+            "wsrep-provider-options": "; ".join(f"{name}={value}" for name, value in provider.items()),
+            "wsrep-cluster-name": f"public-id-{os.getpid()}",
+            "wsrep-cluster-address": "gcomm://" + ("" if alone else others),
+            "wsrep-node-name": f"node{node}",
+            "wsrep-node-address": HOST,
+            "wsrep-sst-method": "rsync",
+            "wsrep-sst-receive-address": f"{HOST}:{sst}",
+            "wsrep-slave-threads": 2,
+        }
+        command = [self._programs["mariadbd"], "--no-defaults", "--skip-name-resolve"]
+        command += [f"--{name}={value}" for name, value in options.items()]
+        self._pids[node] = self._keeper.start(command, "mysql", self.log(node), signal.SIGKILL)
+
+    def kill(self, node: int) -> None:
+        """``kill -9``."""
+        self._keeper.kill(self._pids.pop(node))
+
+    def is_ready(self, node: int) -> bool:
+        """Whether *node* takes statements, and knows all that the cluster knows."""
+        state = answer(self.url(node), "SHOW STATUS LIKE 'wsrep_local_state_comment'")
+        return state is not None and state[1] == "Synced"
+
+    def size(self, node: int) -> int:
+        """How many nodes *node* sees."""
+        size = answer(self.url(node), "SHOW STATUS LIKE 'wsrep_cluster_size'")
+        return int(size[1]) if size else 0
+
+    def wait(self, node: int) -> None:
+        """Wait until *node* is ready."""
+        pid = self._pids[node]
+        wait_until(lambda: self.is_ready(node) or self._keeper.ended(pid), f"Galera node {node}", self.log(node))
+        if self._keeper.ended(pid):
+            raise NotReady(f"Galera node {node} has ended\n{self.log(node).read_text(errors='replace')[-3000:]}")
+
+    def log(self, node: int) -> Path:
+        return self._keeper.folder / f"node{node}.log"
+
+    def _folder(self, node: int) -> Path:
+        folder = self._keeper.folder / f"node{node}"
+        if not folder.exists():
+            folder.mkdir()
+            shutil.chown(folder, *_owner("mysql"))
+        return folder
+
+
+@contextmanager
+def galera(programs: dict[str, str]) -> Iterator[Galera]:
+    """A cluster of three nodes, all ready."""
+    keeper = Keeper("galera")
+    try:
+        cluster = Galera(programs, keeper)
+        cluster.begin()
+        yield cluster
+    finally:
+        keeper.close()
+
+
+def _owner(user: str) -> tuple[Any, Any]:
+    return (user, user) if not os.geteuid() else (os.getuid(), os.getgid())
+
+
+def _run(command: list[str], user: str | None, stdin: Any = subprocess.DEVNULL) -> None:
+    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, **_as(user))
+    if done.returncode:
+        raise NotReady(f"{command[0]} failed: {(done.stderr + done.stdout)[-3000:]}")
+
+
+def _execute(url: URL, statement: str) -> None:
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
