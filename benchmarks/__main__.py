@@ -8,7 +8,21 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import bulk, core, flush, ids, imports, live, lookup, references, report, statements, storage
+from benchmarks import (
+    blocks,
+    bulk,
+    cluster,
+    core,
+    flush,
+    ids,
+    imports,
+    live,
+    lookup,
+    references,
+    report,
+    statements,
+    storage,
+)
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
 
@@ -22,6 +36,8 @@ SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "core": core.run,
     "storage": storage.run,
     "references": references.run,
+    "blocks": blocks.run,
+    "cluster": cluster.run,
     "live": live.run,
 }
 _WITHOUT_DATABASE = {"ids", "import"}

@@ -6,6 +6,7 @@ containers where a Docker engine answers. SQLite needs no server.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -84,7 +85,8 @@ def report(required: bool) -> list[str]:
 def _sqlite() -> Server:
     import sqlite3
 
-    folder = Path(tempfile.mkdtemp(prefix="public-id-"))
+    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-")), os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     return Server("sqlite", make_url(f"sqlite:///{folder}/test.db"), sqlite3.sqlite_version, "built in")
 
 

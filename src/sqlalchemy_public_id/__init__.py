@@ -13,6 +13,7 @@ from sqlalchemy_public_id.errors import (
     ImmutablePublicId,
     InvalidPublicId,
     KeySpaceExhausted,
+    LeaseNotAvailable,
     LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
@@ -49,7 +50,19 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
 
 if _TYPE_CHECKING:
-    from sqlalchemy_public_id import idempotency, references, tokens
+    from sqlalchemy_public_id import idempotency, keys, merging, references, tokens
+    from sqlalchemy_public_id.keys import (
+        BlockAllocator,
+        ClusterKey,
+        CoprimeKey,
+        CoprimeStep,
+        KeyedStep,
+        ShardRouter,
+        block_key,
+        cluster_key,
+        ranges,
+    )
+    from sqlalchemy_public_id.merging import merge_check
     from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
@@ -58,10 +71,16 @@ __all__ = [
     "BASE58",
     "BASE62",
     "bigint_key",
+    "block_key",
+    "BlockAllocator",
     "Budget",
     "bulk",
     "ClockMovedBack",
+    "cluster_key",
+    "ClusterKey",
     "ConfigurationError",
+    "CoprimeKey",
+    "CoprimeStep",
     "CROCKFORD32",
     "DuplicatePrefix",
     "Format",
@@ -69,9 +88,14 @@ __all__ = [
     "idempotency",
     "ImmutablePublicId",
     "InvalidPublicId",
+    "KeyedStep",
+    "keys",
     "KeySpaceExhausted",
+    "LeaseNotAvailable",
     "LockNotAvailable",
     "lookup",
+    "merge_check",
+    "merging",
     "MissingExtra",
     "NanoId",
     "ObjectId",
@@ -86,7 +110,9 @@ __all__ = [
     "PublicIdMixinDataclass",
     "PublicIdNotFound",
     "PublicIdType",
+    "ranges",
     "references",
+    "ShardRouter",
     "Snowflake",
     "tokens",
     "TypedId",
@@ -98,7 +124,24 @@ __all__ = [
     "Uuid7",
 ]
 
-_LATER = {"idempotency": "", "public_ref": ".references", "references": "", "tokens": ""}
+_LATER = {
+    "block_key": ".keys",
+    "BlockAllocator": ".keys",
+    "cluster_key": ".keys",
+    "ClusterKey": ".keys",
+    "CoprimeKey": ".keys",
+    "CoprimeStep": ".keys",
+    "idempotency": "",
+    "KeyedStep": ".keys",
+    "keys": "",
+    "merge_check": ".merging",
+    "merging": "",
+    "public_ref": ".references",
+    "ranges": ".keys",
+    "references": "",
+    "ShardRouter": ".keys",
+    "tokens": "",
+}
 """What many programs never use, and where it stands: loaded when it is asked for."""
 
 

@@ -12,12 +12,13 @@
     │   └── DuplicatePrefix               two owners of one prefix, or of two that cannot be told apart
     ├── BackfillIncomplete                rows have no public id yet, so that the column cannot become NOT NULL
     ├── LockNotAvailable                  others kept a table busy, and a migration did not get its turn
+    ├── LeaseNotAvailable                 no block of keys could be leased in time
     ├── KeySpaceExhausted                 a key generator has issued its last key
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-The first five, ``LockNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the others say that the
-program itself has to change. Each carries its facts as attributes, and survives pickling.
+The first five, ``LockNotAvailable``, ``LeaseNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the
+others say that the program itself has to change. Each carries its facts as attributes, and survives pickling.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "ImmutablePublicId",
     "InvalidPublicId",
     "KeySpaceExhausted",
+    "LeaseNotAvailable",
     "LockNotAvailable",
     "MissingExtra",
     "PublicIdCollision",
@@ -235,6 +237,19 @@ class LockNotAvailable(PublicIdError):
         self.attempts: int = attempts
         self.timeout: float = timeout
         """How many seconds were waited each time."""
+
+
+class LeaseNotAvailable(PublicIdError):
+    """No block of keys could be leased in time. No key was issued twice, and none is lost; it may be tried again."""
+
+    def __init__(self, name: str, *, timeout: float, reason: str, advice: str) -> None:
+        super().__init__(f"no block of {name!r} could be leased within {timeout:g} s: {reason}; {advice}")
+        self.name: str = name
+        """The name of the sequence."""
+        self.timeout: float = timeout
+        """How many seconds were waited."""
+        self.reason: str = reason
+        """What stood in the way."""
 
 
 class KeySpaceExhausted(PublicIdError):

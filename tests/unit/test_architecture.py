@@ -19,9 +19,9 @@ LAYERS = (
     {"testing", "cli"},
     {"alembic", "ext"},
     {"asyncio"},
-    {"bulk", "idempotency", "tokens", "backfill", "audit"},
+    {"bulk", "idempotency", "tokens", "backfill", "audit", "merging"},
     {"online"},
-    {"lookup", "mixins", "references"},
+    {"lookup", "mixins", "references", "keys"},
     {"listeners"},
     {"guard"},
     {"types"},
@@ -45,6 +45,7 @@ DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
 EXTRAS = {
     "alembic": {"alembic"},
     "cli": {"click", "matplotlib", "rich"},
+    "keys": {"ffx"},
     "ext": {"fastapi", "flask", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
     "pydantic_schema": {"pydantic_core"},
 }
@@ -74,7 +75,7 @@ def allowed(part: str) -> set[str]:
     above_types = part in {name for layer in LAYERS[: LAYERS.index({"types"})] for name in layer}
     own = {part} | FOR_ALL | (FOR_GUARD_AND_ABOVE if above_types else set())
     if part == FRONT_DOOR:
-        return own.union(*LAYERS[LAYERS.index({"online"}) + 1 :]) | {"bulk", "idempotency", "tokens"}
+        return own.union(*LAYERS[LAYERS.index({"online"}) + 1 :]) | {"bulk", "idempotency", "merging", "tokens"}
     if part == BACK_DOOR:
         return own
     if part in FOR_ALL | FOR_GUARD_AND_ABOVE:

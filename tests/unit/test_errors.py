@@ -22,6 +22,7 @@ from sqlalchemy_public_id.errors import (
     ImmutablePublicId,
     InvalidPublicId,
     KeySpaceExhausted,
+    LeaseNotAvailable,
     LockNotAvailable,
     MissingExtra,
     PublicIdCollision,
@@ -73,6 +74,10 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     (
         LockNotAvailable(step="add the column", table="user", attempts=3, timeout=1.0),
         {"step": "add the column", "table": "user", "attempts": 3, "timeout": 1.0},
+    ),
+    (
+        LeaseNotAvailable("order", timeout=5.0, reason="the database is locked", advice="reserve keys first"),
+        {"name": "order", "timeout": 5.0, "reason": "the database is locked"},
     ),
     (KeySpaceExhausted("all keys are issued"), {}),
     (
