@@ -141,6 +141,31 @@ def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
     assert engine.pool.checkedout() == 0
 
 
+def test_engine_is_disposed_of_during_a_lease(engine: Engine, allocators: Allocators) -> None:
+    """The connection of a lease is closed if its pool was thrown away meanwhile, and not left to the garbage
+    collector.
+    """
+    opened: list[Any] = []
+    closed: list[Any] = []
+    disposed = threading.Event()
+
+    def dispose(connection: Connection, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("UPDATE") and not disposed.is_set():
+            disposed.set()
+            engine.dispose()
+
+    allocator = allocators()
+    engine.dispose()
+    event.listen(engine, "connect", lambda connection, record: opened.append(connection))
+    event.listen(engine, "close", lambda connection, record: closed.append(connection))
+    event.listen(engine, "after_cursor_execute", dispose)
+    got = [allocator.next(), *allocator.take(150)]
+    allocator.close()
+
+    assert got == [0, range(1, 151)]
+    assert opened[0] in closed
+
+
 # --- failures
 
 

@@ -126,15 +126,21 @@ class Source:
 
     def _lease(self, count: int) -> range:
         engine = self.engine
+        pool = engine.pool
         try:
             connection = engine.connect()
         except (OperationalError, InterfaceError, OSError) as error:
             raise Unreachable from error
-        with connection:
-            if engine.dialect.name == "sqlite" and not self._is_checked:
-                _refuse_memory(connection)
-                self._is_checked = True
-            return lease(connection, self.table, self.name, count, start=self.start, move=mover_for(connection.dialect))
+        try:
+            with connection:
+                if engine.dialect.name == "sqlite" and not self._is_checked:
+                    _refuse_memory(connection)
+                    self._is_checked = True
+                move = mover_for(connection.dialect)
+                return lease(connection, self.table, self.name, count, start=self.start, move=move)
+        finally:
+            if engine.pool is not pool and pool not in _inherited:  # the engine was disposed of behind the back of this
+                pool.dispose()  # lease, whose connection went back where nobody would close it
 
     def _look_for_table(self, error: Exception) -> None:
         """Create the table if that is what was missing, and this was asked for. It may have come meanwhile."""
