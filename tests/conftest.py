@@ -25,8 +25,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import servers
 
-ASYNC = {"aiosqlite", "psycopg_async", "asyncpg", "aiomysql", "asyncmy"}
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -153,12 +151,7 @@ def session(engine: Engine) -> Iterator[Session]:
         yield session
 
 
-ASYNC_DRIVERS = [
-    (database, driver) for database, names in servers.DRIVERS.items() for driver in names if driver in ASYNC
-]
-
-
-@pytest.fixture(params=ASYNC_DRIVERS, ids=[f"{database}-{driver}" for database, driver in ASYNC_DRIVERS])
+@pytest.fixture(params=servers.ASYNC_DRIVERS, ids=map("-".join, servers.ASYNC_DRIVERS))
 def async_engine(request: pytest.FixtureRequest) -> AsyncEngine:
     """An engine for each asynchronous driver of each database. Use it inside one ``asyncio.run()``."""
     database, driver = request.param

@@ -27,6 +27,14 @@ DRIVERS = {
 }
 """Database → drivers. The same driver on two databases is one driver of the seven."""
 
+ASYNC_DRIVERS = [
+    (database, driver)
+    for database, drivers in DRIVERS.items()
+    for driver in drivers
+    if driver in {"aiosqlite", "psycopg_async", "asyncpg", "aiomysql", "asyncmy"}
+]
+"""Pairs of database and asynchronous driver."""
+
 SYNC = {"sqlite": "sqlite", "postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 
 _USUAL = {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from depots import hexes, models
 from marks import on
+from servers import ASYNC_DRIVERS
 from sqlalchemy import Engine, MetaData, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
@@ -23,18 +24,14 @@ from sqlalchemy_public_id.keys import (
 
 SERVERS = ("postgresql", "mysql", "mariadb")
 WAYS = ["identity", "function"]
+WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
+"""SQLite has no functions, and says so: test_no_functions."""
 SCHEMA = f"cluster_attic_{os.getpid()}"  # on MySQL and MariaDB it is one of the whole server
 
 
-@pytest.fixture
-def way(request: pytest.FixtureRequest, database: str) -> str:
-    """Both ways to make keys, where the database has both."""
-    if request.param == "function" and database == "sqlite":
-        pytest.skip("SQLite has no functions; test_no_functions")
-    return str(request.param)
-
-
-both_ways = pytest.mark.parametrize("way", WAYS, indirect=True)
+both_ways = pytest.mark.parametrize(
+    ("database", "way"), [(name, way) for name, ways in WAYS_OF.items() for way in ways], indirect=["database"]
+)
 
 
 @both_ways
@@ -183,11 +180,13 @@ def test_create_all_twice(engine: Engine, create: Callable[[MetaData], None], se
     assert hexes(session, Depot) == ["a000000000001", "a000000000002"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("async_engine", "way"),
+    [pytest.param(pair, way, id="-".join([*pair, way])) for pair in ASYNC_DRIVERS for way in WAYS_OF[pair[0]]],
+    indirect=["async_engine"],
+)
 def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
     """With an asynchronous driver, tables and keys are the same."""
-    if way == "function" and async_engine.name == "sqlite":
-        pytest.skip("SQLite has no functions")
     metadata, Depot, _ = models(cluster=10, way=way)
 
     async def work() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from connections import kill, own_number
-from marks import on
+from marks import on, on_async
 from sqlalchemy import Engine, MetaData, create_engine, event, select, text, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
@@ -74,12 +74,10 @@ def test_exceptions_after_the_connection_was_lost(
     assert coins(other) == []
 
 
+@on_async("postgresql", "mysql", "mariadb")  # a connection to a file cannot be lost
 def test_a_cancelled_task(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
     """A task that is cancelled is not run again, also where its connection is gone."""
-    name = async_engine.dialect.name
-    if name == "sqlite":
-        pytest.skip("a connection to a file cannot be lost")
-    other, calls = new_engine(name), []
+    other, calls = new_engine(async_engine.dialect.name), []
 
     async def fail(session: AsyncSession) -> None:
         calls.append(1)
