@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from depots import models
 from marks import on
 from sqlalchemy import Engine, MetaData, insert
 
 from sqlalchemy_public_id import ConfigurationError, audit
 from sqlalchemy_public_id.audit import Finding
+from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, range_of, ranges
 
 SIZE = 2**48 - 1
@@ -211,3 +213,42 @@ def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
         audit.run(engine, clusters={"depot": 32768})
     with pytest.raises(ConfigurationError, match="there is no table 'depto'"):
         audit.run(engine, clusters={"depto": 1})
+
+
+# --- the command
+
+
+@pytest.mark.parametrize("cluster", ["depot=10", f"depot={range_of(10).start}-{range_of(10).last}"])
+def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None:
+    """``public-id audit`` is told the cluster, or the keys, of a table, and shows what it finds without public ids."""
+    add(ClusterKey.of(10, SIZE // 2 + 1))
+    arguments = ["audit", engine.url.render_as_string(hide_password=False), "--table", "depot", "--cluster", cluster]
+
+    result = CliRunner().invoke(public_id, arguments)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        "depot: no public_id\n  warning  key-range-nearly-full  the keys of cluster 10 are 50%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "refusal"),
+    [
+        ("depot", "names no table and cluster; write TABLE=CLUSTER"),
+        ("=10", "names no table and cluster"),
+        ("depot=ten", "names no table and cluster"),
+        ("depot=32768", "32768 is no number of a cluster"),
+        ("depot=9-8", "there are no keys from 9 up to 9"),
+        ("nosuch=10", "there is no table 'nosuch'"),
+    ],
+)
+@on("sqlite")
+def test_command_with_a_wrong_cluster(engine: Engine, add: Callable[..., None], cluster: str, refusal: str) -> None:
+    """A cluster that cannot be is refused in one line."""
+    add()
+
+    result = CliRunner().invoke(public_id, ["audit", str(engine.url), "--cluster", cluster])
+
+    assert result.exit_code == 2
+    assert refusal in result.stderr

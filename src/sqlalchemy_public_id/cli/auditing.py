@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import click
@@ -11,11 +12,29 @@ from sqlalchemy import make_url
 from sqlalchemy_public_id import audit as auditor
 from sqlalchemy_public_id.audit import Finding, Report, Severity
 from sqlalchemy_public_id.cli.console import a_table_format, note, opened, shown_url
+from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.keys.numbers import Range, range_of
 
 __all__ = ["audit"]
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue"}
+_CLUSTER = re.compile(r"(.+)=([0-9]{1,19})(?:-([0-9]{1,19}))?", re.DOTALL)
+
+
+def _a_table_cluster(text: str) -> tuple[str, Range]:
+    """``TABLE=CLUSTER``, or ``TABLE=FIRST-LAST``: the table, and the range of its keys."""
+    found = _CLUSTER.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(
+            f"{shown(text)} names no table and cluster; write TABLE=CLUSTER, such as 'customer=10', or "
+            f"TABLE=FIRST-LAST, such as 'customer=1-1000000'"
+        )
+    table, first, last = found.groups()
+    try:
+        return table.strip(), range_of(int(first)) if last is None else Range(int(first), int(last) + 1)
+    except (ConfigurationError, ValueError) as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -32,6 +51,14 @@ _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "b
     help="The format of a table; repeatable.",
 )
 @click.option(
+    "--cluster",
+    "clusters",
+    type=_a_table_cluster,
+    metavar="TABLE=CLUSTER",
+    multiple=True,
+    help="The cluster of a table whose database cannot tell, or its keys, TABLE=FIRST-LAST; repeatable.",
+)
+@click.option(
     "--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read of a table."
 )
 @click.option("--advice/--no-advice", default=True, help="Whether the lines that mend it are shown.")
@@ -42,6 +69,7 @@ def audit(
     tables: tuple[str, ...],
     column: str,
     formats: tuple[tuple[str, Format], ...],
+    clusters: tuple[tuple[str, Range], ...],
     sample: int,
     advice: bool,
     output: str,
@@ -52,7 +80,13 @@ def audit(
     """
     with opened(url) as engine:
         report = auditor.run(
-            engine, schema=schema, tables=tables or None, column=column, formats=dict(formats), sample=sample
+            engine,
+            schema=schema,
+            tables=tables or None,
+            column=column,
+            formats=dict(formats),
+            clusters=dict(clusters),
+            sample=sample,
         )
     if output == "json":
         click.echo(json.dumps({"url": shown_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
@@ -64,11 +98,11 @@ def audit(
 def _show(report: Report, column: str, advice: bool) -> None:
     for table in report.tables:
         found = [finding for finding in report.findings if finding.table == table.name]
-        if not table.has_column:
+        if table.has_column:
+            forms = ", ".join(f"{count} of {form}" for form, count in list(table.forms.items())[:3])
+            click.echo(f"{table.name}: {forms or 'no ids'}{'' if found else '; nothing is wrong'}")
+        else:
             click.echo(f"{table.name}: no {column}")
-            continue
-        forms = ", ".join(f"{count} of {form}" for form, count in list(table.forms.items())[:3])
-        click.echo(f"{table.name}: {forms or 'no ids'}{'' if found else '; nothing is wrong'}")
         for finding in found:
             _show_finding(finding, advice)
     audited = sum(table.has_column for table in report.tables)
