@@ -132,7 +132,9 @@ def _send(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]
             unset = [name for name in columns if name not in names]
             for at in range(0, len(rows), _AT_ONCE):
                 some = rows[at : at + _AT_ONCE]
-                parameters = [constant | {key: row.get(name) for name, key in sent} for row in some]
+                parameters: list[dict[str, Any]] = [{key: row.get(name) for name, key in sent} for row in some]
+                if constant:
+                    parameters = [constant | row for row in parameters]
                 connection.execute(insert_into(table), parameters)
                 _read_back(connection, mapper, some, unset)
     finally:
@@ -148,7 +150,8 @@ def _alike(
     if_there = {name for name in by_value if columns[name].type.should_evaluate_none}
 
     def left_out(row: dict[str, Any]) -> list[str]:
-        return [name for name in by_value if row.get(name) is None and not (name in if_there and name in row)]
+        missing = [name for name in by_value if row.get(name) is None]
+        return [name for name in missing if name not in row or name not in if_there] if if_there else missing
 
     for names, some in groupby(rows, key=left_out):
         yield frozenset(columns).difference(names), list(some)
@@ -166,10 +169,15 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str,
     missing = {row[name]: row for row in rows}
 
     def fill_in(found: Iterable[Any]) -> None:
+        if len(unset) == 1:
+            [attribute] = unset
+            for public_id, value in found:
+                if public_id in missing:
+                    missing.pop(public_id)[attribute] = value
+            return
         for public_id, *values in found:
-            row = missing.pop(public_id, None)
-            if row is not None:
-                row.update(zip(unset, values, strict=True))
+            if public_id in missing:
+                missing.pop(public_id).update(zip(unset, values, strict=True))
 
     # Keys that were given out together lie together: reading the run costs a third of looking up each id.
     # What else lies there is passed over, and what does not lie there is looked up.

@@ -129,12 +129,13 @@ def ensure_ids(
     if waiting is None:
         guard.install_for(connection)
         waiting = pending.begin(connection, states[0].session)
+    columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
     for state in states:
         values = state.dict
-        for key, column in attributes.items():
+        for key, column, next_id in columns:
             value = values.get(key)
             if value is None:
-                value = public_id_type(column).next_id()
+                value = next_id()
             elif pending.early.get((column, value)) is state:
                 del pending.early[column, value]
             elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
