@@ -15,6 +15,7 @@ from sqlalchemy.orm import InstanceState, Session
 __all__ = [
     "has_expressions",
     "has_many_rows",
+    "is_merged",
     "key_behind_returning",
     "plain_table",
     "post_values",
@@ -67,6 +68,11 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
         return None
     column: Column[Any] = many.sentinel_columns[0]
     return column
+
+
+def is_merged(state: InstanceState[Any]) -> bool:
+    """Whether the object of *state*, which is in no row yet, was made by ``Session.merge()``, and not by its class."""
+    return "load_path" in vars(state)
 
 
 def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, s
 from sqlalchemy.orm.attributes import AttributeEventToken, instance_state
 
 from sqlalchemy_public_id import guard, registry
+from sqlalchemy_public_id._compat import is_merged
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
@@ -244,14 +245,14 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row from before the column was filled has none yet
-            if value != old and type_.canonical(value) != old:
+            if value != old and type_.canonical(value) != old and not _is_merged_into(state, column, value):
                 raise _immutable(model, key, old, value)
             return old
         if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it
             state.info.get(_GIVEN, set()).discard(key)
             return make_early(state)
         checked = type_.checked(value, field=f"{model}.{key}")
-        if state.pending and (column, checked) in pending.early:  # session.merge() copies an id that we made
+        if state.pending and is_merged(state) and (column, checked) in pending.early:  # copied, not given
             _note_early(state, column, checked)
             return checked
         state.info.setdefault(_GIVEN, set()).add(key)
@@ -264,6 +265,17 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True)
     event.listen(attribute, "set", on_set, raw=True, retval=True, active_history=True)
     event.listen(attribute, "remove", on_delete, raw=True)
+
+
+def _is_merged_into(state: InstanceState[Any], column: Column[Any], value: Any) -> bool:
+    """Whether *value* is an id that the library made for another object with the key of *state*: ``merge()`` copies it,
+    though nobody gave it.
+    """
+    source = pending.early.get((column, value)) if isinstance(value, str) else None
+    if source is None or state.identity is None or source.mapper.base_mapper is not state.mapper.base_mapper:
+        return False
+    keys = [state.mapper.get_property_by_column(key).key for key in state.mapper.primary_key]
+    return tuple(map(source.dict.get, keys)) == tuple(state.identity)
 
 
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:

@@ -14,12 +14,14 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, defer, load_only, make_transient, mapped_column
 
 from sqlalchemy_public_id import (
+    ImmutablePublicId,
     InvalidPublicId,
     NanoId,
     PublicIdMixin,
     PublicIdMixinDataclass,
     TypedId,
     bigint_key,
+    bulk,
     public_id_column,
     testing,
 )
@@ -157,7 +159,7 @@ def test_no_early_id_for_a_loaded_object(session: Session, user: User) -> None:
 MOVES: dict[str, Callable[[Session, User], Any]] = {
     "add": lambda session, user: session.add(user),
     "merge": lambda session, user: session.merge(user),
-    "bulk_save_objects": lambda session, user: session.bulk_save_objects([user]),
+    "bulk.insert": lambda session, user: bulk.insert(session, [user, User(name="Edsger")]),
     "pickle": lambda session, user: session.add(pickle.loads(pickle.dumps(user))),
 }
 
@@ -172,7 +174,75 @@ def test_early_id_may_be_replaced(session: Session, user: User, move: str) -> No
         MOVES[move](session, early)
         session.commit()
 
-    assert len(set(stored(session, User).values())) == 2
+    assert A in stored(session, User).values()
+    assert session.scalars(select(User.public_id).where(User.name == "Grace")).one() != A
+
+
+GIVEN: dict[str, Callable[[Session, str], Any]] = {
+    "Core": lambda session, text: session.connection().execute(insert(User.__table__), [{"public_id": text}]),
+    "insert(Model)": lambda session, text: session.execute(insert(User), [{"public_id": text}]),
+    "values()": lambda session, text: session.execute(insert(User).values(public_id=text)),
+    "bulk_insert_mappings": lambda session, text: session.bulk_insert_mappings(User.__mapper__, [{"public_id": text}]),
+    "bulk_save_objects": lambda session, text: session.bulk_save_objects([User(public_id=text)]),
+}
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("way", GIVEN)
+def test_early_id_given_to_a_statement(session: Session, user: User, way: str) -> None:
+    """An early id that the caller gives to a statement is a given one: the duplicate is an error, and nothing changes."""
+    with testing.fixed_ids(User, A):
+        draft = User()
+        assert draft.public_id == A
+
+    with pytest.raises(IntegrityError):
+        GIVEN[way](session, A)
+    session.rollback()
+
+    assert draft.public_id == A
+    assert list(stored(session, User).values()) == [A]
+
+
+@EVERYWHERE
+def test_id_of_a_rolled_back_object_given_to_a_statement(session: Session) -> None:
+    """Who writes a rolled-back row again by statements, twice, has the error the second time."""
+    user = User()
+    session.add(user)
+    session.flush()
+    shown = user.public_id
+    session.rollback()
+    session.execute(insert(User), [{"public_id": shown}])
+    session.commit()
+
+    with pytest.raises(IntegrityError):
+        session.execute(insert(User), [{"public_id": shown}])
+
+
+@on("sqlite", "postgresql")
+def test_early_id_given_to_a_pending_object(session: Session, user: User) -> None:
+    """An early id that is assigned to another object is a given one, also where that is in the session already."""
+    with testing.fixed_ids(User, A):
+        draft = User()
+        assert draft.public_id == A
+    other = User()
+    session.add(other)
+    other.public_id = draft.public_id
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+@on("sqlite", "postgresql")
+def test_shown_id_and_bulk_save_objects(session: Session, user: User) -> None:
+    """``bulk_save_objects()`` does not say whose row it writes, so an id that was shown stays, and its duplicate is an
+    error.
+    """
+    with testing.fixed_ids(User, A):
+        early = User(name="Grace")
+        assert early.public_id == A
+
+    with pytest.raises(IntegrityError):
+        session.bulk_save_objects([early])
 
 
 @on("sqlite", "postgresql")
@@ -279,6 +349,42 @@ def test_a_stored_id_given_to_another_object(session: Session, user: User) -> No
 
     with pytest.raises(IntegrityError):
         session.flush()
+
+
+# --- merged
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize("way", ["read", "none", "neither"])
+def test_merged_by_key(session: Session, user: User, way: str, loaded: bool) -> None:
+    """``merge()`` of an object with the key of a row leaves the row its id, whether or not another one was made."""
+    changed = User(id=user.id, name="Lovelace", **({"public_id": None} if way == "none" else {}))
+    if way == "read":
+        assert changed.public_id != A
+    if not loaded:
+        session.expunge_all()
+    merged = session.merge(changed)
+    session.commit()
+
+    assert (merged.public_id, merged.name) == (A, "Lovelace")
+
+
+@on("sqlite")
+def test_merged_by_key_with_another_id(session: Session, user: User) -> None:
+    """``merge()`` of an object with the key of a row and an id that was given and differs is refused."""
+    with pytest.raises(ImmutablePublicId):
+        session.merge(User(id=user.id, public_id=B))
+
+
+@on("sqlite")
+def test_id_of_a_draft_assigned_to_a_stored_object(session: Session, user: User) -> None:
+    """A stored object does not take the id of another object, made or not."""
+    draft = User()
+    with pytest.raises(ImmutablePublicId):
+        user.public_id = draft.public_id
+
+    assert user.public_id == A
 
 
 # --- stored no more

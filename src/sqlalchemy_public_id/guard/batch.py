@@ -107,7 +107,7 @@ class Batch:
     @property
     def may_be_ours(self) -> bool:
         """Whether the library made any of the ids, found out without looking at each row."""
-        return bool(self.pending or pending.early) or any(parameter.made for parameter in self._names)
+        return bool(self.pending) or any(parameter.made for parameter in self._names)
 
     @cached_property
     def slots(self) -> list[Slot]:

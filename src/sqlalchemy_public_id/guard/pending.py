@@ -1,8 +1,8 @@
 """Which objects the library has made ids for: the row with this id in this column is that object's, and may change.
 
 The objects of a flush are kept for each connection, because that is what an event of the engine and one of the mapper
-have in common. Ids that were made on first access are kept apart, for as long as their objects live: such an object can
-be written in other ways than by a flush.
+have in common. Ids that were made on first access are kept apart, until a flush takes their objects over: whoever gives
+such an id to a statement means this very id.
 """
 
 from __future__ import annotations
@@ -52,17 +52,15 @@ def drop(connection: Connection, session: Session) -> None:
 
 
 def is_ours(waiting: Pending | None, column: Column[Any], text: str) -> bool:
-    """Whether the library made the id *text* of a row in *column*, for an object of the flush or an early one."""
-    objects = early if waiting is None or (column, text) not in waiting else waiting
-    return objects.get((column, text)) is not None
+    """Whether the library made the id *text* of a row in *column*, for an object of the flush."""
+    return waiting is not None and waiting.get((column, text)) is not None
 
 
 def replace(waiting: Pending | None, column: Column[Any], old: str, new: str) -> None:
-    """The row with the id *old*, and its object, have the id *new* now."""
-    objects = waiting if waiting is not None and (column, old) in waiting else early
-    state = objects.pop((column, old), None)
-    if state is not None:
-        objects[column, new] = state
+    """The row with the id *old*, and its object if a flush writes one, have the id *new* now."""
+    state = None if waiting is None else waiting.pop((column, old), None)
+    if waiting is not None and state is not None:
+        waiting[column, new] = state
         instance = state.obj()
         if instance is not None:
             set_committed_value(instance, state.mapper.get_property_by_column(column).key, new)
