@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, select
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
     MappedAsDataclass,
     aliased,
+    backref,
     mapped_column,
     registry,
     relationship,
@@ -315,3 +317,154 @@ def test_several_public_ids() -> None:
 
     with pytest.raises(ConfigurationError, match=r"Deck\.card_public_id: .*name one of left, right"):
         Own.registry.configure()
+
+
+# --- relationships that come from the other side
+
+
+@pytest.mark.parametrize("is_customer_first", [True, False])
+@pytest.mark.parametrize("as_function", [True, False])
+def test_backref(is_customer_first: bool, as_function: bool) -> None:
+    """The relationship may be made by a ``backref`` of the other model, whichever of the two is declared first."""
+
+    class Own(DeclarativeBase): ...
+
+    def declare_shop() -> Any:
+        class Shop(PublicIdMixin, Own):
+            __tablename__ = "shop"
+            sales = relationship("Sale", backref=backref("shop", lazy="select") if as_function else "shop")
+
+        return Shop
+
+    def declare_sale() -> Any:
+        class Sale(PublicIdMixin, Own):
+            __tablename__ = "sale"
+            shop_id: Mapped[int | None] = mapped_column(ForeignKey("shop.id"))
+            shop_public_id: Mapped[str | None] = public_ref("shop")
+
+        class Return(Sale):
+            """A subclass has what its superclass is given."""
+
+        return Sale, Return
+
+    if is_customer_first:
+        shop, (sale, back) = declare_shop(), declare_sale()
+    else:
+        (sale, back), shop = declare_sale(), declare_shop()
+    Own.registry.configure()
+
+    for model in (sale, back):
+        assert references.public_refs(model)["shop_public_id"].target is shop
+        sold, other = model(shop_public_id="0123456789ab"), shop()
+        sold.shop = other  # the reference listens to the relationship
+        assert sold.shop_public_id == other.public_id
+        assert sold.shop_id is None
+
+
+def test_a_backref_that_cannot_be_seen() -> None:
+    """What a ``backref`` brings is checked as soon as it is there, and the error names the attribute."""
+
+    class Own(DeclarativeBase): ...
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_public_id: Mapped[str | None] = public_ref("shop")
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        sale_id: Mapped[int | None] = mapped_column(ForeignKey("sale.id"))
+        sale = relationship("Sale", backref="shop")
+
+    with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: the relationship 'shop' is onetomany"):
+        Own.registry.configure()
+    with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: the relationship 'shop' is onetomany"):
+        Sale(shop_public_id="0123456789ab")
+
+
+def test_a_backref_of_another_model() -> None:
+    """A ``backref`` of that name that goes to another model does not help."""
+
+    class Own(DeclarativeBase): ...
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_public_id: Mapped[str | None] = public_ref("shop")
+
+    class Gift(PublicIdMixin, Own):
+        __tablename__ = "gift"
+        shop_id: Mapped[int | None] = mapped_column(ForeignKey("shop.id"))
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        gifts = relationship("Gift", backref="shop")
+
+    with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: Sale has no relationship 'shop'; it has none"):
+        Own.registry.configure()
+
+
+def test_a_missing_relationship() -> None:
+    """Where no other model brings it, that is told when the mappers are configured, and whenever it is used."""
+
+    class Own(DeclarativeBase): ...
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_public_id: Mapped[str | None] = public_ref("shpo")
+
+    class Return(PublicIdMixin, Own):
+        __tablename__ = "return"
+        shop_public_id: Mapped[str | None] = public_ref("shpo")
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        sale_id: Mapped[int | None] = mapped_column(ForeignKey("sale.id"))
+        sale = relationship("Sale", backref="shop")
+
+    missing = r"\.shop_public_id: \w+ has no relationship 'shpo'; it has"
+    with pytest.raises(ConfigurationError, match=missing):
+        Own.registry.configure()
+    for use in (
+        lambda: Sale(shop_public_id="0123456789ab"),
+        lambda: Return().shop_public_id,
+        lambda: select(Return).where(Return.shop_public_id == "0123456789ab"),
+    ):
+        with pytest.raises(ConfigurationError, match=missing):
+            use()
+
+    class Other(DeclarativeBase): ...
+
+    class Room(PublicIdMixin, Other):
+        __tablename__ = "room"
+
+    Other.registry.configure()  # what is wrong with the first three is none of its business
+
+
+def test_another_mistake_while_a_backref_is_awaited() -> None:
+    """A model that cannot be configured for another reason does not make its neighbours' references fail elsewhere."""
+
+    class Own(DeclarativeBase): ...
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_id: Mapped[int | None] = mapped_column(ForeignKey("shop.id"))
+        shop_public_id: Mapped[str | None] = public_ref("shop")
+
+    class Wrong(PublicIdMixin, Own):
+        __tablename__ = "wrong"
+        nothing = relationship("NoSuchModel")
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        sales = relationship("Sale", backref="shop")
+
+    with pytest.raises(InvalidRequestError, match="NoSuchModel"):
+        Own.registry.configure()
+
+    class Other(DeclarativeBase): ...
+
+    class Room(PublicIdMixin, Other):
+        __tablename__ = "room"
+
+    Other.registry.configure()
+
+    assert Room().public_id

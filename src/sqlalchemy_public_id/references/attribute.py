@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, MutableMapping
 from typing import Any, NoReturn, cast
 
@@ -15,12 +16,15 @@ from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.listeners import preparations
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.comparing import RefExpression
-from sqlalchemy_public_id.references.reference import Declared, PublicRef, refs_of
+from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, refs_of
 
 __all__ = ["public_ref"]
 
 _lock = threading.Lock()
 _watching = False
+
+_incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
+"""Mappers that are configured, but lack the relationship of a reference."""
 
 
 def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any]:
@@ -85,16 +89,35 @@ def _watch() -> None:
         if not _watching:
             _watching = True
             event.listen(Mapper, "mapper_configured", _on_mapper_configured)
+            event.listen(Mapper, "after_configured", _after_configured)
             event.listen(Session, "before_flush", writing.before_flush)
             event.listen(Session, "do_orm_execute", writing.do_orm_execute)
             preparations.append(writing.resolve)
 
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    if has_relationships(mapper):
+        _listen(mapper)
+    else:
+        _incomplete.add(mapper)
+
+
+def _after_configured() -> None:
+    """Look at those again to which a ``backref`` of another model may have brought the relationship."""
+    found: list[Mapper[Any]] = []
+    for mapper in list(_incomplete):
+        if has_relationships(mapper) or all(other.configured for other in mapper.registry.mappers):
+            _incomplete.discard(mapper)
+            found.append(mapper)
+    for mapper in found:
+        _listen(mapper)
+
+
+def _listen(mapper: Mapper[Any]) -> None:
     refs = refs_of(mapper)
     if refs:
-        event.listen(model, "expire", reading.forget, raw=True)
-        event.listen(model, "refresh", _on_refresh, raw=True)
+        event.listen(mapper.class_, "expire", reading.forget, raw=True)
+        event.listen(mapper.class_, "refresh", _on_refresh, raw=True)
     for ref in refs.values():
         _listen_to_relationship(mapper.class_manager[ref.relationship], ref)
 

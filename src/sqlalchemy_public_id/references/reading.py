@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import inspect, select
+from sqlalchemy import ColumnElement, Integer, and_, inspect, or_, select
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, load_only, object_session, selectinload
 from sqlalchemy.orm.attributes import get_history, instance_state, set_committed_value
@@ -14,7 +15,7 @@ from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.util.concurrency import in_greenlet
 
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.listeners import is_sharded, require_session
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
@@ -27,6 +28,9 @@ _REMEMBERED = "sqlalchemy_public_id.references"
 
 _AT_ONCE = 10_000
 """How many keys the access to one attribute asks for at most. Far more than a page, and one statement everywhere."""
+
+_COMPOSITE_AT_ONCE = 512
+"""How many rows are asked for at most by a primary key of several columns: SQLite nests no deeper than 1 000."""
 
 _UNKNOWN: Any = object()
 
@@ -136,23 +140,40 @@ def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
         if state.persistent and any(ref.key not in state.dict and ref.relationship not in state.dict for ref in refs):
             lacking.setdefault((state.mapper, state.identity_token), []).append(state)
     for (mapper, shard), members in lacking.items():
-        if len(members) == 1 or len(mapper.primary_key) != 1:
-            continue  # SQLAlchemy asks for them, one by one
+        if len(members) == 1:
+            continue  # SQLAlchemy asks for it
+        primary = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
-        own, *keys = (mapper.attrs[name].class_attribute for name in (_primary(mapper), *names))
-        by_key = {cast("Any", state.identity)[0]: state for state in members}
+        own, keys = ([mapper.attrs[name].class_attribute for name in some] for some in (primary, names))
+        by_identity = {cast("tuple[Any, ...]", state.identity): state for state in members}
         with session.no_autoflush:
             traits = traits_for(session.get_bind(mapper, **_at(session, shard)).dialect)
-            for condition in traits.any_of(own, list(by_key)):
-                query = select(own, *keys).where(condition)
-                for each, *values in session.execute(query, bind_arguments=_at(session, shard)):
-                    for name, value in zip(names, values, strict=True):
-                        if name not in by_key[each].dict:
-                            set_committed_value(by_key[each].obj(), name, value)
+            for condition in _any_of(traits, own, list(by_identity)):
+                query = select(*own, *keys).where(condition)
+                for row in session.execute(query, bind_arguments=_at(session, shard)):
+                    found = by_identity.get(tuple(row[: len(own)]))  # None: PostgreSQL fills up CHAR with blanks
+                    for name, value in zip(names, row[len(own) :], strict=True):
+                        if found is not None and name not in found.dict:
+                            set_committed_value(found.obj(), name, value)
 
 
-def _primary(mapper: Mapper[Any]) -> str:
-    return mapper.get_property_by_column(mapper.primary_key[0]).key
+def _any_of(
+    traits: Traits, columns: Sequence[QueryableAttribute[Any]], keys: Sequence[tuple[Any, ...]]
+) -> Iterator[ColumnElement[bool]]:
+    """Conditions that together select the rows with one of *keys*, as few as the database allows.
+
+    For several columns it is ``a = 1 AND b = 2 OR a = 3 AND …``, for which every database uses its index; of tuples,
+    ``(a, b) IN …``, SQLite reads the whole table, and others know nothing.
+    """
+    if len(columns) == 1:
+        yield from traits.any_of(columns[0], [key for (key,) in keys])
+        return
+    size = min(_COMPOSITE_AT_ONCE, (traits.max_parameters or _AT_ONCE) // len(columns))
+    for at in range(0, len(keys), size):
+        some = list(keys[at : at + size])
+        length = 1 << (len(some) - 1).bit_length()  # few lengths, since SQLAlchemy keeps a compiled statement for each
+        some += some[-1:] * (min(length, size) - len(some))
+        yield or_(*(and_(*map(operator.eq, columns, key)) for key in some))
 
 
 def newly_related(state: InstanceState[Any], ref: PublicRef) -> bool:
@@ -205,16 +226,19 @@ def _fetch_from(
     session: Session, source: Source, shard: Any, wanted: list[tuple[InstanceState[Any], PublicRef, Any]]
 ) -> None:
     key, public_id = source.columns()
-    found: dict[Any, str] = {}
+    found: dict[Any, str | None] = {}
+    at, asked = _at(session, shard), list(dict.fromkeys(each for _, _, each in wanted))
     with session.no_autoflush:  # what a stored foreign key points to is stored, too
-        traits = traits_for(session.get_bind(inspect(source.model), **_at(session, shard)).dialect)
-        for condition in traits.any_of(key, list(dict.fromkeys(each for _, _, each in wanted))):
-            for each, text in session.execute(
-                select(key, public_id).where(condition), bind_arguments=_at(session, shard)
-            ):
+        traits = traits_for(session.get_bind(inspect(source.model), **at).dialect)
+        for condition in traits.any_of(key, asked):
+            for each, text in session.execute(select(key, public_id).where(condition), bind_arguments=at):
                 found[each] = text
+        if not isinstance(key.type, Integer):  # the same text may be spelled in another way there, 'eur' for 'EUR'
+            for each in asked:
+                if each not in found:
+                    found[each] = session.scalar(select(public_id).where(key == each), bind_arguments=at)
     for state, ref, each in wanted:
-        if each in found or state.persistent:
+        if found.get(each) is not None or state.persistent:
             remember(state, ref, each, found.get(each))
 
 

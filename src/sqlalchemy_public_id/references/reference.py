@@ -17,7 +17,7 @@ from sqlalchemy_public_id.listeners import identifier
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
-__all__ = ["Declared", "PublicRef", "public_refs", "refs_of"]
+__all__ = ["Declared", "PublicRef", "has_relationships", "public_refs", "refs_of"]
 
 
 class Declared:
@@ -103,11 +103,19 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     """The same, of a mapper, and remembered."""
     found = _refs.get(mapper)
     if found is None:
-        descriptors = mapper.all_orm_descriptors.items()
-        found = {str(name): _ref(mapper, str(name), each) for name, each in descriptors if isinstance(each, Declared)}
+        found = {name: _ref(mapper, name, each) for name, each in _declared(mapper).items()}
         if mapper.configured:
             _refs[mapper] = found
     return found
+
+
+def has_relationships(mapper: Mapper[Any]) -> bool:
+    """Whether the relationships of all references of *mapper* are there; a ``backref`` of another model comes late."""
+    return all(each.relationship in mapper.relationships for each in _declared(mapper).values())
+
+
+def _declared(mapper: Mapper[Any]) -> dict[str, Declared]:
+    return {str(name): each for name, each in mapper.all_orm_descriptors.items() if isinstance(each, Declared)}
 
 
 def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:

@@ -28,7 +28,15 @@ class Waiting:
 
     def __clause_element__(self) -> NoReturn:
         """As a value in a statement, it is refused."""
-        raise ConfigurationError(
+        raise self._error()
+
+    def __str__(self) -> NoReturn:
+        """As a text, too: the drivers of MySQL and MariaDB send the text of whatever they do not know."""
+        raise self._error()
+
+    def _error(self) -> ConfigurationError:
+        return ConfigurationError(
             f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key: flush the session before "
-            f"the foreign key is used, and assign no reference once a flush has begun"
+            f"the foreign key is used, and assign no reference once a flush has begun. bulk_save_objects() does not "
+            f"flush: use add_all(), or bulk.insert()"
         )
