@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from sqlalchemy import SQLColumnExpression, select
-from sqlalchemy.orm import RelationshipProperty, Session
+from sqlalchemy.orm import RelationshipProperty, Session, scoped_session
 from sqlalchemy.orm.interfaces import ORMOption
+from sqlalchemy.util import ThreadLocalRegistry
 
 from sqlalchemy_public_id.errors import (
     ConfigurationError,
@@ -55,6 +56,9 @@ from pydantic import WithJsonSchema
 from sqlalchemy_public_id.ext.lint import Finding, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
 __all__ = ["Finding", "by_public_id", "install", "lint_app"]
 
 M = TypeVar("M")
@@ -74,7 +78,8 @@ def by_public_id(
     """A dependency: the row of *model* whose public id stands in the path, or the answer 404.
 
     :param session: the dependency that gives a ``Session`` or an ``AsyncSession``. A ``Session`` is used in a thread,
-        so that the event loop does not wait.
+        so that the event loop does not wait. A ``scoped_session`` needs a ``scopefunc`` that tells requests apart:
+        without one, it has a session for each thread, and a request has several threads.
     :param param: the name of the path parameter; by default that of the model, ``customer_id`` for ``Customer``.
     :param attribute: which public id, where a model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(Customer.orders)``.
@@ -107,6 +112,7 @@ def by_public_id(
             require_session(sync)
             return sync.scalars(query).unique().one_or_none()
 
+        session = _of_the_request(session)
         found = await (session.run_sync(find) if hasattr(session, "run_sync") else run_in_threadpool(find, session))
         if found is None:
             raise _NoRow(public_id, model=model.__name__)
@@ -128,11 +134,12 @@ def by_public_id(
 def install(app: FastAPI) -> None:
     """Have *app* answer errors of this library, wherever they are raised, as problem details (:rfc:`9457`).
 
-    :class:`PublicIdNotFound` is 404, :class:`InvalidPublicId` 422, :class:`PublicIdConflict` 409. The answers name
-    models, fields and formats, and no values: neither keys nor SQL can be in them. The OpenAPI document gets the
-    answer 404 for each operation with a public id in its path. A malformed request that FastAPI could not describe,
-    because no JSON can hold its input, is 422 instead of 500. Without this, :func:`by_public_id` answers 404 as an
-    ``HTTPException`` does, and the other errors are 500.
+    :class:`PublicIdNotFound` is 404, :class:`InvalidPublicId` 422, :class:`PublicIdConflict` 409. These answers name
+    models, fields and formats, and no values: neither keys nor SQL can be in them, nor what was sent. (The 422 that
+    FastAPI itself makes of a malformed body or parameter repeats the input, as it does for every type.) The OpenAPI
+    document gets the answer 404 for each operation with a public id in its path. A malformed request that FastAPI
+    could not describe, because no JSON can hold its input, is 422 instead of 500. Without this, :func:`by_public_id`
+    answers 404 as an ``HTTPException`` does, and the other errors are 500.
     """
     app.add_exception_handler(PublicIdNotFound, _not_found)
     app.add_exception_handler(InvalidPublicId, _invalid)
@@ -160,12 +167,26 @@ class _NoRow(PublicIdNotFound, HTTPException):
         HTTPException.__init__(self, 404, f"no such {model}")
 
 
+def _of_the_request(session: AsyncSession | Session | scoped_session[Session]) -> Any:
+    """*session*, before a thread is asked for it: to a ``scoped_session``, the thread may be somebody else."""
+    if not isinstance(session, scoped_session):
+        return session
+    if isinstance(session.registry, ThreadLocalRegistry):
+        raise ConfigurationError(
+            "this scoped_session has a session for each thread, and a request has several threads, which nobody would "
+            "end the sessions of; give it a scopefunc that tells requests apart, or have the dependency yield a Session"
+        )
+    return session()
+
+
 def _not_found(request: Request, error: Any) -> JSONResponse:
     return _problem(404, "Not Found", f"no such {error.model}", field=error.field)
 
 
 def _invalid(request: Request, error: Any) -> JSONResponse:
-    detail = f"not a public id: {error.reason} (expected {error.expected})"
+    # the prefix of what was sent is all that stands before the last separator: of a token, the most
+    reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
+    detail = f"not a public id: {reason} (expected {error.expected})"
     return _problem(422, "Unprocessable Content", detail, field=error.field)
 
 

@@ -5,9 +5,11 @@
     def test_no_integer_key_leaves() -> None:
         assert lint_app(app) == []
 
-What is read are declarations: response models, bodies and parameters, of included routers and mounted applications too.
-An integer with the name of a key of a mapped class is a leak. What says nothing of its contents, such as ``dict``,
-``Any`` or a route without a response model, is a note.
+What is read are declarations: response models, bodies and parameters, of included routers and mounted applications
+too, and of webhooks and callbacks, whose bodies go out. Where a serializer makes something else of a value, its return
+type counts. An integer with the name of a key of a mapped class is a leak. What says nothing of its contents, such as
+``dict``, ``dict[str, int]``, ``Any``, a serializer without a return type or a route without a response model, is a
+note.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ class Finding:
 
     method: str
     route: str
-    """The path, with the names of its parameters."""
+    """The path, with the names of its parameters; a webhook's name."""
     where: str
-    """``response 200``, ``body``, or ``path``, ``query``, ``header``, ``cookie`` for a parameter."""
+    """``response 200``, ``body``, or ``path``, ``query``, ``header``, ``cookie`` for a parameter; with ``webhook`` or
+    ``callback`` before it where it is one."""
     field: str
     """The way to the value, such as ``items[].customer.id``; empty for the whole."""
     column: str | None
@@ -70,14 +73,15 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None) -> list[Findin
     """The integer keys that *app* shows or takes, and what cannot be checked, in the order of its routes.
 
     :param bases: whose keys to look for: declarative bases, registries, or mapped classes, which stand for all of
-        their registry; by default all bases made with SQLAlchemy's ``DeclarativeBase``. SQLModel's are to be named.
-    :raises ConfigurationError: where one of *bases* is none of these.
+        their registry; by default all bases made with SQLAlchemy's ``DeclarativeBase``. Those made with
+        ``declarative_base()`` or ``registry()``, and SQLModel's, are to be named.
+    :raises ConfigurationError: where one of *bases* is none of these, or no mapped classes are found.
     """
-    keys = _Keys(mapper for one in _registries(bases) for mapper in one.mappers)
+    keys = _Keys(_mappers(bases))
     return [
-        Finding(method, path, *found)
-        for path, route in _routes(app, app.routes)
-        for found in dict.fromkeys(_of_route(route, keys))
+        Finding(method, path, f"{kind} {where}".lstrip(), field, column, advice)
+        for kind, path, route in _routes(app, app.routes)
+        for where, field, column, advice in dict.fromkeys(_sent(route, keys) if kind else _of_route(route, keys))
         for method in sorted((route.methods or {"GET"}) - {"HEAD"})
     ]
 
@@ -121,15 +125,27 @@ class _Keys:
         return None
 
 
-def _registries(bases: Iterable[Any] | None) -> Iterator[registry]:
-    if bases is None:
-        bases = [*DeclarativeBase.__subclasses__(), *DeclarativeBaseNoMeta.__subclasses__()]
-    for base in bases:
+def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
+    """The mappers of *bases*; refuses to find none, because that would find no key either."""
+    named = [*DeclarativeBase.__subclasses__(), *DeclarativeBaseNoMeta.__subclasses__()] if bases is None else bases
+    found: list[Mapper[Any]] = []
+    for base in named:
         mapper = mapped.mapper_of(base)
-        found = mapper.registry if mapper is not None else getattr(base, "registry", base)
-        if not isinstance(found, registry):
+        one = mapper.registry if mapper is not None else getattr(base, "registry", base)
+        if not isinstance(one, registry):
             raise ConfigurationError(f"bases has {shown(base)}, expected a declarative base, registry or mapped class")
-        yield found
+        mappers = list(one.mappers)
+        if bases is not None and not mappers:
+            raise ConfigurationError(
+                f"bases has {shown(base)}, which has no mapped classes; import the modules that declare them first"
+            )
+        found += mappers
+    if bases is None and not found:
+        raise ConfigurationError(
+            "lint_app() found no mapped classes; name their base: lint_app(app, bases=[Base]), which is the class that "
+            "declarative_base() gave, a registry(), or one of the tables of SQLModel"
+        )
+    return found
 
 
 # --- routes
@@ -138,18 +154,32 @@ _Said = tuple[str, str, "str | None", str]
 """The last four facts of a finding."""
 
 
-def _routes(app: object, routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Path and route of all that answers HTTP; the documentation that the application makes of itself aside."""
+def _routes(app: object, routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Kind, path and route of all that answers HTTP, whose kind is empty, and of the webhooks and callbacks.
+
+    The documentation that the application makes of itself is left aside.
+    """
     urls = ("openapi_url", "docs_url", "redoc_url", "swagger_ui_oauth2_redirect_url")
     own = {getattr(app, name, None) for name in urls}
-    flat: Any = getattr(routing, "iter_route_contexts", iter)  # newer FastAPIs keep included routers apart
-    for route in flat(routes):
+    for path, route in _flat(routes):
         original = getattr(route, "original_route", route)
-        path = getattr(route, "path", None) or ""
         if isinstance(original, (Mount, Host)):
             yield from _routes(original.app, original.routes or (), prefix + path)
-        elif isinstance(original, APIRoute) or not (isinstance(original, WebSocketRoute) or path in own):
-            yield prefix + path, route
+        elif isinstance(original, APIRoute):
+            yield "", prefix + path, route
+            for called, callback in _flat(route.callbacks or ()):
+                yield "callback", f"{prefix}{path} {called}", callback
+        elif not (isinstance(original, WebSocketRoute) or path in own):
+            yield "", prefix + path, route
+    for path, route in _flat(app.webhooks.routes if isinstance(app, FastAPI) else ()):
+        yield "webhook", f"{prefix} {path}".lstrip(), route
+
+
+def _flat(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, Any]]:
+    """Path and route of each, those of included routers too, which newer FastAPIs keep apart."""
+    flat: Any = getattr(routing, "iter_route_contexts", iter)
+    for route in flat(routes):
+        yield getattr(route, "path", None) or "", route
 
 
 def _of_route(route: Any, keys: _Keys) -> Iterator[_Said]:
@@ -157,24 +187,49 @@ def _of_route(route: Any, keys: _Keys) -> Iterator[_Said]:
         yield "response", "", None, "make it a route of FastAPI, with a response model"
         return
     for where, parameter in _inputs(route.dependant):
-        names = (parameter.name, parameter.alias)
-        for found in integers(parameter.field_info.annotation, Found(parameter.alias, names), taken=True):
-            key = keys.of(found)
-            if key is not None:
-                yield where, found.path, str(key.column), "take the public id"
+        yield from _taken(where, keys, _of_parameter(parameter, taken=True))
     status = route.status_code or 200
     if route.response_model is None and status not in (204, 205, 304) and _may_be_json(route):
         yield f"response {status}", "", None, "declare a response model"
+    for code, model in _responses(route):
+        for said in _shown(f"response {code}", keys, integers(model)):
+            if code != status or not _is_left_out(said[1], route):
+                yield said
+
+
+def _sent(route: Any, keys: _Keys) -> Iterator[_Said]:
+    """Of a webhook or callback, which the application itself sends, and others answer."""
+    for where, parameter in _inputs(route.dependant):
+        yield from _shown(where, keys, _of_parameter(parameter, taken=False))
+    for code, model in _responses(route):
+        yield from _taken(f"response {code}", keys, integers(model, taken=True))
+
+
+def _taken(where: str, keys: _Keys, integers: Iterable[Found]) -> Iterator[_Said]:
+    for found in integers:
+        key = keys.of(found)
+        if key is not None:
+            yield where, found.path, str(key.column), "take the public id"
+
+
+def _shown(where: str, keys: _Keys, integers: Iterable[Found]) -> Iterator[_Said]:
+    for found in integers:
+        key = keys.of(found)
+        if key is not None:
+            yield where, found.path, str(key.column), f"show {key.instead}"
+        elif found.advice or found.is_apart or not found.names:
+            yield where, found.path, None, found.advice or "show a model, whose fields have names"
+
+
+def _of_parameter(parameter: Any, *, taken: bool) -> Iterator[Found]:
+    names = (parameter.name, parameter.alias)
+    return integers(parameter.field_info.annotation, Found(parameter.alias, names), taken=taken)
+
+
+def _responses(route: Any) -> list[tuple[Any, Any]]:
+    """Status and model of each answer that a route declares, its own first."""
     more = [(code, said["model"]) for code, said in route.responses.items() if said.get("model")]
-    for code, model in [(status, route.response_model), *more]:
-        for found in integers(model):
-            key = keys.of(found)
-            if code == status and _is_left_out(found.path, route):
-                continue
-            if key is not None:
-                yield f"response {code}", found.path, str(key.column), f"show {key.instead}"
-            elif found.advice or not found.names:
-                yield f"response {code}", found.path, None, found.advice or "show a model, whose fields have names"
+    return [(route.status_code or 200, route.response_model), *more]
 
 
 def _inputs(dependant: Any) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,17 @@ from sqlalchemy.types import NullType, TypeDecorator
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.types import is_public_id
 
-__all__ = ["Key", "has_attribute", "key_behind", "keys", "mapper_of", "public_id", "relationship_of", "snake_case"]
+__all__ = [
+    "Key",
+    "has_attribute",
+    "key_behind",
+    "keys",
+    "mapper_of",
+    "public_id",
+    "relationship_behind",
+    "relationship_of",
+    "snake_case",
+]
 
 
 @dataclass(frozen=True)
@@ -37,12 +47,18 @@ class Key:
     @property
     def instead(self) -> str:
         """What to show or take instead."""
-        model = self.mapper.class_.__name__
+        model, bases = self.mapper.class_.__name__, self.mapper.class_.__mro__
+        mixin = "PublicIdMixin"
+        if any(base.__name__ == "SQLModel" and base.__module__.startswith("sqlmodel") for base in bases):
+            mixin = "PublicIdColumnSQLModel"
         if self._is_reference:
             name = str(self.column.key).removesuffix("_id")
-            return f'{name}_public_id, which is public_ref("{name}") on {model}'
+            is_able = mixin == "PublicIdMixin" or mixin in [base.__name__ for base in bases]
+            return f'{name}_public_id, which is public_ref("{name}") on {model}' + (
+                "" if is_able else f", with {mixin}"
+            )
         found = [name for name, column in self.mapper.columns.items() if is_public_id(column)]
-        return found[0] if found else f"public_id, with PublicIdMixin on {model}"
+        return found[0] if found else f"public_id, with {mixin} on {model}"
 
     @property
     def _is_reference(self) -> bool:
@@ -87,7 +103,7 @@ def key_behind(mapper: Mapper[Any], path: tuple[str, ...]) -> Key | None:
     """
     name, *rest = path
     if rest:
-        relationship = relationship_of(mapper, name)
+        relationship = relationship_behind(mapper, (name,))
         if relationship is None or not mapper.configured:
             return None
         return key_behind(relationship.mapper, tuple(rest))
@@ -96,16 +112,29 @@ def key_behind(mapper: Mapper[Any], path: tuple[str, ...]) -> Key | None:
         if isinstance(prop, SynonymProperty):
             return key_behind(mapper, (prop.name,))
         return _key(mapper, prop.columns[0]) if isinstance(prop, ColumnProperty) else None
-    if name not in mapper.all_orm_descriptors or not mapper.configured:
-        return None
-    try:
-        value: _Attribute = getattr(mapper.class_, name)  # a hybrid runs the code of its author
-    except Exception:
-        return None
+    value = _computed(mapper, name)
     if isinstance(value, AssociationProxyInstance):
         remote: Any = value.remote_attr
         return key_behind(remote.parent, (remote.key,))
     return _key(mapper, value.expression if isinstance(value, QueryableAttribute) else value)
+
+
+def relationship_behind(mapper: Mapper[Any], path: tuple[str, ...]) -> RelationshipProperty[Any] | None:
+    """The relationship that is read at *path*; synonyms and association proxies are seen through."""
+    name, *rest = path
+    if rest:
+        first = relationship_behind(mapper, (name,))
+        return relationship_behind(first.mapper, tuple(rest)) if first is not None and mapper.configured else None
+    if mapper.has_property(name):
+        prop = mapper.get_property(name)
+        if isinstance(prop, SynonymProperty):
+            return relationship_behind(mapper, (prop.name,))
+        return prop if isinstance(prop, RelationshipProperty) else None
+    value = _computed(mapper, name)
+    if isinstance(value, AssociationProxyInstance):
+        remote: Any = value.remote_attr
+        return relationship_behind(remote.parent, (remote.key,))
+    return None
 
 
 def has_attribute(mapper: Mapper[Any], name: str) -> bool:
@@ -132,7 +161,17 @@ _Attribute = AssociationProxyInstance[Any] | QueryableAttribute[Any] | ColumnEle
 """What a class may have under the name of an attribute, beside its properties."""
 
 
-def _key(mapper: Mapper[Any], expression: ColumnElement[Any]) -> Key | None:
+def _computed(mapper: Mapper[Any], name: str) -> _Attribute | None:
+    """What the class has as *name* beside its properties, once the mappers are configured."""
+    if name not in mapper.all_orm_descriptors or not mapper.configured:
+        return None
+    try:
+        return cast("_Attribute", getattr(mapper.class_, name))  # a hybrid runs the code of its author
+    except Exception:
+        return None
+
+
+def _key(mapper: Mapper[Any], expression: ColumnElement[Any] | None) -> Key | None:
     while isinstance(expression, (Label, Cast, TypeCoerce)):
         expression = expression.element if isinstance(expression, Label) else expression.clause
     return Key(mapper, expression) if isinstance(expression, Column) and _is_key(mapper, expression) else None

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from sqlalchemy.orm import Session
 from typing_extensions import Self
@@ -41,7 +41,6 @@ from typing_extensions import Self
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
 from sqlalchemy_public_id.ext import mapped
-from sqlalchemy_public_id.ext.aliases import aliased, is_alias
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
@@ -55,6 +54,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, GetCoreSche
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from sqlalchemy_public_id.ext import related
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
 
 __all__ = ["PublicId", "PublicModel"]
@@ -121,7 +121,8 @@ class PublicModel(BaseModel):
 
     :raises ConfigurationError: when the class is created, or when it meets its first object, where mappers have to be
         configured to tell: such a field; a field that the mapped class has no attribute for, and no default;
-        ``extra="allow"``, which takes every attribute; a relationship shown by a model that is no ``PublicModel``.
+        ``extra="allow"``, which takes every attribute; a relationship shown by what is no ``PublicModel``: another
+        model, or a type that takes any object, such as ``object``, ``InstanceOf[…]`` or an unbound type variable.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -203,8 +204,9 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
             key = mapped.key_behind(mapper, path)
             if key is not None:
                 raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-            if len(path) == 1 and mapped.relationship_of(mapper, path[0]) is not None:
-                _refuse_others(cls, name, field.annotation)
+            relationship = mapped.relationship_behind(mapper, path)
+            if relationship is not None:
+                _refuse_others(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
             if len(path) == 1 and mapper.has_property(path[0]):
                 break  # it is always there, so that Pydantic does not go on to the next
     cls.__is_checked__ = mapper.configured and bool(cls.__pydantic_complete__)
@@ -222,19 +224,12 @@ def _read_by(cls: type[PublicModel], name: str, field: FieldInfo) -> Iterator[tu
         yield (name,)
 
 
-def _refuse_others(cls: type[PublicModel], name: str, annotation: Any, inside: tuple[Any, ...] = ()) -> None:
-    """Refuse what shows related objects without being a ``PublicModel``. *inside* are the aliases that lead here."""
-    if is_alias(annotation):
-        if annotation not in inside:
-            _refuse_others(cls, name, aliased(annotation), (*inside, annotation))
-        return
-    if annotation is Any or (
-        isinstance(annotation, type) and issubclass(annotation, BaseModel) and not issubclass(annotation, PublicModel)
-    ):
-        what = getattr(annotation, "__name__", "Any")
+def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: type[Any] | None) -> None:
+    """Refuse what shows related objects, of the class *target*, without being a ``PublicModel``."""
+    is_free = related.is_not_validated(field.metadata)
+    what = related.NOT_VALIDATED if is_free else related.lets_through(field.annotation, PublicModel, target)
+    if what is not None:
         raise ConfigurationError(
             f"{cls.__name__}.{name} shows related objects as {what}, which may show their keys; "
             f"make it a PublicModel, model=…"
         )
-    for argument in get_args(annotation):
-        _refuse_others(cls, name, argument, inside)
