@@ -15,16 +15,15 @@ Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from sqlalchemy import Column, ColumnElement, String, false, true
+from sqlalchemy import Column, ColumnElement, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
-from sqlalchemy.sql import ClauseElement, operators
-from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from sqlalchemy_public_id.comparisons import EQUALITIES, IdComparator, differing
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
@@ -54,16 +53,6 @@ MAX_RETRIES = 1000
 """How many new ids are tried for a row whose id collided, where nothing else is said."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
-_COMPARISONS = {
-    operator.eq,
-    operator.ne,
-    operators.in_op,
-    operators.is_distinct_from,
-    operators.is_not_distinct_from,
-    operators.not_in_op,
-}
-
-_SEVERAL = {operators.in_op, operators.not_in_op}
 
 _first_use: list[Callable[[], None]] = []
 
@@ -121,42 +110,6 @@ class _ComparedId(TypeDecorator[str]):
         return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
 
 
-class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
-    """Comparisons of a public id. A malformed text matches no row; where numbers are stored, it cannot even be sent."""
-
-    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        assert isinstance(self.type, PublicIdType)
-        if self.type.id_format.bits is None or op not in _COMPARISONS or not other:
-            return super().operate(op, *other, **kwargs)
-        given = other[0]
-        if isinstance(given, str):
-            found = self._stored(given)
-            if found is None:
-                return differing(self.expr, op)
-            other = (found, *other[1:])
-        elif op in _SEVERAL and _are_several(given):
-            other = ([one for one in map(self._stored, given) if one is not None], *other[1:])
-        return super().operate(op, *other, **kwargs)
-
-    def _stored(self, given: Any) -> Any:
-        """The canonical text of *given*, which the session compares with objects, too; ``None`` where no row has it."""
-        assert isinstance(self.type, PublicIdType)
-        if not isinstance(given, str):
-            return given
-        return self.type.canonical(given) or (None if self.type.is_native else given)
-
-
-def differing(expression: ColumnElement[Any], op: Any) -> ColumnElement[bool]:
-    """The comparison of *expression* by *op* with something that no row has."""
-    if op is operator.ne:
-        return expression.is_not(None)
-    return true() if op is operators.is_distinct_from else false()
-
-
-def _are_several(given: object) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, ClauseElement)
-
-
 class PublicIdType(TypeDecorator[str]):
     """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
@@ -172,7 +125,7 @@ class PublicIdType(TypeDecorator[str]):
 
     impl = String
     cache_ok = True  # the one argument is hashable, and kept under its own name
-    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
+    comparator_factory = IdComparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         self.format = format
@@ -210,6 +163,11 @@ class PublicIdType(TypeDecorator[str]):
     def as_parameter(self) -> TypeEngine[Any]:
         """The type of parameters that are well-formed ids: the cheapest one that sends what the column compares."""
         return self if self.is_native else String()
+
+    @property
+    def or_null(self) -> TypeEngine[str]:
+        """The type of parameters that may be malformed, where numbers are stored; then they are sent as NULL."""
+        return _OrNull(self.format)
 
     @property
     def python_type(self) -> type[str]:
@@ -270,17 +228,32 @@ class PublicIdType(TypeDecorator[str]):
         """As SQL writes it; SQLAlchemy does not know how to write bytes."""
         if not self.is_native:
             return super().literal_processor(dialect)
-        literal = traits_for(dialect).literal
-        return lambda value: "NULL" if value is None else literal(self.process_bind_param(value, dialect))
+        traits = traits_for(dialect)
+
+        def literal(value: Any) -> str:
+            sent = self.process_bind_param(value, dialect)
+            return "NULL" if sent is None else traits.literal(sent)
+
+        return literal
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
         if self.is_native:
             return self
-        return _ComparedId(self._format) if op in _COMPARISONS else String()
+        return _ComparedId(self._format) if op in EQUALITIES else String()
 
     def __repr__(self) -> str:
         shown = repr(self.format) if self._typed is None else self._typed.__name__
         return f"{type(self).__name__}({shown})"
+
+
+class _OrNull(PublicIdType):
+    """See :attr:`PublicIdType.or_null`."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        given = None if isinstance(value, str) and not self.id_format.is_valid(value) else value
+        return super().process_bind_param(given, dialect)
 
 
 def numbered(format: Format) -> BitsFormat:

@@ -120,6 +120,21 @@ def test_refused(dialect: str, format: BitsFormat) -> None:
         function_body(format) if dialect == "postgresql" else expression(format, dialect)
 
 
+@pytest.mark.parametrize("separator", ["'", "''", "%", ":p", "%(p)s", "$$", "--", "\\"])
+def test_separators(engine: Engine, separator: str) -> None:
+    """What stands behind the prefix is written as SQL writes it; on MySQL and MariaDB, a backslash is refused."""
+    format = Uuid7(encoding="hex", storage="text", prefix="sep", separator=separator)
+    if "\\" in separator and engine.name in ("mysql", "mariadb"):
+        with pytest.raises(ConfigurationError, match=r'a backslash .* say server_default="none"'):
+            expression(format, engine.name)
+        return
+
+    ids = made(engine, format, 3)
+
+    assert len(set(ids)) == 3
+    assert all(map(format.is_valid, ids)), ids
+
+
 def test_own_function() -> None:
     """PostgreSQL 18 has a function for UUIDs of version 7, and it is used where the server is known to have it."""
     assert function_body(Uuid7(), (18, 1)) == "SELECT uuidv7()"

@@ -25,6 +25,7 @@ LAYERS = (
     {"listeners"},
     {"guard"},
     {"types"},
+    {"comparisons"},
     {"typed"},
     {"pydantic_schema"},
     {"registry", "dialects", "naming"},

@@ -24,6 +24,7 @@ from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.keyspace import KeySpace
+from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
 from sqlalchemy_public_id.keys.keyed import KeyedStep
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
@@ -84,6 +85,7 @@ def _written(context: AutogenContext, value: object) -> str:
 
 def _format(context: AutogenContext, format: Format) -> str:
     """The constructor call of *format*, with the imports that it takes."""
+    format = _importable(format)
     for one in format._chain():  # pyright: ignore[reportPrivateUsage]
         steps = [value for value in one._settings().values() if isinstance(value, KeySpace)]  # pyright: ignore[reportPrivateUsage]
         if any(isinstance(step, KeyedStep) for step in steps):
@@ -91,10 +93,22 @@ def _format(context: AutogenContext, format: Format) -> str:
                 "a KeyedStep has a secret, which belongs into no migration; write the type of the column as plain "
                 'types, public_id_render="plain", which is the default'
             )
+        if isinstance(one, Snowflake) and (function := named(one.machine_id)):
+            context.imports.add(f"import {function[0]}")
         for kind in map(type, (one, *steps)):
             public = getattr(formats, kind.__name__, None) is kind
             context.imports.add(f"from {_PACKAGE if public else kind.__module__} import {kind.__name__}")
     return repr(format)
+
+
+def _importable(format: Format) -> Format:
+    """*format* without functions that a migration cannot import: it checks the same ids, and makes none."""
+    older = tuple(map(_importable, format._accepted))  # pyright: ignore[reportPrivateUsage]
+    if isinstance(format, Snowflake) and callable(format.machine_id):
+        module, _ = named(format.machine_id) or ("__main__", "")
+        if module == "__main__":  # of the program that writes the migration, not of the one that runs it
+            format = type(format)(**dict(format._settings(), machine_id=no_machine))  # pyright: ignore[reportPrivateUsage]
+    return format._with_accepted(older) if older else format  # pyright: ignore[reportPrivateUsage]
 
 
 # --- types

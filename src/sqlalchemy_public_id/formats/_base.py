@@ -260,9 +260,14 @@ class Format(ABC):
     def __repr__(self) -> str:
         """A constructor call, which :func:`eval` turns back into an equal format."""
         defaults = {setting.name: setting.default for setting in self._fields()}
-        given = ", ".join(f"{name}={value!r}" for name, value in self._settings().items() if value != defaults[name])
+        settings = ((name, value) for name, value in self._settings().items() if value != defaults[name])
+        given = ", ".join(f"{name}={self._shown(value)}" for name, value in settings)
         older = f".accepting({', '.join(map(repr, self._accepted))})" if self._accepted else ""
         return f"{type(self).__name__}({given}){older}"
+
+    def _shown(self, value: object) -> str:
+        """The *value* of a setting, as Python reads it."""
+        return repr(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the settings; ids made ahead stay where they are, or two processes would share them."""

@@ -27,7 +27,7 @@ class Clock:
     """The time, and what has been made of it so far. Safe in threads; a forked child begins anew."""
 
     def __init__(self) -> None:
-        self._sequences: dict[Hashable, object] = {}
+        self.forget()
         forget_in_child(self)
 
     def time_ns(self) -> int:
@@ -43,16 +43,24 @@ class Clock:
         return self.time_ns() // 1_000_000
 
     def sequence(self, make: Callable[..., T], *settings: Hashable) -> T:
-        """What ``make(clock, *settings)`` answered the first time: one for all formats in this process."""
+        """What ``make(clock, *settings)`` answered the first time: one for all formats in this process.
+
+        Threads that come while it is made wait for it. Whoever wants another sequence does not: *make* may ask a
+        database, whose connections others hold meanwhile.
+        """
         key = make, settings
         found = self._sequences.get(key)
         if found is None:
-            found = self._sequences.setdefault(key, make(self, *settings))
+            with self._making.setdefault(key, threading.RLock()):
+                found = self._sequences.get(key)
+                if found is None:
+                    found = self._sequences.setdefault(key, make(self, *settings))
         return cast("T", found)
 
     def forget(self) -> None:
-        """Leave the sequences to the parent."""
-        self._sequences = {}
+        """Leave the sequences, and the locks that are held, to the parent."""
+        self._sequences: dict[Hashable, object] = {}
+        self._making: dict[Hashable, threading.RLock] = {}
 
 
 MACHINE = Clock()

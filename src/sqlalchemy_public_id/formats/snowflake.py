@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -21,7 +22,7 @@ from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
 
-__all__ = ["EPOCH", "MACHINES", "Snowflake", "TOLERANCE"]
+__all__ = ["EPOCH", "MACHINES", "Snowflake", "TOLERANCE", "named", "no_machine"]
 
 EPOCH = 1_577_836_800_000
 """The time at which Snowflakes begin unless told otherwise: 2020-01-01 UTC, in milliseconds since 1970."""
@@ -54,7 +55,9 @@ class Snowflake(TimedFormat):
 
     machine_id: int | Callable[[], int]
     """From 0 to 1023; or a function that takes one for the process that calls it, from a lease in the database say. It
-    is asked once in each process, at the first id."""
+    is asked once in each process, at the first id, however many threads make one at once. ``repr()`` names it with its
+    module, ``machine_id=app.machines.take``, which :func:`eval` reads where the module was imported; a lambda, and
+    whatever else has no name in a module, is shown as Python shows it, and cannot be read back."""
     epoch: int | datetime = EPOCH
     """When the time begins: a ``datetime`` with a time zone, or milliseconds since 1970, as which it is kept. It cannot
     be changed later."""
@@ -109,6 +112,9 @@ class Snowflake(TimedFormat):
             "process has a machine id of its own, and one for sure where two have the same"
         )
 
+    def _shown(self, value: object) -> str:
+        return ".".join(named(value) or ()) or super()._shown(value)
+
     def _number(self) -> int:
         return clock.current.sequence(_Sequence, self.machine_id, self.epoch)()
 
@@ -152,6 +158,27 @@ class _Sequence(clock.Sequence):
         if now >> _TIME:
             raise KeySpaceExhausted(f"the 41 bits for the time of a Snowflake are used up since {_ended(self._epoch)}")
         return now
+
+
+def no_machine() -> int:
+    """A *machine_id* for a format that checks ids and makes none, such as a migration has it that finds no rows.
+
+    :raises ConfigurationError: always.
+    """
+    raise ConfigurationError(
+        "this format has no machine id: it checks ids, and makes none; write machine_id=take, a function that takes a "
+        "machine id for the process that calls it, or a number that no other process has"
+    )
+
+
+def named(function: object) -> tuple[str, str] | None:
+    """Under which module and name *function* can be imported; ``None`` where there is none."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    found: Any = sys.modules.get(module) if isinstance(module, str) and isinstance(name, str) else None
+    for part in name.split(".") if found is not None and isinstance(name, str) else ():
+        found = getattr(found, part, None)
+    found_it = found is function and all(map(str.isidentifier, str(module).split(".")))
+    return (str(module), str(name)) if found_it else None
 
 
 def _taken(machine_id: int | Callable[[], int]) -> int:

@@ -6,7 +6,8 @@ NanoId(length=16, prefix='cus')
 True
 
 The text looks like Python and is never run: it is taken apart, and only formats, literals and the names of alphabets
-are understood. What a format shows as its ``repr`` is read back as an equal format.
+are understood. What a format shows as its ``repr`` is read back as an equal format; only a Snowflake whose machine id
+is taken by a function is not, for no function is called.
 """
 
 from __future__ import annotations

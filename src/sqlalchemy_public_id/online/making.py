@@ -15,6 +15,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.online import numbers
+from sqlalchemy_public_id.online.numbers import literal
 
 __all__ = ["can_make", "expression", "function_body", "function_type", "is_made_here", "literal", "trigger_body"]
 
@@ -134,8 +135,3 @@ def _mysql_number(below: int) -> str:
 
 def _lead(format: NanoId) -> list[str]:
     return [literal(format.prefix + format.separator)] if format.prefix is not None else []
-
-
-def literal(text: str) -> str:
-    """*text* as SQL writes it; for PostgreSQL and SQLite, and for MySQL where there is no backslash in it."""
-    return "'" + text.replace("'", "''") + "'"

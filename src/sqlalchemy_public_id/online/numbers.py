@@ -15,7 +15,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import ObjectId, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 
-__all__ = ["expression", "native_type"]
+__all__ = ["expression", "literal", "native_type"]
 
 _Part: TypeAlias = "str | int | Callable[[_Words], str]"
 """Digits as they are, a number of random digits, or what the words of a database say."""
@@ -158,7 +158,14 @@ def _as_text(format: BitsFormat, dialect: str, digits: str) -> str:
         text = _hyphenated(text, dialect)
     if format.prefix is None:
         return text
-    return _WORDS[dialect].joined([f"'{format.prefix}{format.separator}'", text])
+    if dialect in ("mysql", "mariadb") and "\\" in format.separator:
+        raise _refusal(format, dialect, "how it reads a backslash depends on its settings")
+    return _WORDS[dialect].joined([literal(format.prefix + format.separator), text])
+
+
+def literal(text: str) -> str:
+    """*text* as SQL writes it; for PostgreSQL and SQLite, and for MySQL where there is no backslash in it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _hyphenated(digits: str, dialect: str) -> str:
