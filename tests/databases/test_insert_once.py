@@ -437,6 +437,39 @@ def test_snapshots(db: Session, database: str, engine: Engine, level: str) -> No
         assert idempotency.insert_once(early, Order(public_id=A))[1] is False
 
 
+@pytest.mark.parametrize("said", ["to the engine", "to a copy of it", "to the connection"])
+def test_autocommit(db: Session, engine: Engine, new_engine: Callable[..., Engine], said: str) -> None:
+    """Where each statement commits by itself it is refused before anything is sent, however that was chosen."""
+    auto: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+    used = new_engine(engine.name, engine.url, **auto) if said == "to the engine" else engine
+    used.connect().close()  # which asks for settings the first time
+    sent: list[str] = []
+    event.listen(used, "before_cursor_execute", lambda *call: sent.append(call[2]))
+    with Session(used.execution_options(**auto) if said == "to a copy of it" else used) as session:
+        if said == "to the connection":
+            session.connection(execution_options=auto)
+        session.add(Buyer(name="pending"))
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+                idempotency.insert_once(session, Order(public_id=A))
+
+    assert sent == []
+    assert (count(db), count(db, Buyer)) == (0, 1)
+
+
+@on("sqlite")
+def test_a_program_that_says_begin_itself(database: str, db: Session, engine: Engine) -> None:
+    """The recipe of SQLAlchemy for SQLite, BEGIN by an event, is no AUTOCOMMIT."""
+    db.close()
+    event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    engine.dispose()
+
+    assert idempotency.insert_once(db, Order(public_id=A))[1] is True
+    db.rollback()
+    assert count(db) == 0
+
+
 def test_costs(db: Session, engine: Engine) -> None:
     """The first time takes an INSERT in a savepoint, and a turn on MySQL and MariaDB; a repetition one SELECT more."""
     sent: list[str] = []
@@ -460,7 +493,7 @@ FIRST = {
 }
 AGAIN = {
     "sqlite": [*FOUND, "SELECT"],
-    "postgresql": ["SAVEPOINT", "INSERT", "SELECT", "ROLLBACK", "SELECT"],  # the first SELECT is the guard's
+    "postgresql": [*FOUND, "SELECT"],
     "mysql": ["SELECT", *FOUND, "DO", "SELECT"],
     "mariadb": ["SELECT", *FOUND, "DO", "SELECT"],
 }
@@ -563,6 +596,25 @@ def test_another_class_of_the_same_table(create: Callable[[MetaData], None], ses
 
 
 # --- asynchronously
+
+
+def test_async_autocommit(async_engine: AsyncEngine) -> None:
+    """The awaited twin refuses AUTOCOMMIT with every driver."""
+
+    async def story() -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine.execution_options(isolation_level="AUTOCOMMIT")) as session:
+                with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+                    await async_once(session, Buyer(public_id=ADA, name="Ada"))
+                assert await session.scalar(select(func.count()).select_from(Buyer)) == 0
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())
 
 
 def test_async(async_engine: AsyncEngine) -> None:

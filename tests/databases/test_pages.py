@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    ORMExecuteState,
     Session,
     aliased,
     contains_eager,
@@ -87,6 +88,7 @@ class Ticket(Base):
     number: Mapped[int] = bigint_key()
     public_id: Mapped[str] = public_id_column(NanoId(length=8))
     code: Mapped[str] = public_id_column(Uuid7(prefix="pgcode"), name="other code")
+    used: Mapped[bool] = mapped_column(default=False)
 
 
 class Blob(PublicIdColumnMixin, Base):
@@ -294,11 +296,82 @@ def test_cursor_is_only_a_place(db: Session) -> None:
     assert ids(lookup.page(db, select(Post).options(criteria), limit=3, after=first.next)) == POSTS[3:6]
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, "3", 1.0, None])
+@pytest.mark.parametrize("include_aliases", [False, True])
+def test_place_that_the_session_hides(db: Session, include_aliases: bool) -> None:
+    """So it is where SQLAlchemy's recipe for rows that are marked as deleted hides them from every statement."""
+
+    @event.listens_for(db, "do_orm_execute")
+    def _(state: ORMExecuteState) -> None:
+        if state.is_select and not state.is_column_load and not state.is_relationship_load:
+            visible = with_loader_criteria(Ticket, Ticket.used.is_(False), include_aliases=include_aliases)
+            state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+
+    db.add_all(Ticket() for _ in range(6))
+    db.commit()
+    first = lookup.page(db, Ticket, limit=2, attribute="code")
+    rest = [ticket.number for ticket in lookup.page(db, Ticket, limit=9, after=first.next, attribute="code")]
+    first[-1].used = True
+    db.commit()
+
+    for attribute in ("public_id", "code"):
+        cursor = getattr(first[-1], attribute)
+        page = lookup.page(db, Ticket, limit=2, after=cursor, attribute=attribute)
+        assert [ticket.number for ticket in page] == rest[:2]
+        page = lookup.page(db, Ticket, limit=9, before=cursor, attribute=attribute)
+        assert list(page) == [first[0]]
+        assert [
+            ticket.number for page in walk(db, Ticket, "after", start=cursor, attribute=attribute) for ticket in page
+        ] == rest
+    db.execute(update(Ticket).values(used=True))
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, Ticket, limit=2, after="0" * 8)
+    assert list(lookup.page(db, Ticket, limit=2, after=first[0].public_id)) == []
+
+
+@pytest.mark.parametrize("include_aliases", [False, True])
+def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str], include_aliases: bool) -> None:
+    """The same with a model that inherits; only conditions that every statement of a session gets hide its aliases."""
+    lookup.get_one(db, Video, POSTS[3]).hidden = True
+    db.commit()
+    visible = with_loader_criteria(Post, Post.hidden.is_(False), include_aliases=include_aliases)
+    rows = select(Video).options(visible)
+
+    assert ids(lookup.page(db, rows, limit=2, after=POSTS[3])) == [POSTS[6], POSTS[9]]
+    assert ids(lookup.page(db, rows, limit=2, before=POSTS[3])) == [POSTS[0]]
+    assert ids(lookup.page(db, rows, limit=1, after=POSTS[3], newest_first=True)) == [POSTS[0]]
+    statements.clear()
+    assert ids(lookup.page(db, rows, limit=2, after=POSTS[9])) == []
+    assert len(statements) == 3
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, rows, limit=2, after=POSTS[1])
+
+    @event.listens_for(db, "do_orm_execute")
+    def _(state: ORMExecuteState) -> None:
+        state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+
+    assert ids(lookup.page(db, select(Post), limit=2, after=POSTS[3])) == [POSTS[4], POSTS[5]]
+    if include_aliases:
+        with pytest.raises(PublicIdNotFound):
+            lookup.page(db, Video, limit=2, after=POSTS[3])
+    else:
+        assert ids(lookup.page(db, Video, limit=2, after=POSTS[3])) == [POSTS[6], POSTS[9]]
+
+
+@pytest.mark.parametrize(
+    "limit", [0, -1, True, "3", 1.0, None, 2**31 - 1, 2**63 - 1, 2**63, 10**30, 10**5000], ids=type
+)
 def test_limit(limit: Any) -> None:
-    """A limit is a whole number of at least one."""
-    with Session() as session, pytest.raises(ValueError, match="limit is"):
+    """A limit is a whole number of at least one, and no more than every driver can send."""
+    with Session() as session, pytest.raises(ValueError, match=r"limit is .*, expected .* from 1 to 2147483646"):
         lookup.page(session, Post, limit=limit)
+
+
+@pytest.mark.parametrize("limit", [10, 2**31 - 2])
+def test_limit_beyond_the_rows(db: Session, limit: int) -> None:
+    """A limit may be as high as that, and brings all rows that there are."""
+    page = lookup.page(db, Post, limit=limit)
+
+    assert (ids(page), page.has_more) == (POSTS, False)
 
 
 def test_two_cursors() -> None:
@@ -468,6 +541,8 @@ def test_async(async_engine: AsyncEngine) -> None:
                     session.add(Post(public_id=public_id))
                     await session.flush()
                 await session.commit()
+                page = await async_lookup.page(session, Post, limit=2**31 - 2)
+                assert ids(page) == POSTS
                 page = await async_lookup.page(session, Post, limit=4, after=POSTS[3])
                 assert (ids(page), page.has_more, page.next, page.previous) == (POSTS[4:8], True, POSTS[7], POSTS[4])
                 rows = select(Post).options(joinedload(Post.comments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -169,7 +170,7 @@ def test_several_tokens(create: Callable[[MetaData], None], session: Session) ->
     assert tokens.get(session, Share, reading.reveal(), attribute="reading") is share
     assert tokens.get(session, Share, writing.reveal(), attribute="writing") is share
     assert tokens.get(session, Share, reading.reveal(), attribute="writing") is None
-    with pytest.raises(ConfigurationError, match="has no token 'token'; name one of reading, writing"):
+    with pytest.raises(ConfigurationError, match="has several tokens; name one of reading, writing"):
         tokens.get(session, Share, reading.reveal())
 
 
@@ -187,6 +188,49 @@ def test_mistaken_calls(session: Session) -> None:
         tokens.get(session, Reset, text, with_for_updates=True)  # type: ignore[call-arg]
 
     assert not any(text[6:16] in str(caught.value) for caught in (no_session, no_token, no_model))
+
+
+@on("sqlite")
+def test_swapped_arguments(session: Session) -> None:
+    """Wherever a token is given in the place of something else, its type and its length are shown, and not itself."""
+    issued = RESET.issue()
+    wrong: list[Callable[[Any], Any]] = [
+        lambda value: tokens.get(value, Reset, value),
+        lambda value: tokens.get(session, value, Reset),
+        lambda value: tokens.get(session, value, value),
+        lambda value: tokens.get(session, Reset, value, attribute=value),
+        lambda value: tokens.get(session, Share, value, attribute=value),
+        lambda value: tokens.get(session, Share, value),
+        lambda value: tokens.get(session, Plain, value, attribute=value),
+        lambda value: asyncio.run(asyncio_tokens.get(session, value, Reset)),  # type: ignore[arg-type]
+        lambda value: asyncio.run(asyncio_tokens.get(session, Reset, value, attribute=value)),  # type: ignore[arg-type]
+        token_column,
+        Token,
+        lambda value: Token("reset", keys=value),
+        lambda value: Token("reset", bytes=value),
+    ]
+    text = issued.reveal()
+    for value in (text, text.encode(), [text], {"token": text}, issued.digest):
+        for call in wrong:
+            with pytest.raises((ConfigurationError, TypeError)) as caught:
+                call(value)
+            shown = "".join(traceback.format_exception_only(caught.value))
+            assert text[6:16] not in shown
+            assert repr(issued.digest)[2:20] not in shown
+
+
+@on("sqlite")
+def test_what_is_shown_of_swapped_arguments(session: Session) -> None:
+    """The message says enough to find the mistake."""
+    text = RESET.issue().reveal()
+    with pytest.raises(ConfigurationError, match=rf"^an object of type str \({len(text)} long\) is not a mapped"):
+        tokens.get(session, text, Reset)  # type: ignore[type-var]
+    with pytest.raises(
+        ConfigurationError, match=rf"^attribute is an object of type str \({len(text)} long\), .*'token'$"
+    ):
+        tokens.get(session, Reset, text, attribute=text)
+    with pytest.raises(ConfigurationError, match=r"^<class 'str'> is not a mapped class"):
+        tokens.get(session, str, text)
 
 
 # --- in statements
@@ -207,6 +251,42 @@ def test_compared_with_a_text(session: Session, stored: IssuedToken) -> None:
     assert stored.digest not in found(session, Reset.token != text)
 
 
+SEVERAL: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "generator": lambda texts: (text for text in texts),
+    "map": lambda texts: map(str, texts),
+    "keys": lambda texts: dict.fromkeys(texts).keys(),
+    "values": lambda texts: dict(enumerate(texts)).values(),
+    "dictionary": dict.fromkeys,
+    "issued": lambda texts: iter([RESET.issue(), *texts]),
+    "deque": deque,
+}
+
+
+@pytest.mark.parametrize("made", SEVERAL.values(), ids=SEVERAL)
+def test_compared_with_several_texts(session: Session, stored: IssuedToken, made: Callable[[list[Any]], Any]) -> None:
+    """Several texts may come as any iterable, which is read once."""
+    texts = [FORGED, stored.reveal(), RESET.issue().reveal()]
+
+    assert found(session, Reset.token.in_(made(texts))) == [stored.digest]
+    others = found(session, Reset.token.not_in(made(texts)))
+    assert len(others) == 1
+    assert stored.digest not in others
+
+
+@pytest.mark.parametrize("one", [lambda issued: issued.reveal(), lambda issued: issued.digest, lambda issued: issued])
+def test_one_token_is_not_several(one: Callable[[IssuedToken], Any]) -> None:
+    """A single token for ``in_`` is a mistake, and is not shown."""
+    issued = RESET.issue()
+    with pytest.raises(TypeError, match=r"several tokens, not one: write in_\(\[token\]\)") as caught:
+        Reset.token.in_(one(issued))
+
+    assert issued.reveal()[6:16] not in str(caught.value)
+    assert repr(issued.digest)[2:20] not in str(caught.value)
+
+
 TEXTS = [each for each in IMPOSSIBLE if isinstance(each, str)]
 
 
@@ -225,6 +305,7 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken, t
         lambda text: Reset.token == bindparam("t", text),
         lambda text: Reset.token != literal(text),
         lambda text: Reset.token.in_([literal(text)]),
+        lambda text: Reset.token.in_(literal(each) for each in [text]),
         lambda text: Reset.token.in_(bindparam("t", [text], expanding=True)),
     ],
 )
@@ -243,6 +324,8 @@ def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
 
     assert len(session.execute(select(Reset).join(other, Reset.token == other.token)).all()) == 2
     assert len(found(session, Reset.token.in_(select(other.token)))) == 2
+    assert len(found(session, Reset.token.in_(session.query(other.token)))) == 2
+    assert len(found(session, Reset.token.in_([Reset.token]))) == 2
     assert found(session, Reset.token.is_(None)) == found(session, Reset.token == None) == []  # noqa: E711
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from sybil import Sybil
 
-from sqlalchemy_public_id import errors
+from sqlalchemy_public_id import errors, lookup
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -134,6 +135,16 @@ def test_every_error_has_a_heading() -> None:
     headings = re.findall(r"^## (\w+)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
 
     assert sorted(set(errors.__all__) - {"PublicIdError"}) == sorted(headings)
+
+
+def test_number_of_functions_to_look_up() -> None:
+    """The guide to looking up counts the functions of the module, and names each."""
+    functions = [name for name in lookup.__all__ if inspect.isfunction(getattr(lookup, name))]
+    guide = (DOCS / "guides" / "looking-up.md").read_text()
+
+    assert len(functions) == 7
+    assert "`lookup` has seven functions" in guide
+    assert not [name for name in functions if f"`{name}" not in guide and f"lookup.{name}(" not in guide]
 
 
 @pytest.mark.parametrize("page", FRONT, ids=ids)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,13 +136,13 @@ def malformed_parameter() -> None:
 def rotating_upsert() -> None:
     """What is done with an upsert that would change the id of a row."""
     upsert = sqlite.insert(Note).on_conflict_do_update(index_elements=["id"], set_={"public_id": "0" * 12})
-    refuse_mistakes(upsert)
+    refuse_mistakes(upsert.compile(dialect=sqlite.dialect()))
 
 
 def insert_from_select() -> None:
     """What is done with an INSERT … FROM SELECT that would give every row the same id."""
     statement = insert(Note).from_select(["id"], select(literal(1)))
-    refuse_mistakes(statement)
+    refuse_mistakes(statement.compile())
 
 
 @pytest.mark.parametrize(
@@ -173,23 +175,41 @@ def test_notes_survive() -> None:
 # --- the tree
 
 
-def drawn() -> dict[str, tuple[str, ...]]:
-    """Name → bases, as the docstring of the module draws them."""
+PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+DRAWINGS = {
+    "the docstring": textwrap.dedent((errors.__doc__ or "").partition("text\n")[2].partition("The first")[0]),
+    "the page": PAGE.partition("```text\n")[2].partition("```")[0],
+}
+
+
+def drawn(text: str) -> dict[str, tuple[str, ...]]:
+    """Name → bases, as *text* draws them."""
     tree: dict[str, tuple[str, ...]] = {}
     path: list[str] = []
-    for branch, name, other in re.findall(r"^    ([│ ├└─]*)(\w+)(?: \((\w+)\))?", errors.__doc__ or "", re.MULTILINE):
+    for branch, name, other in re.findall(r"^([│ ├└─]*)(\w+)(?: \((\w+)\))?", text, re.MULTILINE):
         depth = len(branch) // 4
         path[depth:] = [name]
         tree[name] = (*path[-2:-1], *([other] if other else []))
     return tree
 
 
-def test_the_drawn_tree() -> None:
-    """The tree in the docstring is that of the classes, all of them."""
+@pytest.mark.parametrize("text", DRAWINGS.values(), ids=DRAWINGS)
+def test_the_drawn_tree(text: str) -> None:
+    """The trees in the docstring and on the page about errors are that of the classes, all of them."""
     real = {name: tuple(base.__name__ for base in getattr(errors, name).__bases__) for name in errors.__all__}
 
-    assert drawn() == real | {"PublicIdError": ()}
+    assert drawn(text) == real | {"PublicIdError": ()}
     assert PublicIdError.__bases__ == (Exception,)
+
+
+def test_page_and_docstring_agree() -> None:
+    """Both draw the errors in one order, and say the same of when they are met."""
+    docstring, page = (" ".join(text.replace("``", "`").split()) for text in (errors.__doc__ or "", PAGE))
+    found = re.search(r"The first .*? has to change", docstring)
+
+    assert found
+    assert found[0] in page
+    assert len({tuple(drawn(text)) for text in DRAWINGS.values()}) == 1
 
 
 # --- messages

@@ -11,7 +11,8 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id.guard import pending
-from sqlalchemy_public_id.idempotency.values import is_same
+from sqlalchemy_public_id.idempotency.asking import made_of
+from sqlalchemy_public_id.idempotency.values import is_equal, is_same
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_public_id
 
@@ -35,17 +36,29 @@ def foreign_keys(state: InstanceState[Any]) -> frozenset[str]:
 
 
 def differing(connection: Connection, obj: object, stored: object, names: frozenset[str]) -> tuple[str, ...]:
-    """Those of *names* in which two objects differ, in the order of the model; a foreign key as its reference."""
+    """Those of *names* in which two objects differ, in the order of the model; a foreign key as its reference.
+
+    The database is asked about values that differ for Python, once, and only if there are any.
+    """
     state = instance_state(obj)
     if type(obj) is not type(stored):
         discriminator = state.mapper.polymorphic_on
         return ("class" if discriminator is None else str(getattr(discriminator, "key", discriminator)),)
-    shown = {ref.key: name for name, ref in public_refs(type(obj)).items()}
-    return tuple(
-        shown.get(prop.key, prop.key)
+    different = {
+        prop.key: (column.type, state.dict[prop.key])
         for prop, column in _columns(state)
         if prop.key in names and not is_same(connection, column.type, state.dict[prop.key], getattr(stored, prop.key))
-    )
+    }
+    neither_is_null = {
+        key: (type_, value)
+        for key, (type_, value) in different.items()
+        if value is not None and getattr(stored, key) is not None
+    }
+    for key, made in made_of(connection, neither_is_null).items():
+        if is_equal(connection, different[key][0], made, getattr(stored, key)):
+            del different[key]
+    shown = {ref.key: name for name, ref in public_refs(type(obj)).items()}
+    return tuple(shown.get(key, key) for key in different)
 
 
 def _columns(state: InstanceState[Any]) -> Iterator[tuple[ColumnProperty[Any], Column[Any]]]:

@@ -49,7 +49,7 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
     :raises PublicIdConflict: where the row is there with other contents. Only what is set on *obj* is compared, as the
         column keeps it; SQL expressions are not.
     :raises ConfigurationError: where *obj* has no public id: one that nobody has seen cannot be sent again; and with a
-        sharded session.
+        sharded session, or under ``AUTOCOMMIT``.
     :raises sqlalchemy.exc.IntegrityError: where the row violates another constraint, or is there but cannot be seen
         because the transaction has an older snapshot (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``); then
         repeat the transaction. Where this call is the first in its transaction, it does so itself.
@@ -133,6 +133,7 @@ def _insert_or_find(session: Session, obj: Any, name: str, given: frozenset[str]
     state = instance_state(obj)
     public_id = state.dict[name]
     connection = session.connection(bind_arguments={"mapper": state.mapper})
+    _refuse_autocommit(connection)
     begun(connection)
     with in_turn(connection, public_id):
         with _apart(state):
@@ -151,6 +152,15 @@ def _insert_or_find(session: Session, obj: Any, name: str, given: frozenset[str]
     if differing:
         raise PublicIdConflict(public_id, model=type(obj).__name__, differing=differing)
     return found, False
+
+
+def _refuse_autocommit(connection: Connection) -> None:
+    options, driver = connection.get_execution_options(), connection.connection.dbapi_connection
+    if options.get("isolation_level") == "AUTOCOMMIT" or traits_for(connection.dialect).in_autocommit(driver):
+        raise ConfigurationError(
+            "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
+            "use an engine or a connection without it"
+        )
 
 
 @contextmanager

@@ -16,29 +16,38 @@ from sqlalchemy import CHAR, JSON, Connection, Float, Numeric, cast, literal, se
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-__all__ = ["is_same"]
+__all__ = ["is_equal", "is_same", "kept_type"]
 
 _MYSQL = {"mysql", "mariadb"}
 _ANY_DAY = date(2000, 1, 1)
+_REFUSED = object()
 
 
 def is_same(connection: Connection, type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
-    """Whether *theirs* is what a column of *type_* makes of *ours*."""
-    kept = _kept(type_, connection.dialect)
+    """Whether *theirs* is what a column of *type_* makes of *ours*, as far as Python can tell."""
+    kept = kept_type(type_, connection.dialect)
     if isinstance(kept, JSON):
         return _is_same_json(ours, theirs) or _is_same_json(_there_and_back(type_, ours), theirs)
-    if type_.compare_values(ours, theirs):
+    if is_equal(connection, type_, ours, theirs):
         return True
     if ours is None:
         return False
-    if isinstance(type_, CHAR) and isinstance(ours, str) and isinstance(theirs, str):
-        return ours.rstrip(" ") == theirs.rstrip(" ")
     if isinstance(kept, (Float, Numeric)) and isinstance(theirs, (int, float, Decimal)):
         changed = _there_and_back(type_, ours) if isinstance(type_, TypeDecorator) else ours
         return _is_same_number(connection.dialect, type_, kept, changed, theirs)
     if isinstance(theirs, (date, time, timedelta)) and connection.dialect.name != "sqlite":
         return _is_same_time(connection, type_, ours, theirs)
-    return bool(type_.compare_values(_there_and_back(type_, ours), theirs))
+    changed = _there_and_back(type_, ours)
+    return changed is not _REFUSED and bool(type_.compare_values(changed, theirs))
+
+
+def is_equal(connection: Connection, type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
+    """Whether two values that a column has kept are one."""
+    if isinstance(kept_type(type_, connection.dialect), JSON):
+        return _is_same_json(ours, theirs)
+    if isinstance(type_, CHAR) and isinstance(ours, str) and isinstance(theirs, str):
+        return ours.rstrip(" ") == theirs.rstrip(" ")
+    return bool(type_.compare_values(ours, theirs))
 
 
 def _is_same_json(ours: Any, theirs: Any) -> bool:
@@ -133,7 +142,7 @@ def _unit(type_: TypeEngine[Any], dialect: Dialect) -> timedelta:
 # --- types
 
 
-def _kept(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
+def kept_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
     """The type of the database under the types of the program."""
     kept = type_.dialect_impl(dialect)
     while isinstance(kept, TypeDecorator):
@@ -150,10 +159,16 @@ def _plain() -> Dialect:
 
 
 def _there_and_back(type_: TypeEngine[Any], value: Any) -> Any:
-    """*value* as the type itself changes it on the way to a database and back: JSON, enums, types of the program."""
+    """*value* as the type itself changes it on the way to a database and back: JSON, enums, types of the program.
+
+    ``_REFUSED`` where it is none that the type knows, so that the driver and the database have made something of it.
+    """
     dialect = _plain()
     implementation = type_.dialect_impl(dialect)
     bind = implementation.bind_processor(dialect)
     result = implementation.result_processor(dialect, None)
-    sent = value if bind is None else bind(value)
-    return sent if result is None else result(sent)
+    try:
+        sent = value if bind is None else bind(value)
+        return sent if result is None else result(sent)
+    except Exception:  # of a type of the program, it may be any
+        return _REFUSED

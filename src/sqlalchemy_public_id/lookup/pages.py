@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, inspect, or_, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, Table, and_, inspect, or_, select
 from sqlalchemy.orm import Mapper, Session, aliased
 from typing_extensions import Required, TypedDict, Unpack
 
@@ -19,6 +19,9 @@ __all__ = ["Page", "Place", "page"]
 
 M = TypeVar("M")
 """A model."""
+
+_MOST = 2**31 - 2
+"""The highest limit: one more is asked for, as an INTEGER of PostgreSQL."""
 
 
 class Place(TypedDict, total=False):
@@ -86,7 +89,7 @@ def page(
     all of them; then each shard is asked for its part.
 
     :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
-    :param limit: how many rows at most; 1 or more.
+    :param limit: how many rows at most; 1 or more, and not above 2 147 483 646.
     :param after: the public id of the row that these rows follow; ``None`` for the beginning. It marks a place, and
         need not be among *rows*.
     :param before: the public id of the row that these rows precede.
@@ -100,8 +103,8 @@ def page(
     statement, entity = _selected(rows)
     mapper: Mapper[Any] = inspect(entity).mapper
     name, column = identifier(mapper.class_, attribute)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ValueError(f"limit is {shown(limit)}, expected a whole number of 1 or more")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
+        raise ValueError(f"limit is {shown(limit)}, expected a whole number from 1 to {_MOST}")
     if after is not None and before is not None:
         raise ValueError("after and before are both given; a page follows one row, or precedes one")
     backwards = before is not None
@@ -113,8 +116,12 @@ def page(
     run_of = _ShardedRun if is_sharded(session) else _Run
     run = run_of(session, statement.add_columns(getattr(entity, name)), entity, name, newest_first != backwards)
     found, sent = run.beyond(cursor, limit + 1)
-    if not found and cursor is not None and not run.knows(cursor):
-        raise unknown
+    if not found and cursor is not None:
+        key = run.key_of(cursor)
+        if key is None:
+            raise unknown
+        if run.may_have_missed_it:
+            found, sent = run.beyond(cursor, limit + 1, key)
     has_more = len(found) > limit
     if not has_more and sent > limit:  # some rows came several times, so others may not have come
         has_more = bool(run.beyond(found[-1][1], 1)[0])
@@ -159,16 +166,30 @@ class _Run:
     def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, descending: bool) -> None:
         mapper: Mapper[Any] = inspect(entity).mapper
         self.session = session
+        self.mapper = mapper
         self.descending = descending
         self.name = name
         self.keys = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         self.columns = [getattr(entity, key) for key in self.keys]
+        # the row of the cursor, under another name; a table, since sessions may add conditions to every entity
         self.marked = aliased(mapper.class_, flat=True)
+        table = mapper.selectable
+        self.table: FromClause | None = None
+        if mapper.inherits is None and isinstance(table, Table):
+            self.table = table.alias()
         order = (column.desc() if descending else column.asc() for column in self.columns)
         self.statement = statement.order_by(*order)
 
-    def beyond(self, public_id: object, limit: int) -> tuple[list[Any], int]:
-        """Rows beyond that of *public_id*, each with its public id; and how many were sent, repeated ones included."""
+    @property
+    def may_have_missed_it(self) -> bool:
+        """Whether a condition of the statement on aliases may have hidden the row of the cursor."""
+        return self.table is None
+
+    def beyond(self, public_id: object, limit: int, key: Sequence[Any] | None = None) -> tuple[list[Any], int]:
+        """Rows beyond that of *public_id*, each with its public id; and how many were sent, repeated ones included.
+
+        The *key* of the row is found by the statement itself, where it is not given.
+        """
         sent = 0
 
         def identity(row: Any) -> int:
@@ -178,21 +199,28 @@ class _Run:
 
         statement = self.statement.limit(limit)
         if public_id is not None:
-            statement = statement.where(self._is_beyond(public_id))
+            marks = key or [self._mark(public_id, name).scalar_subquery() for name in self.keys]
+            statement = statement.where(self._is_beyond(marks))
         found = self.session.execute(statement).unique(identity).all()
         return list(found), sent
 
-    def knows(self, public_id: object) -> bool:
-        """Whether there is a row with *public_id*."""
-        return self.session.execute(self._mark(public_id, self.name)).first() is not None
+    def key_of(self, public_id: object) -> Sequence[Any] | None:
+        """The key of the row with *public_id*, where there is one."""
+        return self.session.execute(self._mark(public_id, *self.keys), bind_arguments={"mapper": self.mapper}).first()
 
-    def _mark(self, public_id: object, attribute: str) -> Select[Any]:
-        """An attribute of the row of *public_id*, past the conditions of the statement."""
-        return select(getattr(self.marked, attribute)).where(getattr(self.marked, self.name) == public_id)
+    def _mark(self, public_id: object, *attributes: str) -> Select[Any]:
+        """Attributes of the row of *public_id*, past the conditions of the statement."""
+        columns: list[ColumnElement[Any]] = [self._marked(attribute) for attribute in attributes]
+        marked: Select[Any] = select(*columns)
+        return marked.where(self._marked(self.name) == public_id)
 
-    def _is_beyond(self, public_id: object) -> ColumnElement[bool]:
-        """Whether the key of a row is beyond that of *public_id*, column by column where it is a composite one."""
-        marks = [self._mark(public_id, key).scalar_subquery() for key in self.keys]
+    def _marked(self, attribute: str) -> Any:
+        if self.table is None:
+            return getattr(self.marked, attribute)
+        return self.table.c[self.mapper.columns[attribute].key]
+
+    def _is_beyond(self, marks: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether the key of a row is beyond *marks*, column by column where it is a composite one."""
         alternatives: list[ColumnElement[bool]] = []
         for at, (column, mark) in enumerate(zip(self.columns, marks, strict=True)):
             equal = [each == other for each, other in zip(self.columns[:at], marks[:at], strict=True)]
@@ -218,10 +246,14 @@ class _ShardedRun(_Run):
             )
         self._marks: dict[object, Sequence[Any] | None] = {}
 
-    def beyond(self, public_id: object, limit: int) -> tuple[list[Any], int]:
+    @property
+    def may_have_missed_it(self) -> bool:
+        return False
+
+    def beyond(self, public_id: object, limit: int, key: Sequence[Any] | None = None) -> tuple[list[Any], int]:
         statement = self.statement.limit(limit)
         if public_id is not None:
-            mark = self._key_of(public_id)
+            mark = key or self.key_of(public_id)
             if mark is None:
                 return [], 0
             statement = statement.where(self._follows(mark, public_id))
@@ -247,15 +279,12 @@ class _ShardedRun(_Run):
             return seen, limit  # rows were left out, and are asked for when the next page is
         return seen[:limit], limit if ends else len(seen)
 
-    def knows(self, public_id: object) -> bool:
-        return self._key_of(public_id) is not None
-
     def _place(self, row: Any) -> tuple[Any, ...]:
         """The key of the row, and its public id as the databases order it."""
         public_id = numbered(self.format).to_int(row[1]) if self.format.is_native else str(row[1])
         return (*inspect(row[0]).identity, public_id)
 
-    def _key_of(self, public_id: object) -> Sequence[Any] | None:
+    def key_of(self, public_id: object) -> Sequence[Any] | None:
         """The key of the row with *public_id*, which may be in any shard."""
         if public_id not in self._marks:
             columns = [getattr(self.marked, key) for key in self.keys]

@@ -10,13 +10,13 @@ from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import MappedColumn, mapped_column
-from sqlalchemy.sql import operators
+from sqlalchemy.sql import ClauseElement, operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.mixins import name_index
-from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token
+from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
 from sqlalchemy_public_id.types import differing
 
 __all__ = ["TokenType", "token_column"]
@@ -66,19 +66,27 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         assert isinstance(self.type, TokenType)
-        if other and op in _ONE | _SEVERAL:
+        if other and op in _SEVERAL:
+            several = _several(other[0])
+            _refuse_text_in_a_parameter(other[0] if several is None else several)
+            if several is not None:
+                other = ([digest for digest in map(self.type.digest, several) if digest is not None], *other[1:])
+        elif other and op in _ONE:
             _refuse_text_in_a_parameter(other[0])
-        if other and op in _ONE:
             found = self.type.digest(other[0])
             if found is None and other[0] is not None:
                 return differing(self.expr, op)
             other = (found, *other[1:])
-        elif other and op in _SEVERAL:
-            several: Any = other[0]
-            if isinstance(several, (list, tuple, set, frozenset)):
-                digests = map(self.type.digest, cast("Iterable[Any]", several))
-                other = ([digest for digest in digests if digest is not None], *other[1:])
         return super().operate(op, *other, **kwargs)
+
+
+def _several(given: Any) -> list[Any] | None:
+    """What ``in_`` was given, where it is an iterable; ``None`` for a subquery or a parameter."""
+    if isinstance(given, (str, bytes, IssuedToken)):
+        raise _NoDigest(f"{concealed(given)} was given to in_, which takes several tokens, not one: write in_([token])")
+    if isinstance(given, ClauseElement) or hasattr(given, "__clause_element__"):
+        return None
+    return [*given] if hasattr(given, "__iter__") else None
 
 
 def _refuse_text_in_a_parameter(value: Any) -> None:
@@ -99,8 +107,9 @@ def _refuse_text_in_a_parameter(value: Any) -> None:
 class TokenType(TypeDecorator[bytes]):
     """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
-    ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; a text that is no
-    token, or that none of the keys signed, matches no row. What is written is a digest: ``issued.digest``.
+    ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; ``in_`` takes any
+    iterable of them. A text that is no token, or that none of the keys signed, matches no row. What is written is a
+    digest: ``issued.digest``.
 
     That is for the column itself. A text on its own inside of an expression, as in ``case()``, ``coalesce()`` or on the
     left as ``literal(text)``, is sent as it is: give ``token.digest(text)`` there.
@@ -112,7 +121,7 @@ class TokenType(TypeDecorator[bytes]):
 
     def __init__(self, token: Token) -> None:
         if not isinstance(token, Token):
-            raise ConfigurationError(f"{shown(token)} is no kind of token; expected Token(prefix='reset')")
+            raise ConfigurationError(f"{concealed(token)} is no kind of token; expected Token(prefix='reset')")
         self.token = token
         super().__init__(DIGEST_BYTES)
 

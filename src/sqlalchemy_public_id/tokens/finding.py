@@ -15,6 +15,7 @@ from sqlalchemy_public_id.listeners import require_session
 from sqlalchemy_public_id.lookup import How
 from sqlalchemy_public_id.lookup.rows import one_row
 from sqlalchemy_public_id.tokens.column import TokenType
+from sqlalchemy_public_id.tokens.token import concealed
 
 __all__ = ["check_options", "digest_for", "find", "get"]
 
@@ -52,16 +53,22 @@ def digest_for(model: type[Any], text: object, attribute: str | None) -> tuple[s
     """The name of the attribute that is meant, and the digest it has in the row of *text*."""
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
-        raise ConfigurationError(f"{shown(model)} is not a mapped class")
+        what = shown(model) if isinstance(model, type) else concealed(model)
+        raise ConfigurationError(f"{what} is not a mapped class")
     types = {prop.key: prop.columns[0].type for prop in mapper.column_attrs}
     tokens = {key: type_.token for key, type_ in types.items() if isinstance(type_, TokenType)}
     if not tokens:
         raise ConfigurationError(f"{model.__name__} has no token; add a token_column() to it")
     if attribute is None:
         attribute = next(iter(tokens)) if len(tokens) == 1 else "token"
-    if attribute not in tokens:
+        if attribute not in tokens:
+            raise ConfigurationError(
+                f"{model.__name__} has several tokens; name one of {', '.join(tokens)} with attribute=…"
+            )
+    if not isinstance(attribute, str) or attribute not in tokens:
         raise ConfigurationError(
-            f"{model.__name__} has no token {shown(attribute)}; name one of {', '.join(tokens)} with attribute=…"
+            f"attribute is {concealed(attribute)}, expected the name of a token of {model.__name__}: "
+            f"{', '.join(map(repr, tokens))}"
         )
     return attribute, tokens[attribute].digest(text)
 

@@ -28,7 +28,7 @@ from typing_extensions import Never
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import BASE62, Format
 
-__all__ = ["DIGEST_BYTES", "IssuedToken", "Token"]
+__all__ = ["DIGEST_BYTES", "concealed", "IssuedToken", "Token"]
 
 Bytes: TypeAlias = bytes  # `bytes` is an argument below
 
@@ -40,6 +40,12 @@ _FEWEST, _MOST = 16, 64
 _KEY_BYTES = 32
 _SIGNATURE_BYTES, _SIGNATURE_WIDTH = 16, 22
 _CHECKSUM_WIDTH = 6
+
+
+def concealed(value: object) -> str:
+    """What an error says of an argument that may be a token in the wrong place: its type, and its length."""
+    length = f" ({len(value)} long)" if isinstance(value, (str, Bytes)) else ""
+    return f"an object of type {type(value).__name__}{length}"
 
 
 class IssuedToken:
@@ -106,12 +112,12 @@ class Token:
             raise ConfigurationError(_refusal(prefix, *unknown))
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             raise ConfigurationError(
-                f"the prefix {shown(prefix)} is not allowed: expected up to 32 ASCII letters, digits and '_', "
+                f"the prefix {_short(prefix)} is not allowed: expected up to 32 ASCII letters, digits and '_', "
                 f"beginning with a letter"
             )
         if not isinstance(bytes, int) or isinstance(bytes, bool) or not _FEWEST <= bytes <= _MOST:
             raise ConfigurationError(
-                f"bytes is {shown(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: whoever guesses a token "
+                f"bytes is {_short(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: whoever guesses a token "
                 f"has the right that it gives, and {8 * _FEWEST} bits are the least that nobody guesses"
             )
         self.prefix = prefix
@@ -206,6 +212,12 @@ def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
                 f"secrets.token_hex({_KEY_BYTES}), and read it with bytes.fromhex()"
             )
     return tuple(keys)
+
+
+def _short(value: object) -> str:
+    """*value*, unless it may be a token or a key."""
+    is_short = len(value) < _FEWEST if isinstance(value, str) else value is None or isinstance(value, (int, float))
+    return shown(value) if is_short else concealed(value)
 
 
 def _refusal(prefix: object, *unknown: str) -> str:

@@ -1,0 +1,415 @@
+"""``insert_once`` with values that are of another type than their columns, as raw JSON brings them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from marks import on, on_async
+from sqlalchemy import (
+    ARRAY,
+    CHAR,
+    JSON,
+    BigInteger,
+    Date,
+    DateTime,
+    Engine,
+    Integer,
+    Interval,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    String,
+    Text,
+    Time,
+    TypeDecorator,
+    Uuid,
+    delete,
+    event,
+    func,
+    select,
+)
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.types import UserDefinedType
+
+from conftest import Statements
+from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
+from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
+from sqlalchemy_public_id.idempotency import insert_once
+
+ID = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+FIRST = "izkpm55j334u"
+
+
+class Folded(TypeDecorator[str]):
+    """A text that the database changes on its way in."""
+
+    impl = String(40)
+    cache_ok = True
+
+    def bind_expression(self, bindvalue: Any) -> Any:
+        return func.lower(bindvalue)
+
+
+class Named(TypeDecorator[str]):
+    """A number in the database, a text in the program."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> int | None:
+        return None if value is None else int(value.removeprefix("no. "))
+
+    def process_result_value(self, value: int | None, dialect: Any) -> str | None:
+        return None if value is None else f"no. {value}"
+
+
+class NoCast(UserDefinedType[str]):
+    """A type that a column can have, and that nothing can be cast to."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **kw: Any) -> str:
+        return "VARCHAR(40) CHECK (true)"
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Form(PublicIdMixin, Base):
+    __tablename__ = "form"
+    number: Mapped[Any | None] = mapped_column(Integer)
+    small: Mapped[Any | None] = mapped_column(SmallInteger)
+    big: Mapped[Any | None] = mapped_column(BigInteger().with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb"))
+    named: Mapped[Any | None] = mapped_column(Named)
+    price: Mapped[Any | None] = mapped_column(Numeric(10, 2))
+    name: Mapped[Any | None] = mapped_column(String(40))
+    note: Mapped[Any | None] = mapped_column(Text)
+    short: Mapped[Any | None] = mapped_column(String(2))
+    fixed: Mapped[Any | None] = mapped_column(CHAR(5))
+    loose: Mapped[Any | None] = mapped_column(
+        String(40)
+        .with_variant(String(40, collation="NOCASE"), "sqlite")
+        .with_variant(mysql.VARCHAR(40, charset="utf8mb4", collation="utf8mb4_general_ci"), "mysql", "mariadb")
+        .with_variant(String(40, collation="C"), "postgresql")
+    )
+    folded: Mapped[Any | None] = mapped_column(Folded)
+    day: Mapped[Any | None] = mapped_column(Date)
+    at: Mapped[Any | None] = mapped_column(DateTime)
+    at_zone: Mapped[Any | None] = mapped_column(DateTime(timezone=True))
+    clock: Mapped[Any | None] = mapped_column(Time)
+    lasted: Mapped[Any | None] = mapped_column(Interval)
+    data: Mapped[Any | None] = mapped_column(JSON)
+
+
+class Special(PublicIdMixin, Base):
+    """Columns of PostgreSQL."""
+
+    __tablename__ = "special"
+    ticket: Mapped[Any | None] = mapped_column(Uuid)
+    address: Mapped[Any | None] = mapped_column(String(40).with_variant(postgresql.INET(), "postgresql"))
+    numbers: Mapped[Any | None] = mapped_column(ARRAY(Integer).with_variant(JSON(), "sqlite", "mysql", "mariadb"))
+    binary: Mapped[Any | None] = mapped_column(JSON().with_variant(postgresql.JSONB(), "postgresql"))
+    strange: Mapped[Any | None] = mapped_column(String(40).with_variant(NoCast(), "postgresql"))
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    create(Base.metadata)
+    return session
+
+
+def is_repetition(db: Session, attribute: str, first: Any, again: Any, model: Any = Form) -> bool:
+    """Whether a second insert with *again* is a repetition of one with *first*."""
+    db.execute(delete(model))
+    insert_once(db, model(public_id=FIRST, **{attribute: first}))
+    db.commit()
+    db.expunge_all()
+    differing: tuple[str, ...] = ()
+    try:
+        insert_once(db, model(public_id=FIRST, **{attribute: again}))
+    except PublicIdConflict as conflict:
+        differing = conflict.differing
+    assert db.scalar(select(func.count()).select_from(model)) == 1  # the transaction goes on
+    assert differing in ((), (attribute,))
+    return not differing
+
+
+SAME: list[tuple[str, Any, Any]] = [
+    ("number", "5", "5"),
+    ("number", "5", 5),
+    ("number", 5, "5"),
+    ("number", 5, 5.0),
+    ("number", "-17", "-17"),
+    ("number", True, "1"),
+    ("small", "5", "5"),
+    ("big", "9223372036854775807", "9223372036854775807"),
+    ("big", 2**63 - 1, "9223372036854775807"),
+    ("named", "no. 5", "5"),
+    ("price", "9.99", "9.99"),
+    ("price", "9.99", Decimal("9.990")),
+    ("name", 5, 5),
+    ("name", 5, "5"),
+    ("name", "5", 5),
+    ("name", True, True),
+    ("name", 2.5, 2.5),
+    ("name", -1e20, -1e20),
+    ("name", Decimal("2.50"), "2.50"),
+    ("note", 7, 7),
+    ("fixed", 5, 5),
+    ("fixed", "5", 5),
+    ("loose", 5, 5),
+    ("short", "ab", "ab"),
+    ("folded", "Ada", "ADA"),
+    ("data", [5], [5.0]),
+]
+
+
+@pytest.mark.parametrize(("attribute", "first", "again"), SAME)
+def test_another_type(db: Session, database: str, attribute: str, first: Any, again: Any) -> None:
+    """A value of another type than the column's is the same where the database makes the same of it."""
+    if database == "sqlite" and isinstance(first, Decimal) and attribute == "name":
+        first, again = 2.5, "2.5"  # its driver takes no decimals
+    assert is_repetition(db, attribute, first, again)
+
+
+OTHER: list[tuple[str, Any, Any]] = [
+    ("number", "5", 6),
+    ("number", 5, "6"),
+    ("number", "5", None),
+    ("number", None, "5"),
+    ("number", None, 0),
+    ("number", 0, None),
+    ("number", 1, "10"),
+    ("big", 2**62, "4611686018427387905"),
+    ("big", 2**62, str(2**62 - 1)),
+    ("named", "no. 5", "6"),
+    ("price", "9.99", "9.98"),
+    ("name", 5, 6),
+    ("name", 5, "5 "),
+    ("name", "05", 5),
+    ("name", "5.0", 5),
+    ("name", "a", "A"),
+    ("name", "", None),
+    ("name", None, 5),
+    ("name", "None", None),
+    ("name", "true", 1),
+    ("name", "é", "e"),
+    ("note", "7", 70),
+    ("fixed", "5", 50),
+    ("loose", "a", "A"),
+    ("loose", "5", 50),
+    ("loose", "5 ", 5),
+    ("folded", "ada", "eve"),
+    ("data", ["5"], [5]),
+    ("data", [1], [True]),
+    ("data", {"a": "5"}, {"a": 5}),
+]
+
+
+@pytest.mark.parametrize(("attribute", "first", "again"), OTHER)
+def test_another_value(db: Session, attribute: str, first: Any, again: Any) -> None:
+    """What the database keeps apart is a conflict, of whatever type, also where a collation takes both for one."""
+    assert not is_repetition(db, attribute, first, again)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "first", "again", "same"),
+    [
+        ("day", "2024-01-01", "2024-01-01", True),
+        ("day", "2024-01-01", date(2024, 1, 1), True),
+        ("day", date(2024, 1, 1), "2024-01-01", True),
+        ("day", "2024-01-01 05:00:00", "2024-01-01", True),
+        ("day", "2024-01-01", "2024-01-02", False),
+        ("day", date(2024, 1, 1), "2024-01-02", False),
+        ("day", None, "2024-01-01", False),
+        ("day", "2024-01-01", None, False),
+        ("at", "2024-01-01 05:00:00", "2024-01-01 05:00:00", True),
+        ("at", "2024-01-01T05:00:00", datetime(2024, 1, 1, 5), True),
+        ("at", "2024-01-01T05:00:00.9", "2024-01-01T05:00:00.9", True),
+        ("at", "2024-01-01", date(2024, 1, 1), True),
+        ("at", datetime(2024, 1, 1, 5), "2024-01-01 05:00:01", False),
+        ("at", None, "2024-01-01 05:00:01", False),
+        ("clock", "12:30", "12:30", True),
+        ("clock", "12:30", time(12, 30), True),
+        ("clock", "12:30", "12:31", False),
+    ],
+)
+@on("postgresql", "mysql", "mariadb")
+def test_times_as_text(db: Session, attribute: str, first: Any, again: Any, same: bool) -> None:
+    """A time as a text, which these databases take, is the time that they make of it. (For SQLite it is none.)"""
+    assert is_repetition(db, attribute, first, again) == same
+
+
+@pytest.mark.parametrize(
+    ("again", "same"),
+    [
+        ("2024-05-17T14:00:00+02:00", True),
+        ("2024-05-17T12:00:00Z", True),
+        (datetime(2024, 5, 17, 21, tzinfo=timezone(timedelta(hours=9))), True),
+        ("2024-05-17T14:00:00+03:00", False),
+        ("2024-05-17T12:00:00.000001Z", False),
+    ],
+)
+@on("postgresql")
+def test_instants_as_text(db: Session, again: Any, same: bool) -> None:
+    """A time with a zone is an instant, however it is written."""
+    assert is_repetition(db, "at_zone", "2024-05-17T14:00:00+02:00", again) == same
+
+
+@pytest.mark.parametrize(
+    ("attribute", "first", "again", "same"),
+    [
+        ("ticket", str(ID), str(ID).upper(), True),
+        ("ticket", str(ID), ID, True),
+        ("ticket", ID, str(ID), True),
+        ("ticket", ID, str(ID).replace("6", "7"), False),
+        ("ticket", None, str(ID), False),
+        ("address", "10.0.0.1/32", "10.0.0.1/32", True),
+        ("address", "10.0.0.1/32", "10.0.0.1", True),
+        ("address", "10.0.0.1/32", "10.0.0.1/31", False),
+        ("numbers", ["1", "2"], (1, 2), True),
+        ("numbers", (1, 2), (1, 3), False),
+        ("numbers", (1, 2), (1, 2, 3), False),
+        ("binary", {"a": 1e25, "b": 1}, {"b": 1, "a": 10**25}, True),
+        ("binary", {"a": 10**25}, {"a": 10**25 + 1}, False),
+    ],
+)
+@on("postgresql")
+def test_types_of_postgresql(db: Session, attribute: str, first: Any, again: Any, same: bool) -> None:
+    """So it is with every type of the database."""
+    assert is_repetition(db, attribute, first, again, Special) == same
+
+
+@on("postgresql")
+def test_type_that_nothing_can_be_cast_to(db: Session, statements: Statements) -> None:
+    """Where the database cannot be asked, Python decides, and the transaction goes on."""
+    assert is_repetition(db, "strange", "a", "a", Special)
+    assert not is_repetition(db, "strange", "a", "b", Special)
+    assert [each.split()[-1] for each in statements if "CHECK" in each] == ["value_0"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "first", "again", "same"),
+    [
+        ("number", "4.5", "4.5", True),
+        ("number", "4.5", 5, True),
+        ("number", "4.5", 4, False),
+        ("number", 4.5, 4.5, True),
+        ("number", 4.5, 4, True),  # a double is rounded to the even number
+        ("number", 4.5, 5, False),
+        ("number", Decimal("4.5"), 5, True),
+        ("number", b"5", b"5", True),
+        ("big", str(2**64 - 1), 2**64 - 1, True),
+        ("big", 2**64 - 1, str(2**64 - 2), False),
+        ("name", b"5", b"5", True),
+        ("name", date(2024, 1, 1), date(2024, 1, 1), True),
+        ("name", date(2024, 1, 1), "2024-01-01", True),
+        ("day", 20240101, 20240101, True),
+        ("clock", 1200, 1200, True),
+        ("data", [10**25], [10**25], True),
+    ],
+)
+@on("mysql", "mariadb")
+def test_what_mysql_makes_of_values(db: Session, attribute: str, first: Any, again: Any, same: bool) -> None:
+    """Numbers are rounded as the column rounds them, from each type in its own way."""
+    assert is_repetition(db, attribute, first, again) == same
+
+
+@pytest.mark.parametrize(
+    ("attribute", "first", "again", "same"),
+    [
+        ("number", "5.0", "5.0", True),
+        ("number", " 5 ", " 5 ", True),
+        ("number", "1e3", 1000, True),
+        ("number", 5.7, 5.7, True),
+        ("number", 5, "5.7", False),
+        ("number", 5, "5x", False),
+        ("number", "x", "x", True),
+        ("number", "x", 0, False),
+        ("number", 50, "5_0", False),
+        ("name", b"5", b"5", True),
+        ("name", "5", b"5", False),
+        ("name", b"5", "5", False),
+    ],
+)
+@on("sqlite")
+def test_what_sqlite_makes_of_values(db: Session, attribute: str, first: Any, again: Any, same: bool) -> None:
+    """SQLite converts what looks like a number, and keeps what does not as it is."""
+    assert is_repetition(db, attribute, first, again) == same
+
+
+@pytest.mark.parametrize(("again", "same"), [("ab   ", True), ("ab", True), ("ac   ", False), ("a    ", False)])
+@on("postgresql", "mysql", "mariadb")
+def test_blanks_that_do_not_fit(db: Session, again: str, same: bool) -> None:
+    """Blanks beyond the length of the column, which it has dropped, are not missed."""
+    assert is_repetition(db, "short", "ab   ", again) == same
+
+
+@on("postgresql")
+def test_interval_as_text(db: Session) -> None:
+    """An interval as a text is one for PostgreSQL, so it is for the comparison."""
+    assert is_repetition(db, "lasted", "36:00:00", "36:00:00")
+    assert is_repetition(db, "lasted", "36:00:00", timedelta(hours=36))
+    assert not is_repetition(db, "lasted", "36:00:00", "35:00:00")
+
+
+def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], None], new_engine: Any) -> None:
+    """JSON is made as the engine makes it, of what the standard library cannot serialize, too."""
+    create(Base.metadata)
+    own = new_engine(engine.name, engine.url, json_serializer=lambda value: json.dumps(value, default=str))
+    with Session(own) as session:
+        assert is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": date(2024, 1, 1)})
+        assert is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": "2024-01-01"})
+        assert not is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": date(2024, 1, 2)})
+
+
+@on_async("sqlite", "mysql", "mariadb")  # asyncpg takes no other types, and psycopg is the one of above
+def test_async(async_engine: AsyncEngine) -> None:
+    """Asynchronous drivers are asked as well."""
+
+    async def story() -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine) as session:
+                assert (await async_once(session, Form(public_id=FIRST, number="5", name=7)))[1] is True
+                await session.commit()
+                assert (await async_once(session, Form(public_id=FIRST, number="5", name=7)))[1] is False
+                with pytest.raises(PublicIdConflict) as caught:
+                    await async_once(session, Form(public_id=FIRST, number="6", name=7))
+                assert caught.value.differing == ("number",)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())
+
+
+def test_the_database_is_asked_once(db: Session, engine: Engine) -> None:
+    """However many values are of another type, one SELECT compares them, and only then there is one."""
+    values = {"number": "5", "name": 7, "note": 8, "price": "1.50", "small": 3}
+    insert_once(db, Form(public_id=FIRST, **values))
+    db.commit()
+    sent: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *call: sent.append(call[2]))
+    assert insert_once(db, Form(public_id=FIRST, **values))[1] is False
+    asked = [statement for statement in sent if statement.startswith("SELECT CASE") or "SELECT CAST" in statement]
+
+    assert len(asked) == 1
+    sent.clear()
+    assert insert_once(db, Form(public_id=FIRST, small=3))[1] is False
+    assert not [statement for statement in sent if "CAST" in statement]
+    with pytest.raises(PublicIdConflict) as caught:
+        insert_once(db, Form(public_id=FIRST, **values | {"name": 8, "small": 4}))
+    assert caught.value.differing == ("small", "name")
