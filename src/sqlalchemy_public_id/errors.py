@@ -23,7 +23,6 @@ others say that the program itself has to change. Each carries its facts as attr
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, ClassVar
 
 __all__ = [
@@ -205,6 +204,8 @@ class BackfillIncomplete(PublicIdError):
     def __init__(
         self, *, table: str, column: str, missing: int, format: object, schema: str | None = None, advice: str = ""
     ) -> None:
+        import shlex  # for this error only
+
         where = f"{schema}.{table}" if schema else table
         options = f" --column {column} --id-format {shlex.quote(repr(format))}" + (
             f" --schema {schema}" if schema else ""
