@@ -25,8 +25,10 @@ shop: $(VENV)/demo.done
 test: $(VENV)/test.done databases browser nodes
 	$(BIN)/python -m pytest $(ARGS)
 
-# An editable installation with all tools, for working on the library.
+# An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
+# wheel has to install it again.
 install: $(BIN)/python
+	@rm -f $(VENV)/*.done
 	$(BIN)/pip install -qq --editable '.[$(EXTRAS)]' --group test --group lint --group docs --group bench $(PINNED)
 
 browser:

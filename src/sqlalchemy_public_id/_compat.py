@@ -53,7 +53,15 @@ def rotated_columns(clause: Any) -> set[str]:
     if pairs is None:
         pairs = getattr(clause, "update", None)  # MySQL, MariaDB
     names = pairs.keys() if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]
-    return {name if isinstance(name, str) else str(getattr(name, "key", name)) for name in names}
+    return {part for name in names for part in _names(name)}
+
+
+def _names(column: Any) -> set[str]:
+    """What a column is called that was given as a text, as itself, or as the attribute that shows it."""
+    if isinstance(column, str):
+        return {column}
+    column = getattr(column, "expression", column)
+    return {str(getattr(column, each, column)) for each in ("key", "name")}
 
 
 def values_names(compiled: Any) -> set[str]:

@@ -17,8 +17,10 @@ id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyrigh
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
@@ -46,7 +48,11 @@ __all__ = [
 IdT = TypeVar("IdT", bound=str, default=str)
 TypedIdT = TypeVar("TypedIdT", bound=TypedId)
 
-_OPTIONS = frozenset(inspect.signature(mapped_column).parameters) - {"kw", "name", "type_", "dialect_kwargs"}
+_OWN = ("default", "insert_default", "nullable", "unique", "index", "primary_key")
+_CHANGING = ("onupdate", "server_onupdate")
+_OPTIONS = {
+    name for name, option in inspect.signature(mapped_column).parameters.items() if option.kind is option.KEYWORD_ONLY
+}.difference(_OWN, _CHANGING, {"name", "type_"})
 
 
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
@@ -94,11 +100,13 @@ def public_id_column(
     >>> [index.name for index in Legacy.__table__.indexes]
     ['uq_legacy_slug']
     """
-    for option in ("default", "nullable", "unique", "index", "primary_key"):
-        if option in kwargs:
+    for option in kwargs:
+        if option in _OWN:
             raise ConfigurationError(
                 f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
             )
+        if option in _CHANGING:
+            raise ConfigurationError(f"public_id_column() takes no {option}: the public id of a row never changes")
     unknown = kwargs.keys() - _OPTIONS
     if unknown:
         raise ConfigurationError(
@@ -201,6 +209,41 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 def declared_format(model: Any) -> Format | type[TypedId]:
     """What *model* says of its ids: ``__public_id__``, or the typed id in ``PublicIdMixin[…]``, or nothing."""
+    declared = _said_by(model)
+    _refuse_other_annotation(model, declared)
+    return declared
+
+
+def _refuse_other_annotation(model: Any, declared: Format | type[TypedId]) -> None:
+    """Refuse ``public_id: Mapped[CustomerId]`` where the ids are others: only type checkers would believe it."""
+    for base in model.__mro__:
+        if "public_id" in vars(base):  # the mixin; or a column of the model's own
+            return
+        annotated = _annotated(base)
+        if annotated is not None and not (isinstance(declared, type) and issubclass(declared, annotated)):
+            mixin = next(each.__name__ for each in model.__mro__ if each.__module__ == __name__)
+            wanted, made = annotated.__name__, getattr(declared, "__name__", declared)
+            raise ConfigurationError(
+                f"{model.__name__}: public_id is annotated as {wanted}, but the ids are those of {made}; "
+                f"write {mixin}[{wanted}] and leave the annotation out"
+            )
+
+
+def _annotated(cls: type[Any]) -> type[TypedId] | None:
+    """The typed id in ``public_id: Mapped[…]`` of *cls* itself."""
+    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    try:
+        written = {name: each for name, each in inspect.get_annotations(cls).items() if name == "public_id"}
+        found = typing.get_type_hints(SimpleNamespace(__annotations__=written), names)
+    except (NameError, AttributeError, TypeError, SyntaxError):
+        return None  # SQLAlchemy says what it cannot make out
+    for argument in get_args(found.get("public_id")):
+        if isinstance(argument, type) and issubclass(argument, TypedId):
+            return argument
+    return None
+
+
+def _said_by(model: Any) -> Format | type[TypedId]:
     said = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
     for base in model.__mro__:
         for generic in base.__dict__.get("__orig_bases__", ()):

@@ -10,14 +10,23 @@ from typing import Any
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
 
-from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, PublicIdNotFound, TypedId, testing
+from sqlalchemy_public_id import (
+    NanoId,
+    PublicIdCollision,
+    PublicIdMixin,
+    PublicIdNotFound,
+    TypedId,
+    bigint_key,
+    testing,
+)
 from sqlalchemy_public_id import bulk as sync_bulk
 from sqlalchemy_public_id import idempotency as sync_idempotency
 from sqlalchemy_public_id import lookup as sync_lookup
-from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup
+from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup, references, tokens
+from sqlalchemy_public_id.tokens import Token, token_column
 
 
 class Base(DeclarativeBase):
@@ -36,6 +45,15 @@ class Writer(PublicIdMixin[WriterId], Base):
 class Book(PublicIdMixin, Base):
     __tablename__ = "book"
     writer_id: Mapped[int | None] = mapped_column(ForeignKey(Writer.id))
+
+
+TICKET = Token(prefix="asticket")
+
+
+class Ticket(Base):
+    __tablename__ = "ticket"
+    id: Mapped[int] = bigint_key()
+    token: Mapped[bytes] = token_column(TICKET)
 
 
 class Tiny(PublicIdMixin, Base):
@@ -128,6 +146,33 @@ def test_one_row(run: Callable[[Story], None]) -> None:
     run(story)
 
 
+def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
+    """An ``async_scoped_session`` stands for the session that it has, in every function."""
+
+    async def story(session: AsyncSession) -> None:
+        scoped: Any = async_scoped_session(async_sessionmaker(async_engine), scopefunc=asyncio.current_task)
+        try:
+            ada = await lookup.get_one(scoped, Writer, ADA)
+            assert ada in scoped
+            assert await lookup.get(scoped, Writer, ADA) is await lookup.resolve(scoped, ADA) is ada
+            assert await lookup.get_many(scoped, Writer, [ADA]) == {ADA: ada}
+            assert await lookup.keys_of(scoped, Writer, [ADA]) == {ADA: ada.id}
+            assert await lookup.public_ids_of(scoped, Writer, [ada.id]) == {ada.id: ADA}
+            assert list(await lookup.page(scoped, Book, limit=1))
+            books = [Book() for _ in range(3)]
+            await bulk.insert(scoped, books)
+            await references.load(scoped, books)
+            issued = TICKET.issue()
+            scoped.add(Ticket(token=issued.digest))
+            assert (await tokens.get(scoped, Ticket, issued.reveal())) in scoped
+            once, created = await idempotency.insert_once(scoped, Book(public_id="once00000000"))
+            assert (once in scoped, created) == (True, True)
+        finally:
+            await scoped.remove()
+
+    run(story)
+
+
 def test_many_rows(run: Callable[[Story], None], sent: list[str]) -> None:
     """``get_many``, ``keys_of`` and ``public_ids_of`` need one statement each and keep the order."""
 
@@ -193,6 +238,24 @@ def test_options(run: Callable[[Story], None]) -> None:
             await lookup.get_one(session, Writer, ADA)
         many = await lookup.get_many(session, Writer, [ADA], **how)
         assert [book.public_id for book in many[ADA].books] == BOOKS
+        await (await session.connection()).execute(update(Writer.__table__).values(name=None))
+        assert (await lookup.get_many(session, Writer, [ADA]))[ADA].name == "Ada"
+        assert (await lookup.get_many(session, Writer, [ADA], populate_existing=True))[ADA].name is None
+
+    run(story)
+
+
+def test_execution_options(run: Callable[[Story], None]) -> None:
+    """``execution_options`` reach the statements that load no rows, too."""
+
+    async def story(session: AsyncSession) -> None:
+        seen: list[Any] = []
+        event.listen(
+            session.sync_session, "do_orm_execute", lambda state: seen.append(state.execution_options.get("mine"))
+        )
+        keys = await lookup.keys_of(session, Writer, [ADA], execution_options={"mine": 1})
+        await lookup.public_ids_of(session, Writer, keys.values(), execution_options={"mine": 2})
+        assert seen == [1, 2]
 
     run(story)
 

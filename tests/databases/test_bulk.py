@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from marks import on
 from rows import agree, stored
-from sqlalchemy import JSON, Computed, ForeignKey, MetaData, String, insert, inspect, select, text
+from sqlalchemy import JSON, Computed, Engine, ForeignKey, MetaData, String, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from sqlalchemy_public_id import (
     InvalidPublicId,
@@ -365,6 +365,29 @@ def test_few_objects(session: Session, count: int) -> None:
     bulk.insert(session, iter(users))
 
     assert {user.id: user.public_id for user in users} == stored(session, User)
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_generator(session: Session, count: int) -> None:
+    """Objects that nobody but the iterator holds are written like others."""
+    bulk.insert(session, (User(name=str(number)) for number in range(count)))
+
+    assert sorted(names(session, User).values(), key=int) == [str(number) for number in range(count)]
+
+
+def test_scoped_session(session: Session, engine: Engine) -> None:
+    """A ``scoped_session`` stands for the session that it has."""
+    scoped = scoped_session(sessionmaker(engine))
+    users = [User(name=str(number)) for number in range(3)]
+    try:
+        bulk.insert(scoped, users)
+        assert all(user in scoped for user in users)
+        written = {user.id: user.name for user in users}
+        scoped.commit()
+    finally:
+        scoped.remove()
+
+    assert names(session, User) == written
 
 
 def test_pending_persistent_and_repeated_objects(session: Session) -> None:

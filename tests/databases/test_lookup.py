@@ -224,6 +224,11 @@ def test_populate_existing(db: Session) -> None:
     assert lookup.get_one(db, Owner, ADA).name == "Ada"
     assert lookup.get_one(db, Owner, ADA, populate_existing=True) is ada
     assert ada.name == "Countess"
+    db.connection().execute(update(Owner.__table__).values(name="Ada"))
+
+    assert lookup.get_many(db, Owner, [ADA])[ADA].name == "Countess"
+    assert lookup.get_many(db, Owner, [ADA], populate_existing=True) == {ADA: ada}
+    assert ada.name == "Ada"
 
 
 def test_execution_options(db: Session) -> None:
@@ -235,13 +240,20 @@ def test_execution_options(db: Session) -> None:
     lookup.get_one(db, Owner, ADA, execution_options=given)
     lookup.get_many(db, Owner, [ADA], execution_options=given)
     lookup.resolve(db, ADA, execution_options=given)
+    key = lookup.keys_of(db, Owner, [ADA], execution_options=given)[ADA]
+    lookup.public_ids_of(db, Owner, [key], execution_options=given)
 
-    assert seen == ["yes"] * 4
+    assert seen == ["yes"] * 6
     assert given == {"mine": "yes"}
 
 
+def ask_many(db: Session, model: type[Owner], public_id: str, **how: Any) -> Owner | None:
+    """``get_many`` for one row."""
+    return lookup.get_many(db, model, [public_id], **how).get(public_id)
+
+
 @on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("ask", [lookup.get, lookup.get_one], ids=["get", "get_one"])
+@pytest.mark.parametrize("ask", [lookup.get, lookup.get_one, ask_many], ids=["get", "get_one", "get_many"])
 def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner]) -> None:
     """The row is locked: another session cannot lock it without waiting, and can lock the next one."""
     assert ask(db, Owner, ADA, with_for_update=True).name == "Ada"

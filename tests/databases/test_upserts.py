@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 from marks import on
-from sqlalchemy import Engine, Insert, MetaData, String, func, insert, literal, select
+from sqlalchemy import (
+    Engine,
+    Insert,
+    MetaData,
+    String,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, StatementError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, configure_mappers, mapped_column
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -133,12 +145,23 @@ def test_renamed_column_is_refused(engine: Engine) -> None:
         through_session(engine, statement, {"url": "https://example.org"})
 
 
-@conflict_clauses
 @pytest.mark.parametrize("key", [table.c.public_id, User.public_id], ids=["column", "attribute"])
 def test_setting_by_column_is_refused(engine: Engine, key: Any) -> None:
-    """``set_`` may have columns and attributes as its keys."""
+    """What is to be set may have columns and attributes as its keys."""
     with pytest.raises(ImmutablePublicId):
         through_session(engine, upsert(engine, User, lambda new: {key: new.public_id}), SAME)
+
+    assert stored(engine) == [ADA]
+
+
+def test_setting_by_a_renamed_attribute_is_refused(engine: Engine) -> None:
+    """An attribute stands for its column, which may have another name, also in the rows that bring their ids."""
+    url = {"url": "https://example.org"}
+    statement = upsert(engine, Link, lambda new: {Link.slug: new.slug_text}, unique="url")
+    with pytest.raises(ImmutablePublicId, match="would give an existing Link a new slug_text"):
+        through_session(engine, statement, url)
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, statement, url | {"slug": A})
 
 
 @pytest.mark.parametrize("way", ["insert(Model) through a session", "insert(table) through a guarded engine"])
@@ -192,6 +215,84 @@ def test_collision_in_an_upsert_is_retried(engine: Engine, rows: str) -> None:
         through_session(engine, statement, NEW if rows == "one row" else [NEW, SAME])
 
     assert {row[2] for row in stored(engine)} == {"ada@example.org", "grace@example.org"}
+
+
+# --- inside of another statement
+
+
+def rotation(engine: Engine, target: Any, **values: Any) -> Any:
+    """An upsert of one row, with everything updated."""
+    return upsert(engine, target, ROTATIONS["all columns"]).values(**(SAME | values))
+
+
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "SELECT from it": lambda inner: select(inner.returning(table.c.public_id).cte("done")),
+    "SELECT beside it": lambda inner: select(literal(1)).add_cte(inner.cte("done"), nest_here=True),
+    "UNION": lambda inner: union_all(select(inner.returning(table.c.public_id).cte("done")), select(literal("x"))),
+    "alias": lambda inner: select(inner.returning(table.c.public_id).cte("done").alias("other")),
+    "entities": lambda inner: select(aliased(User, inner.returning(User).cte("done"))),
+    "UPDATE": lambda inner: update(Link).values(url="changed").add_cte(inner.cte("done")),
+    "DELETE": lambda inner: delete(Link).add_cte(inner.cte("done")),
+    "INSERT from it": lambda inner: insert(Link).from_select(
+        ["url", "slug_text"], select(inner.returning(table.c.email, table.c.public_id).cte("done"))
+    ),
+}
+GUARDED = [way for way in WAYS if way != "insert(table) without the guard"]
+
+
+@on("postgresql")
+@pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
+@pytest.mark.parametrize("form", WRAPPED)
+@pytest.mark.parametrize("way", GUARDED)
+def test_upsert_in_a_cte_is_refused(engine: Engine, way: str, form: str, given: dict[str, Any]) -> None:
+    """An upsert in a WITH clause, of whatever statement, would change the id just as well."""
+    send, target = WAYS[way]
+    with pytest.raises(ImmutablePublicId, match="would give an existing User a new public_id") as caught:
+        send(engine, WRAPPED[form](rotation(engine, target, **given)), None)
+
+    assert not isinstance(caught.value, StatementError)
+    assert stored(engine) == [ADA]
+
+
+@on("postgresql")
+def test_upsert_in_a_cte_is_refused_without_the_guard(engine: Engine) -> None:
+    """Where the library makes the id, it looks at the statement around it."""
+    with pytest.raises(ImmutablePublicId):
+        through_core(engine, WRAPPED["SELECT from it"](rotation(engine, table)), None)
+
+    assert stored(engine) == [ADA]
+
+
+@on("postgresql")
+def test_upsert_in_a_cte(engine: Engine) -> None:
+    """One that leaves the id alone updates the row, each time that it is executed."""
+    inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME).returning(table.c.public_id)
+    statement = select(inner.cte("done"))
+    with Session(engine) as session, session.begin():
+        assert [session.scalars(statement).all() for _ in range(2)] == [[A], [A]]
+
+    assert stored(engine) == [(*ADA[:3], "Ada Lovelace")]
+
+
+@on("sqlite", "postgresql", "mariadb")
+@pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
+def test_upsert_that_is_read_as_entities_is_refused(engine: Engine, given: dict[str, Any]) -> None:
+    """``select(Model).from_statement(insert…)`` is that INSERT."""
+    statement = select(User).from_statement(rotation(engine, User, **given).returning(User))
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, statement, None)
+
+    assert stored(engine) == [ADA]
+
+
+@conflict_clauses
+def test_upsert_that_is_read_as_entities(engine: Engine) -> None:
+    """The same without the id shows the row as it is now."""
+    inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME)
+    with Session(engine) as session:
+        user = session.scalars(select(User).from_statement(inner.returning(User))).one()
+
+        assert (user.id, user.public_id, user.name) == (1, A, "Ada Lovelace")
 
 
 # --- on_conflict_do_nothing() of the caller
@@ -262,6 +363,18 @@ def test_from_select_without_defaults(engine: Engine) -> None:
     statement = insert(User).from_select(["email", "name"], copies("email", "name"), include_defaults=False)
     with pytest.raises(DBAPIError, match="public_id"):
         through_session(engine, statement, None)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("way", WAYS)
+def test_from_select_in_a_cte_is_refused(engine: Engine, way: str) -> None:
+    """The one id that is made for the statement would be that of every row there, too."""
+    send, target = WAYS[way]
+    inner = insert(target).from_select(["email", "name"], copies("email", "name")).returning(table.c.public_id)
+    with pytest.raises(ConfigurationError, match=r"same public_id.*Read the rows and insert them"):
+        send(engine, select(inner.cte("done")), None)
+
+    assert stored(engine) == [ADA]
 
 
 def test_rows_that_are_read_and_inserted(engine: Engine) -> None:

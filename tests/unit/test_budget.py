@@ -143,6 +143,12 @@ def test_years_follow_the_rate() -> None:
     assert budget.years_at(0.01, per_hour=0.5) == near(4 * budget.years_at(0.01, per_hour=2))
 
 
+def test_years_beyond_a_float() -> None:
+    """More years than a float can count are infinitely many."""
+    assert Budget(2**3000).years_at(0.01, per_hour=1000) == math.inf
+    assert 1e140 < Budget(2**1000).years_at(0.01, per_hour=1000) < 1e150
+
+
 @pytest.mark.parametrize("probability", [0, 1, -0.1, 1.1, math.nan, math.inf])
 def test_impossible_probabilities(probability: float) -> None:
     """What can never or must always be is refused."""

@@ -18,8 +18,11 @@ def look_up(session: Session, public_id: str, customer_id: CustomerId) -> User:
     assert_type(lookup.get(session, User, None, options=[load_only(User.name)]), User | None)
     assert_type(lookup.get_one(session, User, public_id, with_for_update=True), User)
     assert_type(lookup.get_many(session, User, [public_id, None]), dict[str, User])
+    assert_type(lookup.get_many(session, User, [public_id], with_for_update=True), dict[str, User])
+    assert_type(lookup.get_many(session, Customer, [customer_id], populate_existing=True), dict[str, Customer])
     assert_type(lookup.resolve(session, public_id), Any | None)
     assert_type(lookup.keys_of(session, User, {public_id}), dict[str, Any])
+    assert_type(lookup.keys_of(session, User, {public_id}, execution_options={"mine": 1}), dict[str, Any])
     assert_type(lookup.public_ids_of(session, User, (1, 2)), dict[Any, str])
 
     found = lookup.get(session, User, public_id)

@@ -17,6 +17,7 @@ async def look_up(session: AsyncSession, public_id: str, customer_id: CustomerId
     assert_type(await lookup.get(session, Customer, customer_id, options=[load_only(Customer.id)]), Customer | None)
     assert_type(await lookup.get_one(session, User, public_id, with_for_update=True), User)
     assert_type(await lookup.get_many(session, User, [public_id, None]), dict[str, User])
+    assert_type(await lookup.get_many(session, User, [public_id], with_for_update={"nowait": True}), dict[str, User])
     assert_type(await lookup.resolve(session, public_id), Any | None)
     assert_type(await lookup.keys_of(session, User, {public_id}), dict[str, Any])
     assert_type(await lookup.public_ids_of(session, User, (1, 2)), dict[Any, str])

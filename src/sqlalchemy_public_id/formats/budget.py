@@ -62,10 +62,16 @@ class Budget:
         return low
 
     def years_at(self, probability: float, *, per_hour: float) -> float:
-        """How many years of *per_hour* ids an hour it takes until the chance of a duplicate reaches *probability*."""
+        """How many years of *per_hour* ids an hour it takes until the chance of a duplicate reaches *probability*.
+
+        Infinitely many where they are more than a float can count.
+        """
         if not per_hour > 0:
             raise ValueError(f"per_hour is {per_hour}, expected a number above 0")
-        return self.ids_at(probability) / per_hour / _HOURS_PER_YEAR
+        try:
+            return self.ids_at(probability) / per_hour / _HOURS_PER_YEAR
+        except OverflowError:
+            return math.inf
 
     def _log_of_distinct(self, issued: int) -> float:
         """The logarithm of the chance that all *issued* ids differ."""

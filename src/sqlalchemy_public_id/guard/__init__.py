@@ -10,9 +10,10 @@ Core alone call :func:`install` once for each engine:
 
 A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 where
 nothing else is said), inside the caller's transaction, which stays usable. Ids that the caller gave and violations of
-any other constraint go through untouched. While nothing collides, nothing more is sent than without the guard, with one
-exception: on PostgreSQL, an INSERT of several rows outside of a flush stands inside a savepoint. The INSERTs of a flush
-get an ``ON CONFLICT DO NOTHING`` there, after they were logged.
+any other constraint go through untouched. While nothing collides, nothing more is sent than without the guard, except
+on PostgreSQL: INSERTs of one row, and those of several rows in a flush whose keys the database makes, get an ``ON
+CONFLICT DO NOTHING`` there, after they were logged; the others stand inside a savepoint, which is two short statements
+more (``docs/guides/collisions.md`` has the list). Statements of an ``AUTOCOMMIT`` connection get neither.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import id_parameters, rows_of
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
+from sqlalchemy_public_id.guard.statements import refuse_mistakes
 from sqlalchemy_public_id.guard.transactions import run_transaction
 
 if TYPE_CHECKING:
@@ -112,7 +114,13 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
 
 
 def _concerns(context: Any) -> bool:
-    return bool(context is not None and context.isinsert and context.compiled and id_parameters(context.compiled))
+    if context is None or not context.compiled:
+        return False
+    if context.isinsert:
+        return bool(id_parameters(context.compiled))
+    if getattr(context.compiled, "ctes", None):  # there may be an INSERT among them
+        refuse_mistakes(context.compiled)
+    return False
 
 
 _EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}

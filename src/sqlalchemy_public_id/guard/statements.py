@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 from sqlalchemy import Column, Insert
-from sqlalchemy.orm import configure_mappers
+from sqlalchemy.orm import FromStatement, configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
@@ -16,10 +16,20 @@ from sqlalchemy_public_id.types import public_id_columns, unwrapped
 __all__ = ["refuse_mistakes", "refuse_mistakes_of"]
 
 
-def refuse_mistakes(insert: Any) -> None:
-    """Refuse an upsert that would change public ids, and an INSERT … FROM SELECT that would repeat one."""
+def refuse_mistakes(compiled: Any) -> None:
+    """Refuse an upsert that would change public ids, and an INSERT … FROM SELECT that would repeat one.
+
+    The INSERT may be the whole statement, or stand in a WITH clause of another one.
+    """
+    statement = compiled.statement
+    _refuse(statement.element if isinstance(statement, FromStatement) else statement)
+    for cte in compiled.ctes or ():
+        _refuse(cte.element)
+
+
+def _refuse(insert: Any) -> None:
     if not isinstance(insert, Insert):
-        return  # a statement that has an INSERT inside a CTE: nothing is known of its rows
+        return
     clause = post_values(insert)
     if clause is None and insert.select is None:
         return
@@ -38,7 +48,7 @@ def refuse_mistakes_of(context: Any) -> None:
     global _last
     if _last is None or _last() is not context:
         _last = weakref.ref(context)
-        refuse_mistakes(context.compiled.statement)
+        refuse_mistakes(context.compiled)
 
 
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:

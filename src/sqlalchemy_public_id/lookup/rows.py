@@ -66,14 +66,9 @@ def get(
 
 def one_row(session: Session, model: type[M], condition: ColumnElement[bool], **how: Unpack[How]) -> M | None:
     """The one row of *model* that meets *condition*, loaded as :func:`get` is told to."""
-    query = select(model).where(condition).options(*how.get("options", ()))
-    lock = how.get("with_for_update")
-    if lock:
-        query = query.with_for_update(**({} if lock is True else lock))
-    chosen = dict(how.get("execution_options") or {})
-    if how.get("populate_existing"):
-        chosen["populate_existing"] = True
-    return session.scalars(query, execution_options=chosen).unique().one_or_none()
+    query, chosen = _loading(select(model).where(condition), how)
+    found: M | None = session.scalars(query, execution_options=chosen).unique().one_or_none()
+    return found
 
 
 def get_one(
@@ -126,44 +121,68 @@ def get_many(
     *,
     attribute: str | None = None,
     options: Sequence[ORMOption] = (),
+    with_for_update: bool | Mapping[str, Any] | None = None,
+    populate_existing: bool = False,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[str, M]:
     """The rows of *model* with these public ids, by id, in the order of *public_ids*; unknown ones are left out.
 
-    One statement; more only where the database limits the number of parameters (SQLite: 32 766).
+    One statement; more only where the database limits the number of parameters (SQLite: 32 766). Takes what
+    :func:`get` takes.
     """
     key, type_ = _identifier(session, model, attribute)
+    how: How = {
+        "options": options,
+        "with_for_update": with_for_update,
+        "populate_existing": populate_existing,
+        "execution_options": execution_options,
+    }
     wanted = _well_formed(type_, public_ids)
     found: dict[str, M] = {}
     for condition in _any_of(session, model, getattr(model, key), wanted):
-        query = select(model, getattr(model, key)).where(condition).options(*options)
-        for row, public_id in session.execute(query, execution_options=dict(execution_options or {})).unique():
+        query, chosen = _loading(select(model, getattr(model, key)).where(condition), how)
+        rows: Any = session.execute(query, execution_options=chosen).unique()
+        for row, public_id in rows:
             found[public_id] = row
     return {public_id: found[public_id] for public_id in wanted if public_id in found}
 
 
 def keys_of(
-    session: Session, model: type[Any], public_ids: Iterable[object], *, attribute: str | None = None
+    session: Session,
+    model: type[Any],
+    public_ids: Iterable[object],
+    *,
+    attribute: str | None = None,
+    execution_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Public id → key, without loading the rows; unknown ids are left out. One statement, as with :func:`get_many`.
 
     A composite key comes as a tuple.
+
+    :param execution_options: for the statement.
     """
     key, type_ = _identifier(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     shown: InstrumentedAttribute[str] = getattr(model, key)
     found: dict[str, Any] = {}
     for condition in _any_of(session, model, shown, wanted):
-        for public_id, *primary in session.execute(select(shown, *_primary(model)).where(condition)):
+        query = select(shown, *_primary(model)).where(condition)
+        for public_id, *primary in session.execute(query, execution_options=dict(execution_options or {})):
             found[public_id] = primary[0] if len(primary) == 1 else tuple(primary)
     return {public_id: found[public_id] for public_id in wanted if public_id in found}
 
 
 def public_ids_of(
-    session: Session, model: type[Any], keys: Iterable[Any], *, attribute: str | None = None
+    session: Session,
+    model: type[Any],
+    keys: Iterable[Any],
+    *,
+    attribute: str | None = None,
+    execution_options: Mapping[str, Any] | None = None,
 ) -> dict[Any, str]:
     """Key → public id, without loading the rows; unknown keys are left out. One statement, as with :func:`get_many`.
 
+    :param execution_options: for the statement.
     :raises ConfigurationError: for a composite key, and where several shards have rows with one of *keys*.
     """
     name, _ = _identifier(session, model, attribute)
@@ -171,10 +190,12 @@ def public_ids_of(
     primary = _primary(model)
     if len(primary) != 1:
         raise ConfigurationError(f"{model.__name__} has a composite key; select its rows with an ordinary statement")
+    _refuse_text(keys, "expected several keys, not one text, {}: write [key]")
     wanted = list(dict.fromkeys(keys))
     found: dict[Any, str] = {}
     for condition in _any_of(session, model, primary[0], wanted):
-        for key, public_id in session.execute(select(primary[0], shown).where(condition)):
+        query = select(primary[0], shown).where(condition)
+        for key, public_id in session.execute(query, execution_options=dict(execution_options or {})):
             if found.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
                     f"several shards have a row of {model.__name__} with the key {key}, so it has no one "
@@ -193,11 +214,25 @@ def _identifier(session: object, model: type[Any], attribute: str | None) -> tup
     return key, public_id_type(column)
 
 
+def _loading(query: Any, how: How) -> tuple[Any, dict[str, Any]]:
+    """*query*, and the execution options for it, so that rows are loaded as *how* says."""
+    query = query.options(*how.get("options", ()))
+    lock = how.get("with_for_update")
+    if lock:
+        query = query.with_for_update(**({} if lock is True else lock))
+    chosen = dict(how.get("execution_options") or {})
+    if how.get("populate_existing"):
+        chosen["populate_existing"] = True
+    return query, chosen
+
+
+def _refuse_text(values: object, message: str) -> None:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(message.format(shown(values)))
+
+
 def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
-    if isinstance(public_ids, (str, bytes)):
-        raise TypeError(
-            f"expected several ids, not one text, {shown(public_ids)}: write [public_id], or use lookup.get()"
-        )
+    _refuse_text(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.get()")
     format = type_.id_format
     texts: Iterable[str] = (str.__str__(text) for text in public_ids if isinstance(text, str) and format.is_valid(text))
     if format.bits is not None:  # there may be several ways to write it

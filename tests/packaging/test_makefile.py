@@ -1,0 +1,43 @@
+"""The Makefile: what it takes for done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+VENV = Path(".venv/sqlalchemy-2.1")
+MARKS = [VENV / f"{name}.done" for name in ("demo", "test", "lint", "docs", "bench")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project where everything is set up, by a pip that does nothing."""
+    shutil.copy(MAKEFILE, tmp_path)
+    for name in ("pyproject.toml", "README.md", "LICENSE", VENV / "bin" / "python", "dist/built", *MARKS):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (tmp_path / VENV / "bin" / "pip").symlink_to(str(shutil.which("true")))
+    return tmp_path
+
+
+def make(project: Path, *arguments: str | Path) -> str:
+    """What ``make`` prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", *map(str, arguments)]
+    return subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("mark", MARKS, ids=lambda mark: mark.stem)
+def test_the_wheel_is_installed_after_an_editable_installation(project: Path, mark: Path) -> None:
+    """What is set up is not set up again; but the wheel is, where ``make install`` has put the tree in its place."""
+    before = make(project, "--dry-run", mark)
+    make(project, "install")
+
+    assert "--force-reinstall" not in before
+    assert "--force-reinstall" in make(project, "--dry-run", mark)
