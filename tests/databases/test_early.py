@@ -190,7 +190,7 @@ GIVEN: dict[str, Callable[[Session, str], Any]] = {
 @EVERYWHERE
 @pytest.mark.parametrize("way", GIVEN)
 def test_early_id_given_to_a_statement(session: Session, user: User, way: str) -> None:
-    """An early id that the caller gives to a statement is a given one: the duplicate is an error, and nothing changes."""
+    """An early id that the caller gives to a statement is a given one, whose duplicate is an error; nothing changes."""
     with testing.fixed_ids(User, A):
         draft = User()
         assert draft.public_id == A

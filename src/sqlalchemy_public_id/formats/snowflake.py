@@ -56,7 +56,7 @@ class Snowflake(TimedFormat):
     machine_id: int | Callable[[], int]
     """From 0 to 1023; or a function that takes one for the process that calls it, from a lease in the database say. It
     is asked once in each process, at the first id, however many threads make one at once. ``repr()`` names it with its
-    module, ``machine_id=app.machines.take``, which :func:`eval` reads where the module was imported; a lambda, and
+    module, ``machine_id=app.machines.take``, which ``eval()`` reads where the module was imported; a lambda, and
     whatever else has no name in a module, is shown as Python shows it, and cannot be read back."""
     epoch: int | datetime = EPOCH
     """When the time begins: a ``datetime`` with a time zone, or milliseconds since 1970, as which it is kept. It cannot
