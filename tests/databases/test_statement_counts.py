@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from marks import on
-from sqlalchemy import BigInteger, Engine, Identity, Integer, MetaData, String, event, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Engine,
+    Identity,
+    Integer,
+    MetaData,
+    String,
+    UniqueConstraint,
+    event,
+    insert,
+    select,
+)
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, lookup
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, bulk, lookup, testing
 
 STATEMENTS = {
     #                                             sqlite postgresql mysql mariadb
@@ -43,6 +55,16 @@ SAVEPOINTS = {
 }
 """What is sent with SAVEPOINT before and RELEASE after it, on PostgreSQL only."""
 
+COLLISION = {
+    "add and flush, 1 object": 5,
+    "add_all and flush, 1000 objects": 5,
+    "bulk.insert, 1000 objects": 5,
+    "execute(insert(Model), 1000 rows)": 3,
+    "execute(insert(table), 1000 rows)": 3,
+    "execute(insert(table).values(1000 rows))": 3,
+}
+"""How many statements more one collision costs, on PostgreSQL."""
+
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 
@@ -58,6 +80,23 @@ class User(PublicIdMixin, Base):
     __tablename__ = "user"
     __public_id__ = NanoId()
     name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Keyed(PublicIdColumnMixin, Base):
+    """A key that the program makes."""
+
+    __tablename__ = "keyed"
+    __public_id__ = NanoId()
+    key: Mapped[str] = mapped_column(String(36), primary_key=True, default=lambda: str(uuid4()))
+
+
+class Deferrable(PublicIdMixin, Base):
+    """PostgreSQL takes no ON CONFLICT there."""
+
+    __tablename__ = "deferrable"
+    __public_id__ = NanoId()
+    name: Mapped[str | None] = mapped_column(String(50))
+    __table_args__ = (UniqueConstraint("name", deferrable=True).ddl_if(dialect="postgresql"),)
 
 
 class Plain(PlainBase):
@@ -178,6 +217,58 @@ def test_savepoints_on_postgresql(statements: list[str], engine: Engine, way: st
 
     assert len(driven) == len(shown) + 2 * (way in SAVEPOINTS)
     assert driven[:: len(driven) - 1] == around if way in SAVEPOINTS else "SAVEPOINT" not in " ".join(driven)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("way", COLLISION)
+def test_collision_on_postgresql(engine: Engine, way: str) -> None:
+    """What a collision costs is what the guide says."""
+    driven: list[str] = []
+    record_driver(engine, driven)
+    taken = IDS[0]
+    with Session(engine) as session:
+        session.add(User(public_id=taken))
+        session.commit()
+    counts = []
+    for times in (0, 1):
+        with Session(engine) as session, testing.collisions(User, taken, times=times):
+            session.connection()
+            driven.clear()
+            (WAYS | OURS)[way](session, User)
+            counts.append(len(driven))
+
+    assert counts[1] - counts[0] == COLLISION[way]
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("level", "model", "rows", "saved"),
+    [
+        pytest.param("READ COMMITTED", User, 3, False, id="keys of the database"),
+        pytest.param("READ COMMITTED", Keyed, 1, False, id="one key of the program"),
+        pytest.param("READ COMMITTED", Keyed, 3, True, id="keys of the program"),
+        pytest.param("READ COMMITTED", Deferrable, 1, True, id="a deferrable constraint"),
+        pytest.param("REPEATABLE READ", User, 1, True, id="repeatable read"),
+        pytest.param("SERIALIZABLE", User, 3, True, id="serializable"),
+        pytest.param("AUTOCOMMIT", User, 3, False, id="autocommit"),
+    ],
+)
+def test_flushes_with_a_savepoint(
+    new_engine: Callable[..., Engine], engine: Engine, level: str, model: Any, rows: int, saved: bool
+) -> None:
+    """The flushes of PostgreSQL that send two short statements more, and those that do not."""
+    own = new_engine(engine.dialect.name, engine.url, isolation_level=level)
+    driven: list[str] = []
+    record_driver(own, driven)
+    with Session(own) as session:
+        session.connection()
+        driven.clear()
+        session.add_all([model() for _ in range(rows)])
+        session.flush()
+        session.rollback()
+
+    words = [statement.split()[0] for statement in driven]
+    assert words == (["SAVEPOINT", "INSERT", "RELEASE"] if saved else ["INSERT"])
 
 
 def record_driver(engine: Engine, driven: list[str]) -> None:

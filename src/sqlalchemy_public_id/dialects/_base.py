@@ -44,6 +44,8 @@ class Violation:
     """The name of the constraint or index, where the driver gives it; the name of the table may stand before it."""
     columns: str | None = None
     """The columns of the constraint, where the driver gives them: ``table.column, table.column``."""
+    entry: tuple[str, str] | None = None
+    """The column and the refused value as the database writes it, where the driver gives them and it is one column."""
 
 
 class Traits:
@@ -103,6 +105,14 @@ class Traits:
         """What the DBAPI *error* says about a refused duplicate; ``None`` if it is another error."""
         return None
 
+    def forbids(self, error: BaseException | None) -> bool:
+        """Whether the DBAPI *error* says that the role has not the right to do that."""
+        return False
+
+    def written(self, value: Any) -> str:
+        """What :meth:`to_native` answers, or a text, as :attr:`Violation.entry` has it."""
+        return str(value)
+
     def fate(self, error: Exception) -> Fate:
         """What the DBAPI *error* says of the whole transaction; SQLAlchemy knows a lost connection by itself."""
         return Fate.FINAL
@@ -114,6 +124,10 @@ class Traits:
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         """Whether a statement of the connection sees what others have committed since its transaction began."""
         return True
+
+    def defers_results(self, driver_connection: Any) -> bool:
+        """Whether the driver only queues statements at present, so that nobody knows what has become of one."""
+        return False
 
     def slice_bytes(self, driver: str) -> int:
         """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""

@@ -13,6 +13,7 @@ from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violatio
 __all__ = ["MySQL"]
 
 _DUPLICATE_ENTRY = 1062
+_FORBIDDEN = {1142, 1143}  # a command, for the table or for a column
 _UNDONE = {
     1020,  # the record has changed since the snapshot (MariaDB)
     1047,  # a node of Galera that is not ready: it has refused the statement
@@ -59,6 +60,9 @@ class MySQL(Traits):
             return None
         found = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
         return Violation(constraint=found[1] if found else None)
+
+    def forbids(self, error: BaseException | None) -> bool:
+        return error is not None and bool(error.args) and error.args[0] in _FORBIDDEN
 
     def fate(self, error: Exception) -> Fate:
         code = error.args[0] if error.args else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,9 @@ from sqlalchemy_public_id.dialects._base import Fate, Traits, Violation
 __all__ = ["PostgreSQL", "fate_of"]
 
 _UNIQUE_VIOLATION = "23505"
+_FORBIDDEN = "42501"
+_ENTRY = re.compile(r"""\(("(?:[^"]|"")+"|\w+)\)=\((.*)\)""", re.DOTALL)
+"""``Key (public_id)=(a1b2c3) already exists.``, in whatever language the words around it are."""
 _UNDONE = {"40001", "40P01"}  # serialization failures and deadlocks
 _UNKNOWN = {"40003", "57P01", "57P02", "57P03"}  # CockroachDB's ambiguous commits; the server goes down, or comes up
 
@@ -49,7 +53,14 @@ class PostgreSQL(Traits):
             return None
         diagnostics = getattr(error, "diag", None)
         name = getattr(diagnostics, "constraint_name", None) or getattr(error.__cause__, "constraint_name", None)
-        return Violation(constraint=name)
+        detail = getattr(diagnostics, "message_detail", None) or getattr(error.__cause__, "detail", None)
+        return Violation(constraint=name, entry=_entry(detail))
+
+    def forbids(self, error: BaseException | None) -> bool:
+        return error is not None and _state(error) == _FORBIDDEN
+
+    def written(self, value: Any) -> str:
+        return f"\\x{value.hex()}" if isinstance(value, (bytes, bytearray)) else str(value)
 
     def fate(self, error: Exception) -> Fate:
         return fate_of(error)
@@ -60,8 +71,23 @@ class PostgreSQL(Traits):
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         # psycopg has an enum, asyncpg's adapter a name, psycopg2 a number; None is the server's default
         level = getattr(dbapi_connection, "isolation_level", None)
+        if level is None:  # the adapter of psycopg's asynchronous connections does not say it
+            level = getattr(getattr(dbapi_connection, "driver_connection", None), "isolation_level", None)
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
+
+    def defers_results(self, driver_connection: Any) -> bool:
+        # inside ``with connection.pipeline()`` of psycopg
+        return bool(getattr(getattr(driver_connection, "info", None), "pipeline_status", False))
+
+
+def _entry(detail: object) -> tuple[str, str] | None:
+    """What *detail* names, if that can be read in one way only. It is missing where the role may not see the row."""
+    found = _ENTRY.search(detail) if isinstance(detail, str) and detail.count(")=(") == 1 else None
+    if found is None:
+        return None
+    column, value = found.groups()
+    return (column[1:-1].replace('""', '"') if column[0] == '"' else column), value
 
 
 def fate_of(error: Exception) -> Fate:
@@ -72,7 +98,7 @@ def fate_of(error: Exception) -> Fate:
     return Fate.UNKNOWN if state in _UNKNOWN or str(state).startswith("08") else Fate.FINAL
 
 
-def _state(error: Exception) -> object:
+def _state(error: BaseException) -> object:
     return _first(error, "sqlstate", "pgcode")
 
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, func, select
+from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import PublicIdCollision
+from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.batch import Batch, Slot
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import max_retries, public_id_type
+from sqlalchemy_public_id.types import max_retries, public_id_type, stored
 
 __all__ = ["Attempt", "exhausted"]
 
 _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
+
+
+_FEW = 10
+"""So many collisions of a batch are taken one by one where the database names them, and a SELECT would be no good:
+under REPEATABLE READ it may not see the rows, and under SERIALIZABLE what it reads can fail the transaction."""
 
 
 class Attempt:
@@ -34,6 +44,7 @@ class Attempt:
         """For statements of our own, so that they find the same table."""
         self._tries: Counter[tuple[int, str]] = Counter()
         self._taken: set[tuple[Column[Any], str]] = set()
+        """What has collided: ids that are known not to be free."""
 
     # --- the driver
 
@@ -69,6 +80,41 @@ class Attempt:
         proxied = self.connection.connection
         return self.traits.aborts_transaction and not self.traits.in_autocommit(proxied.dbapi_connection)
 
+    @property
+    def tells_outcome(self) -> bool:
+        """Whether the driver knows what has become of a statement when it was sent, and not when its rows are read."""
+        if self.context.execution_options.get("stream_results") and self.dialect.supports_server_side_cursors:
+            return False
+        return not self.traits.defers_results(self.connection.connection.driver_connection)
+
+    # --- until there is no collision
+
+    def until_it_fits(self, batch: Batch, execute: Callable[[Any], None]) -> None:
+        """Something that takes effect as a whole or not at all, with other ids for what has collided each time.
+
+        Where a failed statement would abort the transaction, a savepoint keeps it usable.
+        """
+        saved = self.risks_transaction
+        if saved:
+            self.send("SAVEPOINT")
+        while True:
+            try:
+                execute(batch.for_driver())
+                break
+            except self.refused as error:
+                if saved:
+                    self.send("ROLLBACK TO SAVEPOINT")
+                try:
+                    self.replace(batch, self.collided(batch, error))
+                except Exception:
+                    if saved:
+                        with suppress(self.dialect.dbapi.Error):  # what has happened is what the caller has to know
+                            self.send("ROLLBACK TO SAVEPOINT")
+                            self.send("RELEASE SAVEPOINT")
+                    raise
+        if saved:
+            self.send("RELEASE SAVEPOINT")
+
     # --- what collided
 
     def collided(self, batch: Batch, error: Exception) -> list[Slot]:
@@ -77,22 +123,47 @@ class Attempt:
         if violation is None:
             raise error
         collided: list[Slot] = []
+        hidden: list[Slot] = []
         for column in dict.fromkeys(slot.column for slot in batch.slots):
             match = matches(violation, column, self.dialect)
             if match is Match.NO:
                 continue
             slots = [slot for slot in batch.slots if slot.column is column]
-            found = slots if match is Match.YES and len(slots) == 1 else self._duplicates(batch, column, slots)
-            # a row that is there but cannot be seen (REPEATABLE READ), or is gone again: any of the ids may be the one
-            collided += found or (slots if match is Match.YES else [])
-        if not collided or not all(map(batch.is_ours, collided)):
+            if match is Match.YES and len(slots) == 1:
+                found = slots
+            else:
+                named = self._named(batch, slots, violation) if match is Match.YES else set[str]()
+                found = self._duplicates(batch, column, slots, named)
+            collided += found
+            if not found and match is Match.YES:  # a row that cannot be seen, or is gone again: any id may be the one
+                hidden += slots
+        if not (collided or hidden) or not all(map(batch.is_ours, collided + hidden)):
             raise error
-        return collided
+        self._taken.update((slot.column, batch.text(slot)) for slot in collided)
+        return collided + hidden
 
-    def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot]) -> list[Slot]:
-        """The slots whose id is in the table, or in another row of the batch; given ids go before made ones."""
+    def _named(self, batch: Batch, slots: list[Slot], violation: Violation) -> set[str]:
+        """The id that the database complains of, where it says so and only one of *slots* has it."""
+        column, value = violation.entry or (None, None)
+        named = [
+            slot for slot in slots if slot.column.name == column and self._written(batch.text(slot), slot) == value
+        ]
+        return {batch.text(named[0])} if len(named) == 1 else set()
+
+    def _written(self, text: str | None, slot: Slot) -> str | None:
+        if text is None:
+            return None
+        return self.traits.written(stored(public_id_type(slot.column).id_format, text, self.dialect))
+
+    def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot], named: set[str]) -> list[Slot]:
+        """The slots whose id is *named*, in the table, or in another row of the batch; given ids go before made ones.
+
+        Two of them are a duplicate of one another even if the database has named one: it is the first that stays.
+        """
         found: list[Slot] = []
-        seen = self.exists(column, [batch.text(slot) for slot in slots])
+        seen = set(named)
+        if not named or self.sees_commits or len(self._taken) >= _FEW:
+            seen |= self._readable(column, [batch.text(slot) for slot in slots])
         for slot in sorted(slots, key=batch.is_ours):
             text = batch.text(slot)
             if text in seen:
@@ -102,13 +173,18 @@ class Attempt:
 
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""
-        found: set[str] = set()
-        for condition in self.traits.any_of(column, texts, public_id_type(column).as_parameter):
-            query = select(column).where(condition)
-            if self.traits.reads_old_snapshot:
-                query = query.with_for_update(read=True)
-            found.update(self.connection.execute(query, execution_options=self.options).scalars())
-        return found
+        return _existing(self.connection, column, texts, self.options)
+
+    def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:
+        """The same inside of the savepoint; none for a role that may not read the table."""
+        try:
+            return self.exists(column, texts)
+        except DBAPIError as error:
+            if not self.traits.forbids(error.orig):
+                raise
+            if self.risks_transaction:
+                self.send("ROLLBACK TO SAVEPOINT")
+            return set()
 
     # --- new ids
 
@@ -116,29 +192,37 @@ class Attempt:
         """Fill *slots* with ids that are neither known to be taken nor in the batch."""
         if not slots:
             return
-        self._taken.update((slot.column, batch.text(slot)) for slot in batch.slots)
+        held = {(slot.column, batch.text(slot)) for slot in batch.slots}
         for slot in slots:
             while True:
-                self._count((slot.row, slot.parameter.name), slot.column)
+                self._count(slot, held)
                 new = public_id_type(slot.column).next_id()
-                if (slot.column, new) not in self._taken and (slot.column, new) not in (batch.pending or ()):
+                drawn = slot.column, new
+                if drawn not in self._taken and drawn not in held and drawn not in (batch.pending or ()):
                     break
-            self._taken.add((slot.column, new))
+            held.add(drawn)
             batch.replace(slot, new)
 
-    def _count(self, tried: tuple[int, str], column: Column[Any]) -> None:
-        if self._tries[tried] >= max_retries(column):
-            raise exhausted(self.connection, column)
+    def _count(self, slot: Slot, held: set[tuple[Column[Any], str]]) -> None:
+        tried = slot.row, slot.parameter.name
+        if self._tries[tried] >= max_retries(slot.column):
+            raise exhausted(self.connection, slot.column, self._taken | held, self.options)
         self._tries[tried] += 1
 
 
-def exhausted(connection: Any, column: Column[Any]) -> PublicIdCollision:
-    """The error for a row of *column* that has used up its retries."""
+def exhausted(
+    connection: Any,
+    column: Column[Any],
+    known: Iterable[tuple[Column[Any], str]] = (),
+    options: Mapping[str, Any] | None = None,
+) -> PublicIdCollision:
+    """The error for a row of *column* that has used up its retries; the ids that are *known* cannot be had either."""
     format = public_id_type(column).id_format
     model = model_of(column.table, column.key)
     rows = None
     if format.capacity <= _COUNTABLE:
-        rows = connection.execute(select(func.count()).select_from(column.table)).scalar_one()
+        texts = {text for other, text in chain(known, pending.of(connection) or ()) if other is column}
+        rows = _taken(connection, column, texts, options or {})
     return PublicIdCollision(
         model=model.__name__ if model else column.table.name,
         column=column.name,
@@ -147,3 +231,27 @@ def exhausted(connection: Any, column: Column[Any]) -> PublicIdCollision:
         capacity=format.capacity,
         rows=rows,
     )
+
+
+def _taken(connection: Any, column: Column[Any], known: set[str], options: Mapping[str, Any]) -> int | None:
+    """How many ids are taken: by the rows that can be seen, and those of *known* that others have or are to get."""
+    try:
+        visible = _existing(connection, column, list(known), options)
+        query = select(func.count()).select_from(column.table)
+        rows: int = connection.execute(query, execution_options=options).scalar_one()
+    except DBAPIError as error:
+        if not traits_for(connection.dialect).forbids(error.orig):
+            raise
+        return None
+    return rows + len(known - visible)
+
+
+def _existing(connection: Any, column: Column[Any], texts: list[str], options: Mapping[str, Any]) -> set[str]:
+    traits = traits_for(connection.dialect)
+    found: set[str] = set()
+    for condition in traits.any_of(column, texts, public_id_type(column).as_parameter):
+        query = select(column).where(condition)
+        if traits.reads_old_snapshot:
+            query = query.with_for_update(read=True)
+        found.update(connection.execute(query, execution_options=options).scalars())
+    return found

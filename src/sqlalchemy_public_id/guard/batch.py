@@ -44,7 +44,7 @@ def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
     """
     found = _parameters.get(compiled)
     if found is None:
-        refuse_mistakes(compiled.statement)
+        refuse_mistakes(compiled)
         found = _parameters[compiled] = tuple(_find(compiled))
     return found
 

@@ -2,8 +2,8 @@
 
 ``ON CONFLICT DO NOTHING`` is put into the text of the statement just before it is sent. It has no conflict target, so
 that it also works while the unique index is still being built, on partitioned tables, and for a role without SELECT.
-Whatever keeps a row out, the row is missing afterwards. Then the table is asked whether the id was the reason: if so,
-the row gets another one; if not, the plain INSERT is run, and the database says what is wrong.
+Whatever keeps a row out, the row is missing afterwards. Then the plain INSERT is run inside of a savepoint, and the
+error of the database tells whether the id was the reason: if so, the row gets another one.
 """
 
 from __future__ import annotations
@@ -65,31 +65,27 @@ def _is_plain(attempt: Attempt, batch: Batch) -> bool:
 
 
 def _one_row(attempt: Attempt, batch: Batch, statement: str) -> None:
-    """A row count of zero is the collision."""
-    attempt.execute(batch.for_driver(), statement)
-    while attempt.cursor.rowcount == 0:
-        collided = _collided(attempt, batch, batch.slots)
-        if not collided:
-            _plainly(attempt, batch)
-            return
-        attempt.replace(batch, collided)
-        attempt.execute(batch.for_driver(), statement)
+    """A row count of zero: something keeps the row out, and the INSERT as it was has the database say what.
 
-
-def _plainly(attempt: Attempt, batch: Batch) -> None:
-    """The INSERT as it was, for the database to say what is wrong.
-
-    If nothing is, it was a trigger that kept the row out, the first time as well: what it did then is enough.
+    The table is not asked: it may hide the row (row-level security), and a role need not have the right to read it.
     """
-    attempt.send("SAVEPOINT")
-    attempt.execute(batch.for_driver())
+    attempt.execute(batch.for_driver(), statement)
+    if attempt.cursor.rowcount == 0:
+        attempt.until_it_fits(batch, lambda parameters: _plainly(attempt, parameters))
+
+
+def _plainly(attempt: Attempt, parameters: Any) -> None:
+    """The INSERT as it was, inside of a savepoint.
+
+    If nothing is wrong, it was a trigger that kept the row out, the first time as well: what it did then is enough.
+    """
+    attempt.execute(parameters)
     if attempt.cursor.rowcount == 0:
         attempt.send("ROLLBACK TO SAVEPOINT")
-    attempt.send("RELEASE SAVEPOINT")
 
 
 def _collided(attempt: Attempt, batch: Batch, slots: list[Slot]) -> list[Slot]:
-    """Those of *slots* whose id is taken; none if one of these was given by the caller, who has to be told."""
+    """Those of *slots* whose id is seen to be taken; none if the caller gave one of these, who has to be told."""
     found = [slot for slot in slots if attempt.exists(slot.column, [batch.text(slot)])]
     return found if all(map(batch.is_ours, found)) else []
 

@@ -13,8 +13,7 @@ How much of the statement a collision undoes differs (see :mod:`sqlalchemy_publi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
@@ -35,17 +34,17 @@ _PLAIN_ROW = re.compile(
 def run(attempt: Attempt, parameters: Any, first: int) -> None:
     """One statement, of one row or many; *first* is the position of the first one in the execution."""
     batch = Batch(attempt.context, parameters, first)
-    if not batch.may_be_ours:
+    if not batch.may_be_ours or not attempt.tells_outcome:
         attempt.execute(parameters)
     elif not (attempt.risks_transaction and attempt.sees_commits and quiet.run(attempt, batch)):
-        _until_it_fits(attempt, batch, attempt.execute)
+        attempt.until_it_fits(batch, attempt.execute)
 
 
 def run_again(attempt: Attempt, parameters: Any, error: Exception, first: int) -> None:
     """The same for a statement that has just failed, alone."""
     batch = Batch(attempt.context, parameters, first)
     attempt.replace(batch, attempt.collided(batch, error))
-    _until_it_fits(attempt, batch, attempt.execute)
+    attempt.until_it_fits(batch, attempt.execute)
 
 
 def run_many(attempt: Attempt, rows: list[Row]) -> None:
@@ -55,22 +54,11 @@ def run_many(attempt: Attempt, rows: list[Row]) -> None:
     elif attempt.traits.many_rows is ManyRows.SLICES:
         inserted = 0
         for first, some in _slices(attempt, rows):
-            _until_it_fits(attempt, Batch(attempt.context, some, first), attempt.execute_many)
+            attempt.until_it_fits(Batch(attempt.context, some, first), attempt.execute_many)
             inserted += attempt.cursor.rowcount
         set_rowcount(attempt.context, inserted)
     else:
-        _until_it_fits(attempt, Batch(attempt.context, rows), attempt.execute_many)
-
-
-def _until_it_fits(attempt: Attempt, batch: Batch, execute: Callable[[Any], None]) -> None:
-    """Something that takes effect as a whole or not at all."""
-    while True:
-        try:
-            with _savepoint(attempt):
-                execute(batch.for_driver())
-            return
-        except attempt.refused as error:
-            attempt.replace(batch, attempt.collided(batch, error))
+        attempt.until_it_fits(Batch(attempt.context, rows), attempt.execute_many)
 
 
 def _row_by_row(attempt: Attempt, rows: list[Row]) -> None:
@@ -87,22 +75,6 @@ def _row_by_row(attempt: Attempt, rows: list[Row]) -> None:
             batch = Batch(attempt.context, [rows[first]], first)
             attempt.replace(batch, attempt.collided(batch, error))
             rows = [*rows[:first], *batch.for_driver(), *rows[first + 1 :]]
-
-
-@contextmanager
-def _savepoint(attempt: Attempt) -> Generator[None]:
-    """Keep the transaction usable where a failed statement would abort it."""
-    if not attempt.risks_transaction:
-        yield
-        return
-    attempt.send("SAVEPOINT")
-    try:
-        yield
-    except attempt.refused:
-        attempt.send("ROLLBACK TO SAVEPOINT")
-        attempt.send("RELEASE SAVEPOINT")
-        raise
-    attempt.send("RELEASE SAVEPOINT")
 
 
 def _slices(attempt: Attempt, rows: list[Row]) -> Iterator[tuple[int, list[Row]]]:
