@@ -144,8 +144,9 @@ class PublicIdCollision(PublicIdError):
         self.capacity: int = capacity
         """How many ids the format can make."""
         self.rows: int | None = rows
-        """How many ids are taken: the rows of the table that can be seen, the ids of the other rows of the statement, and
-        those met on the way. ``None`` where the space is too large for this to be the cause, or the role may not count.
+        """How many ids are taken: the rows of the table that can be seen, the ids of the other rows of the statement,
+        and those met on the way. ``None`` where the space is too large for this to be the cause, or the role may not
+        count.
         """
 
 
