@@ -119,7 +119,7 @@ def declared(name: str, annotation: Any, **options: Any) -> Any:
         ("landlord", object, "object"),
         ("region", object, "object"),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_type_that_lets_objects_through(name: str, annotation: Any, shown: str) -> None:
     """A type that takes an object of the model as it is, is refused when the class is created."""
@@ -178,7 +178,7 @@ def test_before_mappers_are_configured(annotation: Any) -> None:
         ("rooms", Sequence[RoomOut]),
         ("rooms", Annotated[int, BeforeValidator(len)]),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_type_that_shows_what_was_checked(name: str, annotation: Any) -> None:
     """A ``PublicModel``, alone or in a container, is what a relationship is shown by; a validator may make a value."""
