@@ -8,13 +8,13 @@ True
 
 Where the database returns the keys of many rows at once and in order (PostgreSQL, MariaDB), this is ``add_all()`` and
 ``flush()``. MySQL and SQLite cannot, so the unit of work sends one INSERT per row there; :func:`insert` sends the rows
-together instead and reads their keys back by public id. Objects that need the unit of work (with relationships set, SQL
+together instead and reads their keys back by public id: those of the first and the last row, where nothing but the rows
+between them fits in between, and all of them otherwise. Objects that need the unit of work (with relationships set, SQL
 expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
@@ -167,31 +167,33 @@ def _may_be_left_out(column: Column[Any]) -> bool:
 def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str, Any]], unset: list[str]) -> None:
     """Fill in what the database and the column defaults made, found by public id."""
     (name, column), *_ = listeners.id_attributes(mapper).items()
-    type_ = public_id_type(column)
-    query: Select[Any] = select(column, *(mapper.attrs[attribute].class_attribute.expression for attribute in unset))
+    key = mapper.primary_key[0]
+    ends = [select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])]
+    attributes = [mapper.attrs[attribute].class_attribute.expression for attribute in unset]
+    if len(unset) == 1 and isinstance(key.type, Integer):  # the key alone
+        first, last = connection.execute(select(*ends)).one()
+        if _are_in_a_run(first, last, len(rows)):
+            for number, row in enumerate(rows, first):
+                row[unset[0]] = number
+            return
+    query: Select[Any] = select(column, *attributes)
     missing = {row[name]: row for row in rows}
 
     def fill_in(found: Iterable[Any]) -> None:
-        if len(unset) == 1:
-            [attribute] = unset
-            for public_id, value in found:
-                if public_id in missing:
-                    missing.pop(public_id)[attribute] = value
-            return
         for public_id, *values in found:
             if public_id in missing:
                 missing.pop(public_id).update(zip(unset, values, strict=True))
 
     # Keys that were given out together lie together: reading the run costs a third of looking up each id.
     # What else lies there is passed over, and what does not lie there is looked up.
-    traits, key = traits_for(connection.dialect), mapper.primary_key[0]
-    first, last = (select(key).where(column == row[name]).correlate(None) for row in (rows[0], rows[-1]))
-    run = query.where(key.between(first.scalar_subquery(), last.scalar_subquery())).order_by(key).limit(2 * len(rows))
-    is_plain = len(unset) == 1 and isinstance(key.type, Integer) and not type_.is_native
-    as_object = traits.as_object(*run.subquery().c) if is_plain else None
-    if as_object is None:
-        fill_in(connection.execute(run))
-    else:
-        fill_in(json.loads(connection.scalar(select(as_object)) or "{}").items())
+    fill_in(connection.execute(query.where(key.between(*ends)).order_by(key).limit(2 * len(rows))))
+    traits, type_ = traits_for(connection.dialect), public_id_type(column)
     for condition in traits.any_of(column, list(missing), type_.as_parameter):
         fill_in(connection.execute(query.where(condition)))
+
+
+def _are_in_a_run(first: int | None, last: int | None, count: int) -> bool:
+    """Whether *count* rows have the keys from *first* to *last*, in their order: no other row fits in between, because
+    keys that the database gives out only grow.
+    """
+    return first is not None and last is not None and last - first == count - 1

@@ -142,10 +142,10 @@ def ensure_ids(
             elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
                 _make_room(waiting, column, value, connection)
                 continue
-            if waiting.get((column, value), state) is not state:
+            if waiting.setdefault((column, value), state) is not state:
                 value = _another(waiting, column, connection)
+                waiting[column, value] = state
             values[key] = value
-            waiting[column, value] = state
 
 
 def _make_room(waiting: pending.Pending, column: Column[Any], given: str, connection: Connection) -> None:

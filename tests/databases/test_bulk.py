@@ -123,6 +123,18 @@ def test_keys_that_do_not_lie_together(session: Session, database: str) -> None:
     assert names(session, Team).items() >= {team.id: team.name for team in teams}.items()
 
 
+@on("mysql")
+def test_keys_with_gaps(session: Session) -> None:
+    """Where the server counts in steps, each object still has the key of its row."""
+    session.connection().execute(text("SET SESSION auto_increment_increment = 3"))
+    teams = [Team(name=str(number)) for number in range(40)]
+    bulk.insert(session, teams)
+    session.connection().execute(text("SET SESSION auto_increment_increment = 1"))
+
+    agree(session, teams)
+    assert teams[-1].id - teams[0].id == 3 * 39
+
+
 def test_five_thousand(session: Session) -> None:
     """A large number of objects is as good as a small one."""
     users = [User(name=str(number)) for number in range(5000)]

@@ -77,10 +77,6 @@ class Traits:
             part = bindparam(None, values[at : at + size], unique=True, type_=type_ or column.type, expanding=True)
             yield column.in_(part)
 
-    def as_object(self, names: Any, values: Any) -> ColumnElement[str] | None:
-        """An aggregate that makes one JSON object, name → value, of many rows, where one value is read much faster."""
-        return None
-
     def text(self, length: int) -> TypeEngine[str]:
         """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""
         return String(length)

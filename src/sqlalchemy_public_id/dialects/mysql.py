@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, func
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violation
@@ -40,9 +39,6 @@ class MySQL(Traits):
     reads_old_snapshot = True  # REPEATABLE READ is the default
     many_rows = ManyRows.SLICES
     max_parameters = None  # the drivers write values into the statement; max_allowed_packet is 16 MB or more
-
-    def as_object(self, names: Any, values: Any) -> ColumnElement[str]:
-        return func.json_objectagg(names, values, type_=String())  # the drivers take rows apart in Python
 
     def text(self, length: int) -> TypeEngine[str]:
         """``ascii_bin``: the default collation takes ``aB`` and ``Ab`` for the same id, and four bytes a character."""
