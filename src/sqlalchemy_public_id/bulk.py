@@ -168,10 +168,12 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str,
     """Fill in what the database and the column defaults made, found by public id."""
     (name, column), *_ = listeners.id_attributes(mapper).items()
     key = mapper.primary_key[0]
-    ends = [select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])]
+    low, high = (
+        select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])
+    )
     attributes = [mapper.attrs[attribute].class_attribute.expression for attribute in unset]
     if len(unset) == 1 and isinstance(key.type, Integer):  # the key alone
-        first, last = connection.execute(select(*ends)).one()
+        first, last = connection.execute(select(low, high)).one()
         if _are_in_a_run(first, last, len(rows)):
             for number, row in enumerate(rows, first):
                 row[unset[0]] = number
@@ -186,7 +188,7 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str,
 
     # Keys that were given out together lie together: reading the run costs a third of looking up each id.
     # What else lies there is passed over, and what does not lie there is looked up.
-    fill_in(connection.execute(query.where(key.between(*ends)).order_by(key).limit(2 * len(rows))))
+    fill_in(connection.execute(query.where(key.between(low, high)).order_by(key).limit(2 * len(rows))))
     traits, type_ = traits_for(connection.dialect), public_id_type(column)
     for condition in traits.any_of(column, list(missing), type_.as_parameter):
         fill_in(connection.execute(query.where(condition)))

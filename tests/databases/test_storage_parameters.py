@@ -29,7 +29,6 @@ from sqlalchemy_public_id import (
     PublicIdMixin,
     Snowflake,
     TypedId,
-    TypeIdFormat,
     Ulid,
     Uuid4,
     Uuid7,
@@ -44,19 +43,16 @@ class BoundId(TypedId, prefix="bnd", format=Uuid7()): ...
 class OtherId(TypedId, prefix="obnd", format=Uuid7()): ...
 
 
-FORMATS: dict[str, Any] = {
+FORMATS: dict[str, Any] = {  # one of each way to store
     "uuid7": Uuid7(prefix="bound"),
-    "uuid4": Uuid4(encoding="hex"),
-    "typeid": TypeIdFormat("bound"),
     "ulid": Ulid(),
     "object id": ObjectId(),
     "snowflake": Snowflake(machine_id=7),
     "typed id": BoundId,
     "ulid text": Ulid(storage="text"),
-    "uuid7 text": Uuid7(encoding="hyphenated", storage="text"),
     "nanoid": NanoId(),
 }
-NATIVE = {name: declared for name, declared in FORMATS.items() if name not in ("ulid text", "uuid7 text", "nanoid")}
+NATIVE = {name: declared for name, declared in FORMATS.items() if name not in ("ulid text", "nanoid")}
 IN_OTHER_LETTERS = {"ulid": Ulid(), "ulid text": Ulid(storage="text"), "uuid4": Uuid4(encoding="hex")}
 MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "' OR 1=1 --"]
 

@@ -11,7 +11,7 @@ import pytest
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 VENV = Path(".venv/sqlalchemy-2.1")
-MARKS = [VENV / f"{name}.done" for name in ("demo", "test", "lint", "docs", "bench")]
+MARKS = [VENV / f"{name}.done" for name in ("demo", "test", "lint", "docs")]
 
 
 @pytest.fixture
