@@ -7,6 +7,7 @@ Everything else in this library uses names without an underscore.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
@@ -19,6 +20,7 @@ __all__ = [
     "key_behind_returning",
     "plain_table",
     "post_values",
+    "register_pending",
     "register_persistent",
     "rotated_columns",
     "selected_names",
@@ -81,6 +83,12 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
 def is_merged(state: InstanceState[Any]) -> bool:
     """Whether the object of *state*, which is in no row yet, was made by ``Session.merge()``, and not by its class."""
     return "load_path" in vars(state)
+
+
+def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:
+    """What ``add_all()`` does for new objects, but for the walk along relationships: there must be none that is set."""
+    for state in states:
+        session._save_impl(state)
 
 
 def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:

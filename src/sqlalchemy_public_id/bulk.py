@@ -27,7 +27,7 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id import listeners
-from sqlalchemy_public_id._compat import register_persistent
+from sqlalchemy_public_id._compat import register_pending, register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.guard import pending
@@ -104,9 +104,9 @@ def _is_expression(kind: type[Any]) -> bool:
 
 
 def _insert_statements(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
-    session.add_all([state.obj() for state in states])
+    register_pending(session, states)
     transaction = session.get_nested_transaction() or session.get_transaction()
-    assert transaction is not None  # add_all() has begun one
+    assert transaction is not None  # has begun just now, if not before
     with session.no_autoflush:
         try:
             _send(session, mapper, states)
