@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Fate, Traits, Violation
 
-__all__ = ["PostgreSQL", "fate_of"]
+__all__ = ["PostgreSQL", "PostgresProtocol"]
 
 _UNIQUE_VIOLATION = "23505"
 _FORBIDDEN = "42501"
@@ -22,16 +22,8 @@ _UNDONE = {"40001", "40P01"}  # serialization failures and deadlocks
 _UNKNOWN = {"40003", "57P01", "57P02", "57P03"}  # CockroachDB's ambiguous commits; the server goes down, or comes up
 
 
-class PostgreSQL(Traits):
-    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which tell the SQLSTATE and the name of the constraint."""
-
-    retries = True
-    max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
-    array_parameters = True
-
-    def text(self, length: int) -> TypeEngine[str]:
-        """``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of the C library can corrupt."""
-        return String(length, collation="C")
+class PostgresProtocol(Traits):
+    """What speaks PostgreSQL's protocol, has a type for UUIDs, and tells the SQLSTATE of an error."""
 
     def native(self, bits: int) -> TypeEngine[Any]:
         return Uuid() if bits == 128 else super().native(bits)
@@ -43,9 +35,32 @@ class PostgreSQL(Traits):
         return value.int if isinstance(value, UUID) else super().from_native(value)
 
     def literal(self, value: Any) -> str:
-        if isinstance(value, UUID):
-            return f"'{value}'::uuid"
-        return str(value) if isinstance(value, int) else f"'\\x{value.hex()}'::bytea"
+        return f"'{value}'::uuid" if isinstance(value, UUID) else super().literal(value)
+
+    def fate(self, error: Exception) -> Fate:
+        """What the SQLSTATE of *error* says; class 08 is a connection that is lost, or was not made."""
+        state = _state(error)
+        if state in _UNDONE:
+            return Fate.UNDONE
+        return Fate.UNKNOWN if state in _UNKNOWN or str(state).startswith("08") else Fate.FINAL
+
+    def in_autocommit(self, dbapi_connection: Any) -> bool:
+        return bool(getattr(dbapi_connection, "autocommit", False))
+
+
+class PostgreSQL(PostgresProtocol):
+    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which tell the SQLSTATE and the name of the constraint."""
+
+    retries = True
+    max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
+    array_parameters = True
+
+    def text(self, length: int) -> TypeEngine[str]:
+        """``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of the C library can corrupt."""
+        return String(length, collation="C")
+
+    def literal(self, value: Any) -> str:
+        return f"'\\x{value.hex()}'::bytea" if isinstance(value, bytes) else super().literal(value)
 
     def violation(self, error: Exception) -> Violation | None:
         # psycopg says sqlstate, psycopg2 pgcode; SQLAlchemy's asyncpg adapter wraps the driver's own error
@@ -61,12 +76,6 @@ class PostgreSQL(Traits):
 
     def written(self, value: Any) -> str:
         return f"\\x{value.hex()}" if isinstance(value, (bytes, bytearray)) else str(value)
-
-    def fate(self, error: Exception) -> Fate:
-        return fate_of(error)
-
-    def in_autocommit(self, dbapi_connection: Any) -> bool:
-        return bool(getattr(dbapi_connection, "autocommit", False))
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         # psycopg has an enum, asyncpg's adapter a name, psycopg2 a number; None is the server's default
@@ -88,14 +97,6 @@ def _entry(detail: object) -> tuple[str, str] | None:
         return None
     column, value = found.groups()
     return (column[1:-1].replace('""', '"') if column[0] == '"' else column), value
-
-
-def fate_of(error: Exception) -> Fate:
-    """What the SQLSTATE of *error* says; class 08 is a connection that is lost, or was not made."""
-    state = _state(error)
-    if state in _UNDONE:
-        return Fate.UNDONE
-    return Fate.UNKNOWN if state in _UNKNOWN or str(state).startswith("08") else Fate.FINAL
 
 
 def _state(error: BaseException) -> object:
