@@ -219,11 +219,15 @@ class _Run:
             return getattr(self.marked, attribute)
         return self.table.c[self.mapper.columns[attribute].key]
 
-    def _is_beyond(self, marks: Sequence[Any]) -> ColumnElement[bool]:
-        """Whether the key of a row is beyond *marks*, column by column where it is a composite one."""
+    def _is_beyond(self, marks: Sequence[Any], *more: tuple[Any, Any]) -> ColumnElement[bool]:
+        """Whether the key of a row is beyond *marks*, column by column where it is a composite one.
+
+        *more* are columns that decide between rows with one key, each with its mark.
+        """
+        pairs = [*zip(self.columns, marks, strict=True), *more]
         alternatives: list[ColumnElement[bool]] = []
-        for at, (column, mark) in enumerate(zip(self.columns, marks, strict=True)):
-            equal = [each == other for each, other in zip(self.columns[:at], marks[:at], strict=True)]
+        for at, (column, mark) in enumerate(pairs):
+            equal = [each == other for each, other in pairs[:at]]
             alternatives.append(and_(*equal, column < mark if self.descending else column > mark))
         return or_(*alternatives)
 
@@ -256,7 +260,7 @@ class _ShardedRun(_Run):
             mark = key or self.key_of(public_id)
             if mark is None:
                 return [], 0
-            statement = statement.where(self._follows(mark, public_id))
+            statement = statement.where(self._is_beyond(mark, (self.id, public_id)))
         sent: Counter[Any] = Counter()
         last: dict[Any, Any] = {}
 
@@ -291,16 +295,3 @@ class _ShardedRun(_Run):
             query = select(*columns).where(getattr(self.marked, self.name) == public_id)
             self._marks[public_id] = self.session.execute(query).first()
         return self._marks[public_id]
-
-    def _follows(self, mark: Sequence[Any], public_id: object) -> ColumnElement[bool]:
-        """Whether a row is beyond the one with the key *mark* and *public_id*."""
-        columns, values = [*self.columns, self.id], [*mark, public_id]
-        return or_(
-            *(
-                and_(
-                    *(each == value for each, value in zip(columns[:at], values[:at], strict=True)),
-                    column < values[at] if self.descending else column > values[at],
-                )
-                for at, column in enumerate(columns)
-            )
-        )
