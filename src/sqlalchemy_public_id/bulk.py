@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from sqlalchemy import Column, Connection, Integer, Select, Table, select
 from sqlalchemy import insert as insert_into
-from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
+from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
@@ -44,9 +44,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 
     What else is pending in *session* is flushed first. Collisions are retried as everywhere.
     """
-    listeners.require_session(session)
-    if isinstance(session, scoped_session):
-        session = cast("scoped_session[Session]", session)()
+    session = listeners.session_of(session)
     objects = list(objects)  # which holds them: an iterator does not, nor do states
     states = dict.fromkeys(map(_state, objects))  # an object that is named twice is one row
     for prepare in listeners.preparations:

@@ -37,6 +37,7 @@ __all__ = [
     "is_sharded",
     "preparations",
     "require_session",
+    "session_of",
     "watch",
 ]
 
@@ -114,10 +115,15 @@ def require_session(session: object) -> None:
         raise TypeError(f"expected a Session, not {kind}: {hint}")
 
 
+def session_of(session: Session | scoped_session[Session]) -> Session:
+    """*session*, or the one that a scoped session has; refuses what :func:`require_session` refuses."""
+    require_session(session)
+    return session() if isinstance(session, scoped_session) else session
+
+
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
     """Whether *session* has several databases. Where the module is not loaded, there is none of its sessions."""
-    if isinstance(session, scoped_session):
-        session = session()
+    session = session_of(session)
     module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
     return module is not None and isinstance(session, module.ShardedSession)
 

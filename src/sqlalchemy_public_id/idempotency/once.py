@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, scoped_session, undefer
+from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
@@ -23,7 +23,7 @@ from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.idempotency import contents
 from sqlalchemy_public_id.idempotency.turns import begun, in_turn
-from sqlalchemy_public_id.listeners import id_attributes, identifier, is_sharded, require_session
+from sqlalchemy_public_id.listeners import id_attributes, identifier, is_sharded, session_of
 
 __all__ = ["insert_once"]
 
@@ -54,9 +54,7 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
         because the transaction has an older snapshot (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``); then
         repeat the transaction. Where this call is the first in its transaction, it does so itself.
     """
-    require_session(session)
-    if isinstance(session, scoped_session):
-        session = cast("scoped_session[Session]", session)()
+    session = session_of(session)
     state = _state(obj)
     if is_sharded(session):
         raise ConfigurationError(
