@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import servers
+from shard_files import tables_in
 from sqlalchemy import (
     BigInteger,
     Engine,
@@ -114,12 +115,8 @@ def shards(request: pytest.FixtureRequest, new_engine: Callable[..., Engine]) ->
     if len(kinds) < 4:
         pytest.skip(f"there are only {', '.join(kinds)}")
     engines = {name: new_engine(kind, poolclass=NullPool) for name, kind in zip("abcd", kinds, strict=True)}
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
-        Base.metadata.create_all(engine)
-    yield Shards(engines)
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
+    with tables_in(engines, Base.metadata):
+        yield Shards(engines)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from shard_files import tables_in
 from sqlalchemy import Engine, ForeignKey, MetaData, String, event, select
 from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
@@ -35,12 +36,8 @@ class Pet(PublicIdMixin, Base):
 @pytest.fixture
 def engines(new_engine: Callable[..., Engine]) -> Iterator[dict[str, Engine]]:
     engines = {name: new_engine("sqlite", poolclass=NullPool) for name in "ab"}
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
-        Base.metadata.create_all(engine)
-    yield engines
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
+    with tables_in(engines, Base.metadata):
+        yield engines
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from shard_files import tables_in
 from sqlalchemy import (
     BigInteger,
     Engine,
@@ -54,12 +55,8 @@ class Kennel(PublicIdColumnMixin, Base):
 @pytest.fixture
 def engines(new_engine: Callable[..., Engine]) -> Iterator[dict[str, Engine]]:
     engines = {name: new_engine("sqlite", poolclass=NullPool) for name in "ab"}
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
-        Base.metadata.create_all(engine)
-    yield engines
-    for engine in engines.values():
-        Base.metadata.drop_all(engine)
+    with tables_in(engines, Base.metadata):
+        yield engines
 
 
 @pytest.fixture
