@@ -7,16 +7,19 @@ Everything else in this library uses names without an underscore.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy.orm.persistence import _emit_insert_statements
 
 __all__ = [
+    "bulk_saved_objects",
     "has_expressions",
     "has_many_rows",
-    "is_merged",
     "key_behind_returning",
     "plain_table",
     "post_values",
@@ -80,9 +83,20 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
     return column
 
 
-def is_merged(state: InstanceState[Any]) -> bool:
-    """Whether the object of *state*, which is in no row yet, was made by ``Session.merge()``, and not by its class."""
-    return "load_path" in vars(state)
+def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
+    """Return the ``__dict__`` of each object whose row ``Session.bulk_save_objects()`` is inserting, in their order.
+
+    The session passes values to the connection, and fires no event that names the objects. They stand in the frame of
+    the function that executes the INSERT.
+    """
+    frame: FrameType | None = sys._getframe(1) if "compiled_cache" in context.execution_options else None
+    while frame is not None and frame.f_code is not _emit_insert_statements.__code__:
+        frame = frame.f_back
+    if frame is None:
+        return []
+    records: Any = frame.f_locals.get("records")
+    rows = [record[1] for record in records] if isinstance(records, list) else [frame.f_locals["state_dict"]]
+    return rows if all("_sa_instance_state" in row for row in rows) else []
 
 
 def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:

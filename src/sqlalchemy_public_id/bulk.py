@@ -107,15 +107,16 @@ def _insert_statements(session: Session, mapper: Mapper[Any], states: list[Insta
     assert transaction is not None  # has begun just now, if not before
     with session.no_autoflush:
         try:
-            _send(session, mapper, states)
+            connection = session.connection(bind_arguments={"mapper": mapper})
+            _send(connection, mapper, states)
         except BaseException:
             transaction.rollback()  # as a flush does: nothing stays half-done
             raise
+    pending.drop(connection, session)
     register_persistent(session, states)
 
 
-def _send(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
-    connection = session.connection(bind_arguments={"mapper": mapper})
+def _send(connection: Connection, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
     table = cast("Table", mapper.local_table)
     ids = listeners.id_attributes(mapper)
     columns = {
@@ -126,20 +127,17 @@ def _send(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]
     constant: dict[str, Any] = {}
     if isinstance(mapper.polymorphic_on, Column):
         constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
-    try:
-        listeners.ensure_ids(states, ids, connection)
-        for names, rows in _alike([state.dict for state in states], columns):
-            sent = [(name, columns[name].key) for name in names]
-            unset = [name for name in columns if name not in names]
-            for at in range(0, len(rows), _AT_ONCE):
-                some = rows[at : at + _AT_ONCE]
-                parameters: list[dict[str, Any]] = [{key: row.get(name) for name, key in sent} for row in some]
-                if constant:
-                    parameters = [constant | row for row in parameters]
-                connection.execute(insert_into(table), parameters)
-                _read_back(connection, mapper, some, unset)
-    finally:
-        pending.drop(connection, session)
+    listeners.ensure_ids(states, ids, connection)
+    for names, rows in _alike([state.dict for state in states], columns):
+        sent = [(name, columns[name].key) for name in names]
+        unset = [name for name in columns if name not in names]
+        for at in range(0, len(rows), _AT_ONCE):
+            some = rows[at : at + _AT_ONCE]
+            parameters: list[dict[str, Any]] = [{key: row.get(name) for name, key in sent} for row in some]
+            if constant:
+                parameters = [constant | row for row in parameters]
+            connection.execute(insert_into(table), parameters)
+            _read_back(connection, mapper, some, unset)
 
 
 def _alike(

@@ -1,9 +1,10 @@
-"""What happens to a mapped attribute that holds a public id.
+"""The events of mappers, attributes and sessions that make, check and protect the ids of objects.
 
 * **Before the INSERT** (``before_insert``) an object without an id gets one; two objects of a flush never get the same.
 * **On first access** of an object that is not flushed yet (``init_scalar``) the id is made at once, so that
   ``User().public_id`` is known before the flush.
-* **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`).
+* **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`). If it
+  is not loaded, nothing is loaded for that: the flush compares (``before_update``).
 
 The listeners are set up with the mapper: :func:`watch` is called when the first column type is made, never at import.
 """
@@ -17,23 +18,32 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from sqlalchemy import Column, event, inspect
+from sqlalchemy import Column, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
-from sqlalchemy.orm.attributes import AttributeEventToken, instance_state
+from sqlalchemy.orm.attributes import AttributeEventToken, instance_state, set_committed_value
 
 from sqlalchemy_public_id import guard, registry
-from sqlalchemy_public_id._compat import is_merged
+from sqlalchemy_public_id.copying import watch_merges
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
-from sqlalchemy_public_id.types import is_public_id, max_retries, public_id_type, when_first_used
+from sqlalchemy_public_id.marks import marks_of, replace
+from sqlalchemy_public_id.types import (
+    is_copy,
+    is_expression,
+    is_public_id,
+    max_retries,
+    public_id_type,
+    when_first_used,
+)
 
 __all__ = [
     "are_others_listening",
     "ensure_ids",
     "id_attributes",
     "identifier",
+    "ids_of_union",
     "is_sharded",
     "preparations",
     "require_session",
@@ -41,14 +51,8 @@ __all__ = [
     "watch",
 ]
 
-_GIVEN = "sqlalchemy_public_id.given"
-"""In the ``info`` of an object's state: the names of the attributes whose id the caller gave."""
-
 MIXED_IN = "sqlalchemy_public_id.mixed_in"
 """In the ``info`` of a column: it is the key that a mixin adds."""
-
-_SHOWN = "sqlalchemy_public_id.shown"
-"""In the same place: the program has seen an id that the library made, and may have copied it."""
 
 preparations: list[Callable[[Session, Iterable[object]], None]] = []
 """What a flush does with objects before it sends them, for those who send objects without one."""
@@ -70,7 +74,7 @@ def watch() -> None:
             event.listen(Session, "after_flush", _on_flushed)
             event.listen(Session, "after_soft_rollback", _on_rolled_back)
             event.listen(Session, "pending_to_transient", _on_taken_back)
-            event.listen(Session, "persistent_to_transient", _on_taken_back)
+            event.listen(Session, "persistent_to_transient", _on_row_taken_back)
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
@@ -92,7 +96,7 @@ def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[An
     if not isinstance(mapper, Mapper):
         but = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
         raise ConfigurationError(f"{shown(model)} is not a mapped class{but}")
-    attributes = id_attributes(mapper)
+    attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
         raise ConfigurationError(
             f"{mapper.class_.__name__} has no public id; add PublicIdMixin or public_id_column() to it"
@@ -105,6 +109,17 @@ def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[An
             f"with attribute=…"
         )
     return attribute, attributes[attribute]
+
+
+def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Return the public ids that all concrete tables below *mapper* have, which selects from the union of them."""
+    below = [each for each in mapper.self_and_descendants if each is not mapper]
+    columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs}
+    return {
+        name: column
+        for name, column in columns.items()
+        if isinstance(column, Column) and below and all(name in id_attributes(each) for each in below)
+    }
 
 
 def require_session(session: object) -> None:
@@ -143,21 +158,26 @@ def ensure_ids(
             value = values.get(key)
             if value is None:
                 value = next_id()
-            elif pending.early.get((column, value)) is state:
-                del pending.early[column, value]
-            elif _SHOWN not in state.info or key in state.info.get(_GIVEN, ()):
-                _make_room(waiting, column, value, connection)
+            elif key in marks_of(state).made:
+                marks_of(state).made.discard(key)  # the row has it from now on; a rollback marks it again
+                waiting.shown.add((column, value))
+            else:
+                marks_of(state, create=True).give(key)
+                if not is_expression(value):
+                    _make_room(waiting, column, value, connection)
                 continue
             if waiting.setdefault((column, value), state) is not state:
                 value = _another(waiting, column, connection)
                 waiting[column, value] = state
+                if values.get(key) is not None:
+                    replace(state, key, value)
             values[key] = value
 
 
 def _make_room(waiting: pending.Pending, column: Column[Any], given: str, connection: Connection) -> None:
     """Note the id *given* by the caller; an object of the same flush that drew it gets another one, if it still can."""
     other = waiting.get((column, given))
-    if other is not None and _SHOWN not in other.info and _is_unwritten(other):
+    if other is not None and (column, given) not in waiting.shown and _is_unwritten(other):
         pending.replace(waiting, column, given, _another(waiting, column, connection))
     waiting[column, given] = None
 
@@ -197,11 +217,13 @@ def _another(waiting: pending.Pending, column: Column[Any], connection: Connecti
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
-    _refuse_two_declarations(mapper, model, attributes)
+    if _is_declared_here(mapper, model):
+        _refuse_two_declarations(mapper, model, attributes)
     if not attributes:
         return
     for key, column in attributes.items():
         _listen_to_attribute(mapper.class_manager[key], column)
+    watch_merges(mapper, attributes)
     inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
     if not own and "__public_id__" in vars(model):
@@ -211,57 +233,79 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         )
     for column in own:
         registry.remember_model(column.table, column.key, model)
-    if own:
-        registry.models(mapper.registry).claim(model, *(public_id_type(column).id_format for column in own))
+    originals = [column for column in own if not is_copy(column)]
+    if originals:
+        owner = _owner(mapper)
+        registry.models(mapper.registry).claim(owner, *(public_id_type(column).id_format for column in originals))
 
     def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         ensure_ids((state,), attributes, connection)
 
+    def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+        _refuse_another_id(state, attributes, connection)
+
     event.listen(mapper, "before_insert", before_insert, raw=True)
+    event.listen(mapper, "before_update", before_update, raw=True)
+    event.listen(model, "expire", _on_expire, raw=True)
+
+
+def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
+    """Return True if *model* has a mixin and a table of its own; not if its table is a copy, a query or a union."""
+    table = mapper.local_table
+    return hasattr(model, "__public_id__") and isinstance(table, Table) and not any(map(is_copy, table.columns))
 
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
-    if not attributes and hasattr(model, "__public_id__"):
+    if not attributes:
         raise ConfigurationError(
             f"{model.__name__} declares public_id itself, beside the mixin that adds it; "
             f"remove it, or write public_id_column() instead of the mixin"
         )
-    others = [key.name for key in mapper.primary_key if MIXED_IN not in key.info]
-    if others and len(others) < len(mapper.primary_key):
+    keys = [key for key in mapper.primary_key if isinstance(key, Column)]
+    others = [key.name for key in keys if MIXED_IN not in key.info]
+    if others and len(others) < len(keys):
         raise ConfigurationError(
             f"{model.__name__} has a key of its own, {', '.join(others)}, and PublicIdMixin adds another one; "
             f"use PublicIdColumnMixin"
         )
 
 
+def _owner(mapper: Mapper[Any]) -> type[Any]:
+    """Return the model to which the ids belong: the topmost one of concrete tables that share one format."""
+    owner = mapper
+    while owner.concrete and owner.inherits is not None and hasattr(owner.inherits.class_, "__public_id__"):
+        owner = owner.inherits
+    return owner.class_
+
+
 def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
     key, type_ = attribute.key, public_id_type(column)
 
     def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
-        if state.has_identity:
+        if state.has_identity or key in marks_of(state).settled:
             return value
         made = values[key] = make_early(state)
         return made
 
     def make_early(state: InstanceState[Any]) -> str:
-        made = type_.next_id()
-        _note_early(state, column, made)
-        return made
+        marks_of(state, create=True).make(key)
+        return type_.next_id()
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row from before the column was filled has none yet
-            if value != old and type_.canonical(value) != old and not _is_merged_into(state, column, value):
-                raise _immutable(model, key, old, value)
-            return old
+            same = type_.canonical(value)
+            if isinstance(old, str) and old in (value, same):
+                return old
+            if isinstance(old, str) or same is None:
+                raise _immutable(model, key, old if isinstance(old, str) else None, value)
+            return same  # that of the row is not loaded: the flush compares
         if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it
-            state.info.get(_GIVEN, set()).discard(key)
-            return make_early(state)
-        checked = type_.checked(value, field=f"{model}.{key}")
-        if state.pending and is_merged(state) and (column, checked) in pending.early:  # copied, not given
-            _note_early(state, column, checked)
-            return checked
-        state.info.setdefault(_GIVEN, set()).add(key)
+            made = make_early(state)
+            marks_of(state).asked.add(key)
+            return made
+        checked = value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
+        marks_of(state, create=True).give(key)
         return checked
 
     def on_delete(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
@@ -269,25 +313,15 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             raise _immutable(state.class_.__name__, key, value, None)
 
     event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True)
-    event.listen(attribute, "set", on_set, raw=True, retval=True, active_history=True)
+    event.listen(attribute, "set", on_set, raw=True, retval=True)
     event.listen(attribute, "remove", on_delete, raw=True)
 
 
-def _is_merged_into(state: InstanceState[Any], column: Column[Any], value: Any) -> bool:
-    """Whether *value* is an id that the library made for another object with the key of *state*: ``merge()`` copies it,
-    though nobody gave it.
-    """
-    source = pending.early.get((column, value)) if isinstance(value, str) else None
-    if source is None or state.identity is None or source.mapper.base_mapper is not state.mapper.base_mapper:
-        return False
-    keys = [state.mapper.get_property_by_column(key).key for key in state.mapper.primary_key]
-    return tuple(map(source.dict.get, keys)) == tuple(state.identity)
-
-
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
+    """Build the error for a stored row; *old* is None if the id of the row is not loaded."""
     return ImmutablePublicId(
-        f"{model}.{key} is {shown(old)} and cannot become {shown(new)}: links to the row would break; "
-        f"to give the row another id on purpose, execute an UPDATE statement",
+        f"{model}.{key} is {'stored' if old is None else shown(old)} and cannot become {shown(new)}: links to the row "
+        f"would break; to give the row another id on purpose, execute an UPDATE statement",
         model=model,
         attribute=key,
         old=old,
@@ -295,16 +329,47 @@ def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePubli
     )
 
 
+def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
+    """Compare ids that were assigned while that of the row was not loaded; equal ones are no change."""
+    for key in attributes.keys() & state.committed_state.keys():
+        if state.committed_state[key] is None:
+            continue  # the row had none
+        stored = _stored_id(state, key, connection)
+        if stored is not None and stored != state.dict[key]:
+            raise _immutable(state.class_.__name__, key, stored, state.dict[key])
+        if stored is not None:
+            set_committed_value(state.obj(), key, stored)
+
+
+def _stored_id(state: InstanceState[Any], key: str, connection: Connection) -> str | None:
+    mapper = state.mapper
+    own = [mapper.get_property_by_column(column).class_attribute for column in mapper.primary_key]
+    query = select(mapper.attrs[key].class_attribute)
+    for attribute, value in zip(own, cast("tuple[Any, ...]", state.identity), strict=True):
+        query = query.where(attribute == value)
+    return connection.execute(query).scalar()
+
+
+def _on_expire(state: InstanceState[Any], names: object) -> None:
+    """``make_transient_to_detached()`` expires an object that has a row from now on, and so another id."""
+    marks = marks_of(state)
+    if marks.made and state.has_identity:
+        for key in marks.made:
+            state.dict.pop(key, None)
+            state.expired_attributes.add(key)
+        marks.made.clear()
+
+
 # --- sessions
 
 
 def _on_begin(session: Session, transaction: object, connection: Connection) -> None:
     guard.install_for(connection)
-    _connections_of(session).add(connection)
+    _connections.setdefault(session, weakref.WeakSet()).add(connection)
 
 
 def _on_flushed(session: Session, context: object) -> None:
-    for connection in _connections_of(session):
+    for connection in _connections.get(session, ()):
         pending.drop(connection, session)
 
 
@@ -312,23 +377,28 @@ def _on_rolled_back(session: Session, previous: object) -> None:
     _on_flushed(session, previous)
 
 
-def _on_taken_back(session: Session, instance: object) -> None:
-    """The row of *instance* is rolled back; an id that the library made for it may still be replaced."""
+def _on_row_taken_back(session: Session, instance: object) -> None:
+    """The row of *instance* is rolled back: an id that the library made for it may be replaced again."""
     state = instance_state(instance)
-    for key, column in id_attributes(state.mapper).items():
-        value = state.dict.get(key)
-        if value is not None and key not in state.info.get(_GIVEN, ()):
-            _note_early(state, column, value)
+    for key in _attributes_of(state):
+        if state.dict.get(key) is not None and key not in marks_of(state).given:
+            marks_of(state, create=True).make(key)
 
 
-def _note_early(state: InstanceState[Any], column: Column[Any], made: str) -> None:
-    pending.early[column, made] = state
-    state.info[_SHOWN] = True
+def _on_taken_back(session: Session, instance: object) -> None:
+    """The INSERT of *instance* has failed, or it was expunged before: the same for what this flush has made."""
+    state = instance_state(instance)
+    for key, column in _attributes_of(state).items():
+        drawn = column, cast("str", state.dict.get(key))
+        flushes = map(pending.of, _connections.get(session, ()))
+        if any(flush is not None and flush.get(drawn) is state for flush in flushes):
+            marks_of(state, create=True).make(key)
 
 
-def _connections_of(session: Session) -> weakref.WeakSet[Connection]:
-    """The connections that *session* has used."""
-    return _connections.setdefault(session, weakref.WeakSet())
+def _attributes_of(state: InstanceState[Any]) -> dict[str, Column[Any]]:
+    """Return the public ids of an object; of one that is not mapped, or not any more, there are none."""
+    mapper: Mapper[Any] | None = state.manager.mapper if state.manager.is_mapped else None
+    return {} if mapper is None else id_attributes(mapper)
 
 
 when_first_used(watch)

@@ -24,13 +24,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
+from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.guard.statements import refuse_mistakes_of
+from sqlalchemy_public_id.guard.statements import makes_ids
 from sqlalchemy_public_id.listeners import MIXED_IN
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.typed import TypedId
@@ -128,8 +129,10 @@ class _Default:
     def __init__(self, type_: PublicIdType) -> None:
         self.type = type_
 
-    def __call__(self, context: Any) -> str:
-        refuse_mistakes_of(context)
+    def __call__(self, context: Any) -> str | None:
+        # others call a column default as well, with None or with an object: forms, and defaults of constructors
+        if isinstance(context, ExecutionContext) and not makes_ids(context, self):
+            return None
         return self.type.next_id()
 
 

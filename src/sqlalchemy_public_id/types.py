@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from sqlalchemy import Column, ColumnElement, String
+from sqlalchemy import Column, ColumnElement, String, Table, UniqueConstraint, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.comparisons import EQUALITIES, IdComparator, differing
@@ -36,6 +37,8 @@ __all__ = [
     "PublicIdType",
     "differing",
     "format_of",
+    "is_copy",
+    "is_expression",
     "is_public_id",
     "max_retries",
     "numbered",
@@ -53,6 +56,9 @@ MAX_RETRIES = 1000
 """How many new ids are tried for a row whose id collided, where nothing else is said."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
+
+_ORIGIN = "sqlalchemy_public_id.origin"
+"""In the ``info`` of a column: the key of the table that it was made for."""
 
 _first_use: list[Callable[[], None]] = []
 
@@ -88,8 +94,19 @@ def unwrapped(error: PublicIdError) -> PublicIdError:
     return error
 
 
-class _ComparedId(TypeDecorator[str]):
-    """What a public id is compared with. A text that no row can hold matches none, instead of being an error."""
+class _Picklable:
+    """A type that survives ``pickle`` and ``copy``.
+
+    ``TypeDecorator`` passes unknown attributes on to its implementation. A lookup of ``__setstate__`` on an object that
+    is still empty has it remember the wrong one.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+class _ComparedId(_Picklable, TypeDecorator[str]):
+    """The type of a text that a public id is compared with. A text that no row can hold matches none."""
 
     impl = String
     cache_ok = True
@@ -110,7 +127,7 @@ class _ComparedId(TypeDecorator[str]):
         return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
 
 
-class PublicIdType(TypeDecorator[str]):
+class PublicIdType(_Picklable, TypeDecorator[str]):
     """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
     Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
@@ -281,11 +298,51 @@ def stored(format: Format, text: object, dialect: Dialect) -> Any:
 
 
 def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
-    """Whether *column* holds the public ids of its own rows: something makes them, and they refer to no other row."""
+    """Return True if *column* holds the public ids of its own rows.
+
+    Something makes them, and they refer to no other row. In a table that was copied from that of a model, a column that
+    is not unique any more is the history of another one.
+    """
     if not isinstance(column, Column):
         return False
     made = column.default is not None or column.server_default is not None
-    return isinstance(column.type, PublicIdType) and made and not column.foreign_keys
+    is_own = isinstance(column.type, PublicIdType) and made and not column.foreign_keys
+    return is_own and (not is_copy(column) or _is_unique(column))
+
+
+def is_copy(column: Column[Any]) -> bool:
+    """Return True if the column was copied with its table, as ``to_metadata()`` and version tables do."""
+    origin = column.info.get(_ORIGIN)
+    return origin is not None and origin != column.table.key
+
+
+def _is_unique(column: Column[Any]) -> bool:
+    made_of = [index.columns for index in column.table.indexes if index.unique]
+    made_of += [each.columns for each in column.table.constraints if isinstance(each, UniqueConstraint)]
+    return any(list(columns) == [column] for columns in made_of)
+
+
+def _watch_columns() -> None:
+    event.listen(PublicIdType, "after_parent_attach", _on_column)
+
+
+def _on_column(type_: PublicIdType, column: Any) -> None:
+    if isinstance(column, Column):
+        event.listen(column, "after_parent_attach", _remember_origin)
+
+
+def _remember_origin(column: Column[Any], table: Any) -> None:
+    """Note the table of a column that is no copy: ``info`` is copied with it, and a text can be pickled."""
+    if isinstance(table, Table):
+        column.info.setdefault(_ORIGIN, table.key)
+
+
+when_first_used(_watch_columns)
+
+
+def is_expression(value: object) -> bool:
+    """Return True if *value* is SQL, to be evaluated by the database."""
+    return isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")
 
 
 def public_id_columns(table: Any) -> list[Column[Any]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import on
+from conftest import Statements
+from marks import on, on_async
 from rows import stored
 from sqlalchemy import MetaData, String, select
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
-from sqlalchemy.orm.exc import DetachedInstanceError
 
 from sqlalchemy_public_id import ImmutablePublicId, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
 
@@ -106,11 +108,14 @@ CHANGES: dict[str, Callable[[User], None]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("state", STATES)
 def test_stored_id_cannot_change(session: Session, user: User, state: str, change: str) -> None:
-    """Whatever an object of a stored row went through, and whatever its id would become."""
+    """Whatever an object of a stored row went through, and whatever its id would become, by the flush at the latest."""
     target = STATES[state](session, user) or user
     before = set(stored(session, User).values())
     with pytest.raises(ImmutablePublicId):
         CHANGES[change](target)
+        session.flush()
+    if not session.is_active:
+        session.rollback()
     session.commit()
 
     assert before == set(stored(session, User).values())
@@ -128,12 +133,17 @@ def test_refused_change_leaves_the_object_clean(session: Session, user: User) ->
 
 @on("sqlite")
 def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) -> None:
-    """An object that left its session without its id is refused by SQLAlchemy, which has nothing to compare with."""
+    """Another id for an object that left its session without its own is refused when a flush has a row to compare."""
     session.expire(user)
     session.expunge(user)
+    user.public_id = B
+    session.add(user)
 
-    with pytest.raises(DetachedInstanceError):
-        user.public_id = B
+    with pytest.raises(ImmutablePublicId) as caught:
+        session.flush()
+    assert (caught.value.old, caught.value.new) == (A, B)
+    session.rollback()
+    assert {user.id: A} == stored(session, User)
 
 
 @on("sqlite")
@@ -153,6 +163,7 @@ def test_each_of_two_ids_is_immutable(session: Session) -> None:
     link = Link()
     session.add(link)
     session.commit()
+    session.refresh(link)
     for name, new in (("short", "c" * 8), ("long", "c" * 20)):
         with pytest.raises(ImmutablePublicId):
             setattr(link, name, new)
@@ -162,10 +173,79 @@ def test_each_of_two_ids_is_immutable(session: Session) -> None:
 def test_same_id_may_be_assigned(session: Session, user: User) -> None:
     """Assigning the id a row has is no change, as form libraries do it."""
     user.public_id = A
-    session.expire(user)
-    user.public_id = A
 
     assert not session.is_modified(user)
+
+
+UNLOADED: dict[str, Callable[[Session, User], Any]] = {
+    "expired": lambda session, user: session.expire(user),
+    "detached": lambda session, user: (session.expire(user), session.expunge(user)),
+    "deferred": deferred,
+    "raiseload": lambda session, user: (
+        session.expunge_all(),
+        session.scalars(select(User).options(load_only(User.name, raiseload=True))).one(),
+    )[1],
+}
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("state", UNLOADED)
+def test_same_id_may_be_assigned_unloaded(session: Session, user: User, state: str, statements: Statements) -> None:
+    """Assigning the id of a row loads nothing if it is not loaded, and the flush changes the other columns only."""
+    target = UNLOADED[state](session, user)
+    target = target if isinstance(target, User) else user
+    statements.clear()
+    for name, value in {"name": "Grace", "public_id": A}.items():
+        setattr(target, name, value)
+    assert not statements
+    session.add(target)
+    session.flush()
+
+    assert [statement for statement in statements.starting("UPDATE") if "public_id" in statement] == []
+    assert (target.public_id, target.name) == (A, "Grace")
+
+
+@on("sqlite")
+def test_same_id_assigned_alone_is_no_update(session: Session, user: User, statements: Statements) -> None:
+    """Without another change there is no UPDATE."""
+    session.expire(user)
+    user.public_id = A
+    statements.clear()
+    session.flush()
+
+    assert statements.starting("UPDATE") == []
+
+
+@on_async("sqlite")
+def test_same_id_may_be_assigned_in_an_async_session(async_engine: AsyncEngine) -> None:
+    """After ``commit()`` of an ``AsyncSession`` nothing can be loaded, and nothing has to be."""
+
+    async def story() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(async_engine) as session:
+            user = User(public_id=A)
+            session.add(user)
+            await session.commit()
+            user.name, user.public_id = "Grace", A
+            await session.commit()
+            await session.refresh(user)
+            assert (user.name, user.public_id) == ("Grace", A)
+        await async_engine.dispose()
+
+    asyncio.run(story())
+
+
+@on("sqlite")
+def test_each_of_two_unloaded_ids_is_compared(session: Session) -> None:
+    """Each public id of a model is compared with that of the row."""
+    link = Link()
+    session.add(link)
+    session.commit()
+    link.short = "c" * 8
+
+    with pytest.raises(ImmutablePublicId):
+        session.flush()
 
 
 @on("sqlite")

@@ -29,6 +29,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import id_parameters, rows_of
+from sqlalchemy_public_id.guard.saved import show_made_ids
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.guard.statements import refuse_mistakes
 from sqlalchemy_public_id.guard.transactions import run_transaction
@@ -103,6 +104,9 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
             run_again(Attempt(context, cursor, statement), parameters, error, rows_of(context.compiled, sent, calls))
     if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
         _sent[context] = calls + 1, sent + len(parameters)
+        if rows_of(context.compiled, *reversed(_sent[context])) < len(context.compiled_parameters):
+            return True
+    show_made_ids(context)
     return True
 
 
@@ -110,6 +114,7 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
     if not _concerns(context):
         return None
     run_many(Attempt(context, cursor, statement), parameters)
+    show_made_ids(context)
     return True
 
 

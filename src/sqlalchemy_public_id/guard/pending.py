@@ -1,8 +1,6 @@
-"""Which objects the library has made ids for: the row with this id in this column is that object's, and may change.
+"""The objects of a flush: the row with this id in this column is that object's, and its id may be replaced.
 
-The objects of a flush are kept for each connection, because that is what an event of the engine and one of the mapper
-have in common. Ids that were made on first access are kept apart, until a flush takes their objects over: whoever gives
-such an id to a statement means this very id.
+They are kept for each connection, because that is what an event of the engine and one of the mapper have in common.
 """
 
 from __future__ import annotations
@@ -13,25 +11,25 @@ from typing import Any
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Session
-from sqlalchemy.orm.attributes import set_committed_value
 
-__all__ = ["Pending", "begin", "drop", "early", "is_ours", "of", "replace"]
+from sqlalchemy_public_id import marks
+
+__all__ = ["Pending", "begin", "drop", "is_ours", "of", "replace"]
 
 
 class Pending(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
     """(column, id) → state of the object; ``None`` where the caller gave the id."""
 
-    __slots__ = ("session",)
+    __slots__ = ("session", "shown")
 
     def __init__(self, session: Session | None) -> None:
         super().__init__()
+        self.shown = set[tuple[Column[Any], str]]()
+        """Ids that the program has seen before the flush."""
         self.session = weakref.ref(session) if session is not None else None
 
 
 _pending: weakref.WeakKeyDictionary[Connection, Pending] = weakref.WeakKeyDictionary()
-
-early: weakref.WeakValueDictionary[tuple[Column[Any], str], InstanceState[Any]] = weakref.WeakValueDictionary()
-"""(column, id) → state of the living object that got the id on first access, until a flush takes the object over."""
 
 
 def of(connection: Connection) -> Pending | None:
@@ -61,6 +59,4 @@ def replace(waiting: Pending | None, column: Column[Any], old: str, new: str) ->
     state = None if waiting is None else waiting.pop((column, old), None)
     if waiting is not None and state is not None:
         waiting[column, new] = state
-        instance = state.obj()
-        if instance is not None:
-            set_committed_value(instance, state.mapper.get_property_by_column(column).key, new)
+        marks.replace(state, state.mapper.get_property_by_column(column).key, new)

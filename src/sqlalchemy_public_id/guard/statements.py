@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Column, Insert
+from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import FromStatement, configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import public_id_columns, unwrapped
+from sqlalchemy_public_id.types import is_public_id, public_id_columns, unwrapped
 
-__all__ = ["refuse_mistakes", "refuse_mistakes_of"]
+__all__ = ["makes_ids", "refuse_mistakes"]
 
 
 def refuse_mistakes(compiled: Any) -> None:
@@ -40,15 +42,28 @@ def _refuse(insert: Any) -> None:
             _refuse_from_select(insert, column)
 
 
-_last: weakref.ref[Any] | None = None
+_last: tuple[weakref.ref[Any], object, bool] | None = None
+"""The last execution, a column default, and whether that makes ids there."""
 
 
-def refuse_mistakes_of(context: Any) -> None:
-    """The same for the statement that runs in *context*, once for each; for programs without the guard."""
+def makes_ids(context: ExecutionContext, default: object) -> bool:
+    """Return True if the column of *default* holds public ids in the table that an INSERT is for.
+
+    The copy of a table that keeps its history has the defaults of the original, but no ids of its own. A mistake is
+    refused here as well, for programs without the guard.
+    """
     global _last
-    if _last is None or _last() is not context:
-        _last = weakref.ref(context)
-        refuse_mistakes(context.compiled)
+    last = _last  # another thread may replace it
+    if last is None or last[0]() is not context or last[1] is not default:
+        compiled: Any = context.compiled
+        refuse_mistakes(compiled)
+        table = getattr(compiled.statement, "table", None)
+        columns: Iterable[Column[Any]] = () if table is None else plain_table(table).columns
+        wanted = not any(
+            getattr(column.default, "arg", None) is default and not is_public_id(column) for column in columns
+        )
+        last = _last = weakref.ref(context), default, wanted
+    return last[2]
 
 
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:

@@ -10,11 +10,10 @@ from sqlalchemy.orm import ColumnProperty, InstanceState
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
-from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.idempotency.asking import made_of
 from sqlalchemy_public_id.idempotency.values import is_equal, is_same
+from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.references import public_refs
-from sqlalchemy_public_id.types import is_public_id
 
 __all__ = ["differing", "foreign_keys", "given"]
 
@@ -26,7 +25,7 @@ def given(state: InstanceState[Any]) -> frozenset[str]:
         for prop, column in _columns(state)
         if not _is_left_to_default(column, state.dict[prop.key])
         and not _is_expression(state.dict[prop.key])
-        and not (is_public_id(column) and pending.early.get((column, state.dict[prop.key])) is state)
+        and prop.key not in marks_of(state).made
     )
 
 

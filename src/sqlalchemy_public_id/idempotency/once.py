@@ -19,11 +19,11 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, shown
-from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.idempotency import contents
 from sqlalchemy_public_id.idempotency.turns import begun, in_turn
 from sqlalchemy_public_id.listeners import id_attributes, identifier, is_sharded, session_of
+from sqlalchemy_public_id.marks import marks_of
 
 __all__ = ["insert_once"]
 
@@ -95,10 +95,10 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
         raise ConfigurationError(
             f"this {model} is not new, or was added to a session already; leave session.add() to insert_once()"
         )
-    if state.dict.get(name) is None:
+    if state.dict.get(name) is None or name in marks_of(state).asked:
         raise ConfigurationError(
-            f"this {model} has no {name} yet, so it could not be sent again; give it one that the sender keeps, "
-            f"{model}({name}=…), or read {name} and keep it before the call"
+            f"this {model} has no {name} that was given or read, so it could not be sent again; give it one that the "
+            f"sender keeps, {model}({name}=…), or read {name} and keep it before the call; None is none"
         )
     for key, parent in _parents(state).items():
         if instance_state(parent).transient:
@@ -119,9 +119,7 @@ def _parents(state: InstanceState[Any]) -> dict[str, Any]:
 
 def _keep(state: InstanceState[Any], name: str) -> None:
     """Make the public id one that the caller gave: no other one is tried if it collides."""
-    public_id = state.dict[name]
-    pending.early.pop((id_attributes(state.mapper)[name], public_id), None)
-    setattr(state.obj(), name, public_id)
+    marks_of(state, create=True).give(name)
 
 
 # --- the insert

@@ -30,11 +30,11 @@ from sqlalchemy.orm import sessionmaker as sessionmaker_of
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.keys.shard_conditions import conditions, is_never
 from sqlalchemy_public_id.keys.shard_rules import ByHash, ByKey, require_shard, rule_of
 from sqlalchemy_public_id.keys.shard_settings import Place, engines_of, places_of
 from sqlalchemy_public_id.listeners import id_attributes
+from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.types import public_id_type
 
 __all__ = ["ShardRouter"]
@@ -199,10 +199,14 @@ class ShardRouter:
         column = _deciding(state.mapper)
         if column is None:
             return None
-        name, instance = _attribute(state.mapper, column), state.obj()
-        public_id = getattr(instance, name)  # which makes it, where there is none yet
-        if pending.early.pop((column, public_id), None) is not None:
-            setattr(instance, name, public_id)  # as if the caller gave it: no other one is tried, for another shard
+        name = _attribute(state.mapper, column)
+        public_id = getattr(state.obj(), name)  # which makes it if there is none yet
+        if not isinstance(public_id, str):
+            raise ConfigurationError(
+                f"the public id of {state.class_.__name__} is an SQL expression, which does not tell a shard before it "
+                f"is stored; give the id itself"
+            )
+        marks_of(state, create=True).give(name)  # another one, tried after a collision, would be in another shard
         return self._rule.of_id(str.__str__(public_id))
 
     def _by_key(self, state: InstanceState[Any]) -> str | None:

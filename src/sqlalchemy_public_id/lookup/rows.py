@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, shown
-from sqlalchemy_public_id.listeners import id_attributes, identifier, require_session
+from sqlalchemy_public_id.listeners import id_attributes, ids_of_union, identifier, require_session
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = ["How", "get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
@@ -102,7 +102,7 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **how: Unp
     found = [
         (model, key, public_id_type(column).id_format)
         for model in models
-        for key, column in id_attributes(_mapper(model)).items()
+        for key, column in (id_attributes(_mapper(model)) or ids_of_union(_mapper(model))).items()
         if public_id_type(column).id_format.is_valid(public_id)
     ]
     if len(models) > 1:
