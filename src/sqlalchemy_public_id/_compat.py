@@ -94,8 +94,9 @@ def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
         frame = frame.f_back
     if frame is None:
         return []
-    records: Any = frame.f_locals.get("records")
-    rows = [record[1] for record in records] if isinstance(records, list) else [frame.f_locals["state_dict"]]
+    rows = [record[1] for record in frame.f_locals["records"]]
+    if len(rows) != len(context.compiled_parameters):  # a statement for each row
+        rows = [frame.f_locals["state_dict"]]
     return rows if all("_sa_instance_state" in row for row in rows) else []
 
 

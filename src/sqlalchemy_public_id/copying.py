@@ -59,16 +59,16 @@ class MergedId(ColumnProperty[Any]):
         self, source_state: InstanceState[Any], source_dict: Any, dest_state: InstanceState[Any], dest_dict: Any
     ) -> None:
         name, source = self.key, marks_of(source_state, create=True)
-        before = source.copies.get(name)
-        if before is not None and not _is_rolled_back(before()):
-            return  # the id belongs to that copy
+        copy = source.copies[name]() if name in source.copies else None
+        if copy is not None and not copy.transient:  # it may be transient again, or gone, after a rollback
+            return
         if source_dict.get(name) is None:
             source_dict[name] = public_id_type(cast("Column[Any]", self.columns[0])).next_id()
             source.make(name)
         dest_dict[name] = source_dict[name]
-        copy = marks_of(dest_state, create=True)
-        copy.make(name)
-        copy.sources.append(weakref.ref(source_state))
+        dest = marks_of(dest_state, create=True)
+        dest.make(name)
+        dest.sources.append(weakref.ref(source_state))
         source.copies[name] = weakref.ref(dest_state)
 
     def _show_stored(self, source_state: InstanceState[Any], source_dict: Any, stored: str | None) -> None:
@@ -80,10 +80,6 @@ class MergedId(ColumnProperty[Any]):
         else:
             source_dict.pop(self.key, None)
             source.settled.add(self.key)
-
-
-def _is_rolled_back(copy: InstanceState[Any] | None) -> bool:
-    return copy is not None and copy.transient
 
 
 def watch_merges(mapper: Mapper[Any], names: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ class Marks:
         self.settled = set[str]()
         """Attributes of an object whose row belongs to another object: the source of a ``merge()``."""
         self.copies = dict[str, weakref.ref[InstanceState[Any]]]()
-        """Attribute → the object that ``merge()`` has given the id to."""
+        """Attribute → the copy by ``merge()`` that has the id."""
         self.sources: list[weakref.ref[InstanceState[Any]]] = []
         """Objects that this one is a copy of, and that show its id."""
 

@@ -216,6 +216,7 @@ def test_same_id_assigned_alone_is_no_update(session: Session, user: User, state
     assert statements.starting("UPDATE") == []
 
 
+@on("sqlite")
 @on_async("sqlite")
 def test_same_id_may_be_assigned_in_an_async_session(async_engine: AsyncEngine) -> None:
     """After ``commit()`` of an ``AsyncSession`` nothing can be loaded, and nothing has to be."""

@@ -137,8 +137,8 @@ def cluster_of_environment() -> int:
 
 
 def cluster_spec(column: Column[Any]) -> ClusterSpec | None:
-    """What was said of *column*, if it is one of cluster keys."""
-    return cast("ClusterSpec | None", column.info.get(_INFO))
+    """Return the settings of a cluster key; none for a copy in a version table, which the database does not count up."""
+    return cast("ClusterSpec", column.info[_INFO]) if _INFO in column.info and column.autoincrement else None
 
 
 def asked(cluster: Cluster) -> int:

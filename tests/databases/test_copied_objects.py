@@ -1,0 +1,480 @@
+"""Objects that are merged, made transient, pickled or stored without a flush show the id of a row, or none."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Statements
+from marks import on
+from rows import agree, stored
+from sqlalchemy import ForeignKey, MetaData, String, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    make_transient,
+    make_transient_to_detached,
+    mapped_column,
+    relationship,
+    validates,
+)
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, bulk, testing
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    name: Mapped[str | None] = mapped_column(String(50))
+    kind: Mapped[str] = mapped_column(String(10))
+    notes: Mapped[list[Note]] = relationship(back_populates="user")
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "user"}  # noqa: RUF012
+
+
+class Admin(User):
+    __tablename__ = "admin"
+    id: Mapped[int] = mapped_column(ForeignKey("user.id"), primary_key=True)
+    level: Mapped[int | None]
+    __mapper_args__ = {"polymorphic_identity": "admin"}  # noqa: RUF012
+
+
+class NoteId(TypedId, prefix="copied_note"): ...
+
+
+class Note(PublicIdMixin[NoteId], Base):
+    __tablename__ = "note"
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("user.id"))
+    user: Mapped[User | None] = relationship(back_populates="notes")
+
+
+A, B = "a" * 12, "b" * 12
+EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
+READ = pytest.mark.parametrize("read", [True, False], ids=["read", "not read"])
+pytestmark = pytest.mark.usefixtures("tables")
+
+
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def user(read: bool = False, **values: Any) -> User:
+    """A new object whose id was read, or not."""
+    made = User(**values)
+    if read:
+        assert made.public_id
+    return made
+
+
+# --- make_transient()
+
+
+@EVERYWHERE
+@READ
+def test_clone_keeps_the_id_of_its_row(session: Session, read: bool) -> None:
+    """The id of a stored row stays with a clone, whether or not it was read before the first flush."""
+    original = user(read)
+    session.add(original)
+    session.commit()
+    published = original.public_id
+    session.expunge(original)
+    make_transient(original)
+    original.id = None  # type: ignore[assignment]
+    session.add(original)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+    session.rollback()
+    session.add(original)  # and once more, as it was rolled back
+    with pytest.raises(IntegrityError):
+        session.flush()
+    assert original.public_id == published
+
+
+@on("sqlite")
+@READ
+def test_clone_keeps_its_id_when_it_was_pending(session: Session, read: bool) -> None:
+    """Neither ``expunge()`` of the pending clone nor an expired session makes the id the library's again."""
+    original = user(read)
+    session.add(original)
+    session.commit()
+    published = original.public_id
+    session.expunge(original)
+    make_transient(original)
+    original.id = None  # type: ignore[assignment]
+    for _ in range(2):
+        session.add(original)
+        session.expunge(original)
+    session.add(original)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+    assert original.public_id == published
+
+
+@on("sqlite")
+@READ
+def test_flushed_row_made_transient_keeps_its_id(session: Session, read: bool) -> None:
+    """A flush is enough: the row may be published before the commit."""
+    original = user(read)
+    session.add(original)
+    session.flush()
+    flushed = original.public_id
+    session.expunge(original)
+    make_transient(original)
+    original.id = None  # type: ignore[assignment]
+    session.add(original)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+    assert original.public_id == flushed
+
+
+@EVERYWHERE
+@READ
+def test_failed_flush_leaves_made_ids_replaceable(session: Session, read: bool) -> None:
+    """The id of a row that was refused for another reason is the library's still, and may be replaced."""
+    session.add(User(public_id=A))
+    session.commit()
+    with testing.fixed_ids(User, B):
+        refused = user(read, id=1)
+        session.add(refused)
+        with pytest.raises(IntegrityError):
+            session.flush()
+    session.rollback()
+    session.connection().execute(text("UPDATE {} SET public_id = '{}'".format(_table(session), B)))
+    session.commit()
+    refused.id = None  # type: ignore[assignment]
+    session.add(refused)
+    session.commit()
+
+    assert refused.public_id not in (A, B)
+    agree(session, [refused])
+
+
+def _table(session: Session) -> str:
+    return session.get_bind().dialect.identifier_preparer.quote("user")
+
+
+# --- make_transient_to_detached()
+
+
+@EVERYWHERE
+@READ
+def test_stub_shows_the_id_of_its_row(session: Session, read: bool) -> None:
+    """An object whose key is known shows the id of that row once it is attached."""
+    session.add(User(id=5, public_id=A))
+    session.commit()
+    session.expunge_all()
+    stub = user(read, id=5)
+    make_transient_to_detached(stub)
+    session.add(stub)
+
+    assert stub.public_id == A
+
+
+@on("sqlite")
+def test_given_id_of_a_stub_stays(session: Session) -> None:
+    """An id that the caller gave to a stub is as good as a loaded one, and costs no statement."""
+    session.add(User(id=5, public_id=A))
+    session.commit()
+    stub = User(id=5, public_id=A)
+    session.expunge_all()
+    make_transient_to_detached(stub)
+    session.add(stub)
+
+    assert stub.public_id == A
+
+
+# --- merge()
+
+
+@EVERYWHERE
+@READ
+@pytest.mark.parametrize("autoflush", [True, False])
+def test_one_object_merged_twice(session: Session, read: bool, autoflush: bool) -> None:
+    """``merge()`` of one new object, twice, makes two rows with two ids."""
+    session.autoflush = autoflush
+    template = user(read)
+    rows = [session.merge(template), session.merge(template)]
+    session.commit()
+
+    agree(session, rows)
+    assert template.public_id == rows[0].public_id
+
+
+@EVERYWHERE
+@READ
+def test_source_of_a_merge_shows_the_id_of_its_copy(session: Session, read: bool) -> None:
+    """The source of a ``merge()`` shows the id of the row, also if the flush had to replace it."""
+    session.add(User(public_id=A))
+    session.commit()
+    with testing.collisions(User, A):
+        source = user(read)
+        merged = session.merge(source)
+        session.commit()
+
+    assert source.public_id == merged.public_id != A
+
+
+@on("sqlite")
+def test_two_drawn_alike_and_merged(session: Session) -> None:
+    """Two new objects that drew one id, merged in one flush: each source shows the id of its own row."""
+    with testing.fixed_ids(User, A, A, B):
+        sources = [user(read=True), user(read=True)]
+        merged = [session.merge(source) for source in sources]
+        session.commit()
+
+    assert [source.public_id for source in sources] == [row.public_id for row in merged]
+    agree(session, merged)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("loaded", ["loaded", "expired", "not in the session"])
+@READ
+def test_source_of_a_merge_by_key_shows_the_stored_id(session: Session, read: bool, loaded: str) -> None:
+    """The source of a ``merge()`` with the key of a row shows no id that was made for itself."""
+    session.add(User(id=5, public_id=A))
+    session.commit()
+    if loaded == "loaded":
+        session.get(User, 5).public_id  # type: ignore[union-attr]  # noqa: B018
+    elif loaded == "not in the session":
+        session.expunge_all()
+    source = user(read, id=5, name="Ada")
+    merged = session.merge(source)
+    session.commit()
+
+    assert (merged.public_id, merged.name) == (A, "Ada")
+    assert source.public_id in (A, None)
+
+
+@EVERYWHERE
+def test_merge_keeps_a_given_id(session: Session) -> None:
+    """A given id is given after ``merge()`` as well, whoever else shows it: its duplicate is an error."""
+    draft = user(read=True)
+    shown = draft.public_id
+    session.add(User(public_id=str(shown)))
+    session.commit()
+    session.merge(User(public_id=str(shown), name="second"))
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+@on("sqlite")
+def test_merge_of_a_given_id_that_another_draws(session: Session) -> None:
+    """A given id that an unflushed object draws later is given."""
+    session.add(User(public_id=A))
+    session.commit()
+    given = User(public_id=A)
+    with testing.fixed_ids(User, A):
+        assert user(read=True).public_id == A
+        session.merge(given)
+
+        with pytest.raises(IntegrityError):
+            session.flush()
+
+
+@on("sqlite")
+def test_merge_again_after_a_rollback(session: Session) -> None:
+    """After a rollback the source still has the id, and its next copy gets it."""
+    source = user(read=True)
+    shown = source.public_id
+    session.merge(source)
+    session.flush()
+    session.rollback()
+    merged = session.merge(source)
+    session.commit()
+
+    assert shown == merged.public_id == source.public_id
+
+
+@on("sqlite")
+def test_merge_along_relationships(session: Session) -> None:
+    """``merge()`` cascades, and each object of the graph shows the id of its row."""
+    source = User(notes=[Note(), Note()])
+    assert source.notes[0].public_id
+    merged = session.merge(source)
+    session.commit()
+
+    agree(session, merged.notes)
+    assert [note.public_id for note in source.notes] == [note.public_id for note in merged.notes]
+    assert source.public_id == merged.public_id
+    assert {type(note.public_id) for note in source.notes} == {NoteId}
+
+
+@on("sqlite")
+def test_merge_without_load(session: Session) -> None:
+    """``merge(load=False)`` of a detached object copies what it shows."""
+    original = User(public_id=A)
+    session.add(original)
+    session.commit()
+    session.refresh(original)
+    session.expunge(original)
+
+    assert session.merge(original, load=False).public_id == A
+
+
+@on("sqlite")
+def test_merge_of_an_object_whose_row_is_gone(session: Session) -> None:
+    """A detached object whose row was deleted is written again with the id that it had."""
+    original = User(public_id=A)
+    session.add(original)
+    session.commit()
+    session.refresh(original)
+    session.expunge(original)
+    session.connection().execute(text('DELETE FROM "user"'))
+    merged = session.merge(original)
+    session.commit()
+
+    assert merged.public_id == A
+
+
+# --- pickle and deepcopy
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("way", [lambda each: pickle.loads(pickle.dumps(each)), copy.deepcopy], ids=["pickle", "deep"])
+@READ
+def test_copies_of_a_new_object(session: Session, read: bool, way: Callable[[User], User]) -> None:
+    """Two copies of a new object are two rows, whether its id was read or not."""
+    template = user(read, name="Ada")
+    rows = [way(template), way(template)]
+    for row in rows:
+        session.add(row)
+        session.flush()
+    session.commit()
+
+    agree(session, rows)
+
+
+@on("sqlite")
+def test_pickled_copy_of_a_given_id(session: Session) -> None:
+    """An id that the caller gave is given in each copy."""
+    given = User(public_id=A)
+    for each in (given, pickle.loads(pickle.dumps(given))):
+        session.add(each)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+# --- bulk_save_objects()
+
+
+@EVERYWHERE
+@READ
+@pytest.mark.parametrize("model", [User, Admin])
+@pytest.mark.parametrize("return_defaults", [True, False])
+def test_bulk_saved_objects_show_the_ids_of_rows(
+    session: Session, model: type[User], read: bool, return_defaults: bool
+) -> None:
+    """``bulk_save_objects()`` leaves no object to make an id later that no row has."""
+    objects = [model(), model(name="Ada"), model(name="Grace"), model()]
+    if read:
+        assert objects[1].public_id
+    session.bulk_save_objects(objects, return_defaults=return_defaults)
+    session.commit()
+
+    rows = session.execute(select(User.public_id, User.name)).all()
+    assert {(each.public_id, each.name) for each in objects} == {tuple(row) for row in rows}
+    assert len(rows) == 4
+
+
+@EVERYWHERE
+def test_bulk_saved_object_that_collided(session: Session) -> None:
+    """The objects show the ids that replaced what had collided."""
+    session.add(User(public_id=A, name="first"))
+    session.commit()
+    with testing.fixed_ids(User, "c" * 12, A, "d" * 12, B):
+        objects = [User(name=str(number)) for number in range(3)]
+        session.bulk_save_objects(objects)
+    session.commit()
+
+    rows = {row.name: row.public_id for row in session.execute(select(User.name, User.public_id))}
+    assert {each.name: each.public_id for each in objects}.items() <= rows.items()
+    assert len(rows) == 4
+
+
+@on("sqlite")
+def test_bulk_save_objects_that_fails(session: Session) -> None:
+    """Objects of a refused statement show nothing, and can be saved again."""
+    session.add(User(id=1))
+    session.commit()
+    objects = [User(id=2), User(id=1)]
+    with pytest.raises(IntegrityError):
+        session.bulk_save_objects(objects)
+    session.rollback()
+
+    assert ["public_id" in vars(each) for each in objects] == [False, False]
+
+
+@on("sqlite")
+def test_bulk_insert_mappings_leaves_the_dictionaries(session: Session) -> None:
+    """Dictionaries of the caller stay as they are."""
+    rows = [{"name": "Ada"}, {"name": "Grace"}]
+    session.bulk_insert_mappings(User.__mapper__, rows)
+
+    assert rows == [{"name": "Ada"}, {"name": "Grace"}]
+
+
+@EVERYWHERE
+def test_bulk_insert_that_fails(session: Session) -> None:
+    """Ids of rows that ``bulk.insert()`` could not write are the library's still."""
+    session.add(User(id=7, public_id=A))
+    session.commit()
+    with testing.fixed_ids(User, B, "c" * 12):
+        objects = [User(name="Ada"), User(id=7)]
+        with pytest.raises(IntegrityError):
+            bulk.insert(session, objects)
+    session.rollback()
+    session.add(User(public_id=B))
+    session.commit()
+    objects[0].id = None  # type: ignore[assignment]
+    session.add(objects[0])
+    session.commit()
+
+    assert objects[0].public_id in stored(session, User).values()
+
+
+# --- the program's own listeners
+
+
+class Watched(PublicIdMixin, Base):
+    """Counts what its validator sees."""
+
+    __tablename__ = "watched"
+    seen: list[str] = []  # noqa: RUF012
+
+    @validates("public_id")
+    def look(self, key: str, value: str) -> str:
+        self.seen.append(value)
+        return value
+
+
+@on("sqlite")
+def test_validators_see_given_ids(session: Session) -> None:
+    """``@validates`` sees an id that the caller assigns, and none that the library makes, as with column defaults."""
+    Watched.seen.clear()
+    session.add_all([Watched(), Watched(public_id=A)])
+    session.commit()
+
+    assert Watched.seen == [A]
+
+
+@on("sqlite")
+def test_statements_of_a_merge(session: Session, statements: Statements) -> None:
+    """``merge()`` of a new object sends what it sends without the library: one INSERT."""
+    session.merge(User())
+    session.flush()
+
+    assert len(statements) == 1
