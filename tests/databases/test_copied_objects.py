@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Statements
 from marks import on
 from rows import agree, stored
 from sqlalchemy import ForeignKey, MetaData, String, select, text
@@ -24,6 +23,7 @@ from sqlalchemy.orm import (
     validates,
 )
 
+from conftest import Statements
 from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, bulk, testing
 
 
@@ -151,7 +151,7 @@ def test_failed_flush_leaves_made_ids_replaceable(session: Session, read: bool) 
         with pytest.raises(IntegrityError):
             session.flush()
     session.rollback()
-    session.connection().execute(text("UPDATE {} SET public_id = '{}'".format(_table(session), B)))
+    session.connection().execute(text(f"UPDATE {_table(session)} SET public_id = '{B}'"))
     session.commit()
     refused.id = None  # type: ignore[assignment]
     session.add(refused)

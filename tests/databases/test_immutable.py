@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Statements
 from marks import on, on_async
 from rows import stored
 from sqlalchemy import MetaData, String, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 
+from conftest import Statements
 from sqlalchemy_public_id import ImmutablePublicId, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
 
 
