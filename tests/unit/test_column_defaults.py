@@ -1,0 +1,70 @@
+"""The column default, called by others than SQLAlchemy's execution of an INSERT."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, event, inspect
+from sqlalchemy.orm import DeclarativeBase, Mapper
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, Uuid7
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class ThingId(TypedId, prefix="defaulted"): ...
+
+
+class Text(PublicIdMixin, Base):
+    __tablename__ = "text"
+    __public_id__ = NanoId(prefix="defaulted_text")
+
+
+class Native(PublicIdMixin, Base):
+    __tablename__ = "native"
+    __public_id__ = Uuid7()
+
+
+class Typed(PublicIdMixin[ThingId], Base):
+    __tablename__ = "typed"
+
+
+CALLED_WITH: dict[str, Any] = {
+    "None, as the forms of admin packages do": None,
+    "an object, as sqlalchemy_utils.force_instant_defaults() does": Text(),
+    "a context that compiled nothing": SimpleNamespace(isinsert=True),
+}
+
+
+@pytest.mark.parametrize("context", CALLED_WITH.values(), ids=CALLED_WITH)
+@pytest.mark.parametrize("model", [Text, Native, Typed])
+def test_default_makes_an_id(model: Any, context: Any) -> None:
+    """The default of the column makes an id, whatever it is called with."""
+    column = model.__table__.c.public_id
+
+    assert isinstance(column.default.arg(context), column.type.python_type)
+    assert column.type.id_format.is_valid(column.default.arg(context))
+
+
+def test_instant_defaults() -> None:
+    """A listener that fills all defaults when an object is made gives it its id."""
+
+    class Instant(DeclarativeBase): ...
+
+    class Order(PublicIdMixin, Instant):
+        __tablename__ = "order"
+
+    def fill(target: Any, args: Any, kwargs: Any) -> None:
+        for name, column in inspect(type(target)).columns.items():
+            if column.default is not None:
+                setattr(target, name, column.default.arg(target))
+
+    event.listen(Order, "init", fill)
+
+    assert NanoId().is_valid(vars(Order())["public_id"])
+    assert Order(public_id="a" * 12).public_id == "a" * 12
+    assert isinstance(inspect(Order), Mapper)
