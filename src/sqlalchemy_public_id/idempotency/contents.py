@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import Column, Connection
 from sqlalchemy.orm import ColumnProperty, InstanceState
 from sqlalchemy.orm.attributes import instance_state
-from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id.idempotency.asking import made_of
 from sqlalchemy_public_id.idempotency.values import is_equal, is_same
 from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.references import public_refs
+from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["differing", "foreign_keys", "given"]
 
@@ -24,7 +24,7 @@ def given(state: InstanceState[Any]) -> frozenset[str]:
         prop.key
         for prop, column in _columns(state)
         if not _is_left_to_default(column, state.dict[prop.key])
-        and not _is_expression(state.dict[prop.key])
+        and not is_expression(state.dict[prop.key])
         and prop.key not in marks_of(state).made
     )
 
@@ -71,7 +71,3 @@ def _is_left_to_default(column: Column[Any], value: object) -> bool:
     """Whether an INSERT leaves *value* out, as the unit of work does with ``None`` where there is a default."""
     has_default = column.default is not None or column.server_default is not None
     return value is None and has_default and not column.type.should_evaluate_none
-
-
-def _is_expression(value: object) -> bool:
-    return isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")

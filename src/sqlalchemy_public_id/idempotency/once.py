@@ -24,6 +24,7 @@ from sqlalchemy_public_id.idempotency import contents
 from sqlalchemy_public_id.idempotency.turns import begun, in_turn
 from sqlalchemy_public_id.listeners import id_attributes, identifier, is_sharded, session_of
 from sqlalchemy_public_id.marks import marks_of
+from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["insert_once"]
 
@@ -100,6 +101,8 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
             f"this {model} has no {name} that was given or read, so it could not be sent again; give it one that the "
             f"sender keeps, {model}({name}=…), or read {name} and keep it before the call; None is none"
         )
+    if is_expression(state.dict[name]):
+        raise ConfigurationError(f"the {name} of this {model} is an SQL expression; give the text that is sent again")
     for key, parent in _parents(state).items():
         if instance_state(parent).transient:
             raise ConfigurationError(

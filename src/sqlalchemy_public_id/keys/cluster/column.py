@@ -137,7 +137,7 @@ def cluster_of_environment() -> int:
 
 
 def cluster_spec(column: Column[Any]) -> ClusterSpec | None:
-    """Return the settings of a cluster key; none for a copy in a version table, which the database does not count up."""
+    """Return the settings of a cluster key; none for a copy in a version table, which no database counts up."""
     return cast("ClusterSpec", column.info[_INFO]) if _INFO in column.info and column.autoincrement else None
 
 
