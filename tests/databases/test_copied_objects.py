@@ -20,7 +20,6 @@ from sqlalchemy.orm import (
     make_transient_to_detached,
     mapped_column,
     relationship,
-    validates,
 )
 
 from conftest import Statements
@@ -444,31 +443,6 @@ def test_bulk_insert_that_fails(session: Session) -> None:
     session.commit()
 
     assert objects[0].public_id in stored(session, User).values()
-
-
-# --- the program's own listeners
-
-
-class Watched(PublicIdMixin, Base):
-    """Counts what its validator sees."""
-
-    __tablename__ = "watched"
-    seen: list[str] = []  # noqa: RUF012
-
-    @validates("public_id")
-    def look(self, key: str, value: str) -> str:
-        self.seen.append(value)
-        return value
-
-
-@on("sqlite")
-def test_validators_see_given_ids(session: Session) -> None:
-    """``@validates`` sees an id that the caller assigns, and none that the library makes, as with column defaults."""
-    Watched.seen.clear()
-    session.add_all([Watched(), Watched(public_id=A)])
-    session.commit()
-
-    assert Watched.seen == [A]
 
 
 @on("sqlite")
