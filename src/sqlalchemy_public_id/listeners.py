@@ -334,9 +334,9 @@ def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[A
     for key in attributes.keys() & state.committed_state.keys():
         if state.committed_state[key] is None:
             continue  # the row had none
-        stored = _stored_id(state, key, connection)
-        if stored is not None and stored != state.dict[key]:
-            raise _immutable(state.class_.__name__, key, stored, state.dict[key])
+        stored, assigned = _stored_id(state, key, connection), state.dict.get(key)
+        if stored is not None and stored != assigned:
+            raise _immutable(state.class_.__name__, key, stored, assigned)
         if stored is not None:
             set_committed_value(state.obj(), key, stored)
 
