@@ -125,6 +125,9 @@ class Traits:
         """Whether the driver only queues statements at present, so that nobody knows what has become of one."""
         return False
 
+    def forget_statement(self, cursor: Any) -> None:
+        """Free the statement of *cursor*, where that would keep the locks of a connection that is closed."""
+
     def slice_bytes(self, driver: str) -> int:
         """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""
         return 0

@@ -37,3 +37,7 @@ class SQLite(Traits):
         if found["index"] is not None:
             return Violation(constraint=found["index"])
         return Violation(columns=found["columns"])
+
+    def forget_statement(self, cursor: Any) -> None:
+        # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage
+        cursor.execute("")

@@ -96,12 +96,14 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
         return None
     calls, sent = _sent.get(context, (0, 0)) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else (0, 0)
     if traits_for(context.dialect).aborts_transaction:
-        run(Attempt(context, cursor, statement), parameters, rows_of(context.compiled, sent, calls))
+        with Attempt(context, cursor, statement) as attempt:
+            run(attempt, parameters, rows_of(context.compiled, sent, calls))
     else:
         try:  # a statement that fails alone: nothing is looked at unless it does
             context.dialect.do_execute(cursor, statement, parameters, context)
         except context.dialect.dbapi.IntegrityError as error:
-            run_again(Attempt(context, cursor, statement), parameters, error, rows_of(context.compiled, sent, calls))
+            with Attempt(context, cursor, statement) as attempt:
+                run_again(attempt, parameters, error, rows_of(context.compiled, sent, calls))
     if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
         _sent[context] = calls + 1, sent + len(parameters)
         if rows_of(context.compiled, *reversed(_sent[context])) < len(context.compiled_parameters):
@@ -113,7 +115,8 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    run_many(Attempt(context, cursor, statement), parameters)
+    with Attempt(context, cursor, statement) as attempt:
+        run_many(attempt, parameters)
     show_made_ids(context)
     return True
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain
+from traceback import clear_frames
+from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Column, func, select
@@ -46,6 +48,19 @@ class Attempt:
         self._taken: set[tuple[Column[Any], str]] = set()
         """What has collided: ids that are known not to be free."""
 
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, frames: TracebackType | None) -> None:
+        """Free the cursors after a KeyboardInterrupt and its like, for which SQLAlchemy closes the connection alone.
+
+        SQLAlchemy keeps them in a cycle of references, by way of the frames.
+        """
+        if kind is not None and not issubclass(kind, Exception):
+            with suppress(self.dialect.dbapi.Error):  # it was closed during a statement of the guard
+                self.traits.forget_statement(self.cursor)
+            clear_frames(frames)
+
     # --- the driver
 
     def execute(self, parameters: Any, statement: str | None = None) -> None:
@@ -58,9 +73,8 @@ class Attempt:
 
     def send(self, savepoint: str) -> None:
         """A statement about the savepoint of the guard; like the driver's own BEGIN, it is not logged."""
-        cursor = self.connection.connection.cursor()
-        cursor.execute(f"{savepoint} sqlalchemy_public_id")
-        cursor.close()
+        with closing(self.connection.connection.cursor()) as cursor:
+            cursor.execute(f"{savepoint} sqlalchemy_public_id")
 
     @property
     def refused(self) -> type[Exception]:
@@ -107,7 +121,7 @@ class Attempt:
                 try:
                     self.replace(batch, self.collided(batch, error))
                 except Exception:
-                    if saved:
+                    if saved and not self.connection.invalidated:  # or SQLAlchemy has an error of its own for send()
                         with suppress(self.dialect.dbapi.Error):  # what has happened is what the caller has to know
                             self.send("ROLLBACK TO SAVEPOINT")
                             self.send("RELEASE SAVEPOINT")
@@ -122,6 +136,19 @@ class Attempt:
         violation = self.traits.violation(error)
         if violation is None:
             raise error
+        self.traits.forget_statement(self.cursor)
+        slots = None
+        try:
+            slots = self._slots_of(batch, violation)
+        finally:
+            if slots is None or slots:  # not raised again; the frames of its traceback can hold a cursor, too
+                error.__traceback__ = None
+        if not slots:
+            raise error
+        return slots
+
+    def _slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
+        """The same; none where the library made none of them, or not all."""
         collided: list[Slot] = []
         hidden: list[Slot] = []
         for column in dict.fromkeys(slot.column for slot in batch.slots):
@@ -137,8 +164,8 @@ class Attempt:
             collided += found
             if not found and match is Match.YES:  # a row that cannot be seen, or is gone again: any id may be the one
                 hidden += slots
-        if not (collided or hidden) or not all(map(batch.is_ours, collided + hidden)):
-            raise error
+        if not all(map(batch.is_ours, collided + hidden)):
+            return []
         self._taken.update((slot.column, batch.text(slot)) for slot in collided)
         return collided + hidden
 

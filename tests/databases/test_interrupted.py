@@ -1,0 +1,242 @@
+"""What a retry leaves behind when it is interrupted, and what the caller gets when its connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from marks import on, on_async
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event, func, insert, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy.pool import NullPool
+
+from conftest import url_of
+from sqlalchemy_public_id import PublicIdMixin, testing
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(PublicIdMixin, Base):
+    __tablename__ = "item"
+    number: Mapped[int]
+
+
+A = "a" * 12
+ROWS = [{"number": number} for number in range(1, 4)]
+
+
+def flush_one(session: Session) -> None:
+    session.add(Item(**ROWS[0]))
+    session.flush()
+
+
+def flush_three(session: Session) -> None:
+    session.add_all([Item(**row) for row in ROWS])
+    session.flush()
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(Item), ROWS)
+
+
+def execute_values(session: Session) -> None:
+    session.execute(insert(Item).values(ROWS))
+
+
+def execute_returning(session: Session) -> None:
+    if session.get_bind().dialect.insert_executemany_returning:
+        session.scalars(insert(Item).returning(Item), ROWS).all()
+
+
+WAYS = [flush_one, flush_three, execute, execute_values, execute_returning]
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
+    """One row, whose id will be drawn again."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add(Item(public_id=A, number=0))
+        session.commit()
+
+
+@contextmanager
+def before_call(number: int, engine: Engine, act: Callable[[], None], *, after: bool = False) -> Iterator[None]:
+    """Do *act* right before, or after, the driver is given a statement for the *number*-th time."""
+    dialect, calls = engine.dialect, 0
+
+    def acting(original: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any, **options: Any) -> None:
+            nonlocal calls
+            calls += 1
+            now = calls == number
+            if now and not after:
+                act()
+            original(*args, **options)
+            if now and after:
+                act()
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("do_execute", "do_executemany"):
+            patch.setattr(dialect, name, acting(getattr(dialect, name)))
+        yield
+
+
+# --- interrupted
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is freed here is freed by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def begin_immediate(engine: Engine) -> None:
+    event.listen(engine, "connect", lambda connection, record: setattr(connection, "isolation_level", None))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+
+
+@on("sqlite")
+@each_way
+@pytest.mark.parametrize("after", [False, True], ids=["before the statement", "after it"])
+@pytest.mark.usefixtures("stored", "no_collector")
+def test_interrupt_frees_the_file(
+    new_engine: Callable[..., Engine], engine: Engine, way: Callable[[Session], None], after: bool
+) -> None:
+    """A KeyboardInterrupt in a retry leaves no lock on the file."""
+    own = new_engine("sqlite", engine.url, connect_args={"timeout": 0})
+    begin_immediate(own)
+    with Session(own) as session:
+        session.connection()
+        # the second statement is that which is run again, or the SELECT that finds out what has collided
+        with (
+            before_call(2, own, interrupt, after=after),
+            testing.fixed_ids(Item, A),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            way(session)
+    with Session(own) as session:
+        session.add(Item(number=9))
+        session.commit()
+        assert session.scalar(select(func.count()).select_from(Item)) == 2
+
+
+@on_async("sqlite")
+@pytest.mark.parametrize("way", [flush_one, execute], ids=lambda way: way.__name__)
+@pytest.mark.usefixtures("no_collector")
+def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+    """A task that is cancelled while a retry waits for the database leaves no lock on the file."""
+
+    async def main() -> None:
+        begin_immediate(async_engine.sync_engine)
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+            await connection.execute(insert(Item).values(public_id=A, number=0))
+
+        async def work() -> None:
+            task: Any = asyncio.current_task()
+            async with AsyncSession(async_engine) as session:
+                await session.connection()
+                with before_call(2, async_engine.sync_engine, task.cancel), testing.fixed_ids(Item, A):
+                    await session.run_sync(way)
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(work())
+        async with async_engine.execution_options(logging_token="other").begin() as connection:
+            await connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+            await connection.execute(insert(Item).values(number=9))
+            assert await connection.scalar(select(func.count()).select_from(Item)) == 2
+        await async_engine.dispose()
+
+    asyncio.run(main())
+
+
+# --- lost connections
+
+
+def own_number(connection: Connection) -> int:
+    """The number of the server's side of *connection*."""
+    call = "pg_backend_pid()" if connection.dialect.name == "postgresql" else "connection_id()"
+    number: int = connection.scalar(text(f"SELECT {call}"))
+    return number
+
+
+def kill(database: str, number: int) -> None:
+    """Have the server close a connection, and wait until it has."""
+    postgresql = database == "postgresql"
+    alive = "pg_stat_activity WHERE pid" if postgresql else "information_schema.processlist WHERE id"
+    with create_engine(url_of(database), poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
+        connection.execute(text(f"SELECT pg_terminate_backend({number})" if postgresql else f"KILL {number}"))
+        while connection.scalar(text(f"SELECT count(*) FROM {alive} = {number}")):
+            time.sleep(0.01)
+
+
+def lose_and_go_on(session: Session, engine: Engine, way: Callable[[Session], None], call: int) -> None:
+    """Lose the connection before one of the statements of a retry; the caller is told, and may begin again."""
+    session.add(Item(public_id=A, number=0))
+    session.commit()
+    number = own_number(session.connection())
+    with before_call(call, engine, lambda: kill(engine.dialect.name, number)), testing.fixed_ids(Item, A):
+        lost = None
+        try:
+            way(session)
+        except DBAPIError as error:
+            lost = error
+    session.rollback()
+
+    assert lost.connection_invalidated if lost else call > 2  # there were not so many statements
+    assert session.scalar(select(func.count()).select_from(Item)) == 1
+    session.add(Item(number=9))
+    session.commit()
+
+
+@on("postgresql", "mysql", "mariadb")
+@each_way
+@pytest.mark.parametrize("call", [2, 3, 4, 5])
+def test_lost_connection(
+    create: Callable[[MetaData], None], session: Session, engine: Engine, way: Callable[[Session], None], call: int
+) -> None:
+    """A connection that is lost in a retry is an error that says so, and not one about the transaction."""
+    if engine.dialect.name == "mysql" and way is execute_returning:
+        way = execute
+    create(Base.metadata)
+    lose_and_go_on(session, engine, way, call)
+
+
+@on_async("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("way", [flush_one, execute_values], ids=lambda way: way.__name__)
+def test_lost_connection_of_each_driver(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+    """The same with the asynchronous drivers."""
+
+    async def main() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.run_sync(Base.metadata.create_all)
+        try:
+            async with AsyncSession(async_engine) as session:
+                await session.run_sync(lose_and_go_on, async_engine.sync_engine, way, 2)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(main())
