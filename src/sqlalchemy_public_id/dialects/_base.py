@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
-from sqlalchemy.engine import Dialect
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.types import TypeEngine
 
 __all__ = ["Fate", "ManyRows", "Traits", "Violation"]
@@ -127,6 +127,10 @@ class Traits:
 
     def forget_statement(self, cursor: Any) -> None:
         """Free the statement of *cursor*, where that would keep the locks of a connection that is closed."""
+
+    def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
+        """The name of the table's engine, if a statement that fails leaves the rows in it that it has written."""
+        return None
 
     def slice_bytes(self, driver: str) -> int:
         """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""

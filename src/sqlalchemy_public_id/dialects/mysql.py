@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violation
@@ -28,6 +31,13 @@ _UNKNOWN = {
     2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
     4031,  # the server has closed an idle connection
 }  # fmt: skip
+_TABLE = text(
+    "SELECT t.engine AS engine, e.transactions AS transactions FROM information_schema.tables t"
+    " LEFT JOIN information_schema.engines e ON e.engine = t.engine"
+    " WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
+)
+_ENGINE = text("SELECT engine, transactions FROM information_schema.engines WHERE engine = :name")
+_CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 
 
@@ -67,6 +77,23 @@ class MySQL(Traits):
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "get_autocommit", bool)())
 
+    def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
+        row = connection.execute(_TABLE, {"schema": schema, "name": table}).first()
+        if row is None:  # a temporary table is not listed there
+            created = _CREATED.search(_definition(connection, table, schema))
+            row = connection.execute(_ENGINE, {"name": created[1]}).first() if created else None
+        return row.engine if row is not None and row.transactions == "NO" else None
+
     def slice_bytes(self, driver: str) -> int:
         # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its kin, 64 KiB for mysqlclient
         return 1_000_000 if driver in {"pymysql", "aiomysql", "asyncmy"} else 60_000
+
+
+def _definition(connection: Connection, table: str, schema: str | None) -> str:
+    prepare = connection.dialect.identifier_preparer
+    name = f"{prepare.quote(schema)}.{prepare.quote(table)}" if schema else prepare.quote(table)
+    try:
+        definition: str = connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").one()[1]
+    except DBAPIError:  # there is none, or the user must not see it
+        return ""
+    return definition

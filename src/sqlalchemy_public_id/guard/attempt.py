@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
@@ -11,10 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Column, func, select
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
-from sqlalchemy_public_id.errors import PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.batch import Batch, Slot
 from sqlalchemy_public_id.guard.constraints import Match, matches
@@ -145,6 +147,7 @@ class Attempt:
                 error.__traceback__ = None
         if not slots:
             raise error
+        self._refuse_if_rows_stayed(batch, slots[0].column, violation, error)
         return slots
 
     def _slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
@@ -168,6 +171,26 @@ class Attempt:
             return []
         self._taken.update((slot.column, batch.text(slot)) for slot in collided)
         return collided + hidden
+
+    def _refuse_if_rows_stayed(self, batch: Batch, column: Column[Any], violation: Violation, error: Exception) -> None:
+        """Refuse to run an INSERT of several rows again if those before the refused one are stored already."""
+        texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
+        if len(texts) == 1:
+            return
+        schema = self.options.get("schema_translate_map", {}).get(column.table.schema, column.table.schema)
+        engine = _engine_without_transactions(self.connection, column.table.name, schema)
+        if engine is None:
+            return
+        if matches(violation, column, self.dialect) is Match.MAYBE:  # the ids may be there because the rows are
+            raise error
+        stored = len(self._readable(column, texts))
+        raise ConfigurationError(
+            f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
+            f"{engine} has no transactions: the rows before the collision stay ({stored} of the {len(texts)} ids are "
+            f"in the table now), so the INSERT is not run again; insert one row at a time (flushes do so with "
+            f"create_engine(…, use_insertmanyvalues=False)), "
+            f"or change the table: ALTER TABLE {column.table.name} ENGINE=InnoDB"
+        ) from error
 
     def _named(self, batch: Batch, slots: list[Slot], violation: Violation) -> set[str]:
         """The id that the database complains of, where it says so and only one of *slots* has it."""
@@ -235,6 +258,20 @@ class Attempt:
         if self._tries[tried] >= max_retries(slot.column):
             raise exhausted(self.connection, slot.column, self._taken | held, self.options)
         self._tries[tried] += 1
+
+
+_transactional: weakref.WeakKeyDictionary[Dialect, set[tuple[str, str | None]]] = weakref.WeakKeyDictionary()
+"""Engine → the tables that have been looked up and undo a statement that fails."""
+
+
+def _engine_without_transactions(connection: Any, table: str, schema: str | None) -> str | None:
+    looked_up = _transactional.setdefault(connection.dialect, set())
+    if (table, schema) in looked_up:
+        return None
+    engine = traits_for(connection.dialect).engine_without_transactions(connection, table, schema)
+    if engine is None:
+        looked_up.add((table, schema))
+    return engine
 
 
 def exhausted(
