@@ -132,6 +132,12 @@ class Traits:
         """The name of the table's engine, if a statement that fails leaves the rows in it that it has written."""
         return None
 
+    def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+        """The names of the triggers that run for an INSERT into the table before it is found out what it collides with,
+        or whatever it inserts.
+        """
+        return []
+
     def slice_bytes(self, driver: str) -> int:
         """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""
         return 0

@@ -6,8 +6,8 @@ import re
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import String, Uuid
-from sqlalchemy.engine import Dialect
+from sqlalchemy import String, Uuid, text
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Fate, Traits, Violation
@@ -20,6 +20,14 @@ _ENTRY = re.compile(r"""\(("(?:[^"]|"")+"|\w+)\)=\((.*)\)""", re.DOTALL)
 """``Key (public_id)=(a1b2c3) already exists.``, in whatever language the words around it are."""
 _UNDONE = {"40001", "40P01"}  # serialization failures and deadlocks
 _UNKNOWN = {"40003", "57P01", "57P02", "57P03"}  # CockroachDB's ambiguous commits; the server goes down, or comes up
+
+_EARLY_TRIGGERS = text(
+    "SELECT DISTINCT tgname FROM pg_catalog.pg_trigger"
+    " WHERE (tgrelid = to_regclass(:name) OR tgrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(:name))))"
+    " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
+    " AND tgtype & 4 <> 0 AND (tgtype & 2 <> 0 OR tgtype & 1 = 0) ORDER BY tgname"
+)
+"""4: for INSERT; 2: before it; 1: for each row. Those for each statement run even if there is no row."""
 
 
 class PostgresProtocol(Traits):
@@ -84,6 +92,10 @@ class PostgreSQL(PostgresProtocol):
             level = getattr(getattr(dbapi_connection, "driver_connection", None), "isolation_level", None)
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
+
+    def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+        name = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table) if part)
+        return list(connection.execute(_EARLY_TRIGGERS, {"name": name}).scalars())
 
     def defers_results(self, driver_connection: Any) -> bool:
         # inside ``with connection.pipeline()`` of psycopg

@@ -11,7 +11,7 @@ from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column, func, select
+from sqlalchemy import Column, Table, func, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
@@ -77,6 +77,11 @@ class Attempt:
         """A statement about the savepoint of the guard; like the driver's own BEGIN, it is not logged."""
         with closing(self.connection.connection.cursor()) as cursor:
             cursor.execute(f"{savepoint} sqlalchemy_public_id")
+
+    @property
+    def has_collided(self) -> bool:
+        """Whether a row was refused because of an id that the library made."""
+        return bool(self._taken)
 
     @property
     def refused(self) -> type[Exception]:
@@ -177,8 +182,7 @@ class Attempt:
         texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
         if len(texts) == 1:
             return
-        schema = self.options.get("schema_translate_map", {}).get(column.table.schema, column.table.schema)
-        engine = _engine_without_transactions(self.connection, column.table.name, schema)
+        engine = _engine_without_transactions(self.connection, *self.names_of(column.table))
         if engine is None:
             return
         if matches(violation, column, self.dialect) is Match.MAYBE:  # the ids may be there because the rows are
@@ -220,6 +224,10 @@ class Attempt:
                 found.append(slot)
             seen.add(text)
         return found
+
+    def names_of(self, table: Table) -> tuple[str, str | None]:
+        """The names of *table* and of the schema that it has in this execution."""
+        return table.name, self.options.get("schema_translate_map", {}).get(table.schema, table.schema)
 
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""

@@ -4,16 +4,23 @@
 that it also works while the unique index is still being built, on partitioned tables, and for a role without SELECT.
 Whatever keeps a row out, the row is missing afterwards. Then the plain INSERT is run inside of a savepoint, and the
 error of the database tells whether the id was the reason: if so, the row gets another one.
+
+Triggers that run BEFORE INSERT have run for the row that was left out, and what they wrote stays. So the first
+collision of a table looks for them: from then on its INSERTs go inside a savepoint, and what has stayed is told.
 """
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from typing import Any
 
 from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, cast, func, insert, select
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import has_expressions, has_many_rows, key_behind_returning, plain_table, post_values
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.attempt import Attempt
 from sqlalchemy_public_id.guard.batch import Batch, Slot
 
@@ -43,12 +50,51 @@ def _quiet_text(attempt: Attempt) -> str | None:
     statement, insert_ = attempt.statement, attempt.context.compiled.statement
     if post_values(insert_) is not None or insert_.select is not None or has_many_rows(insert_):
         return None
-    if _has_deferrable_constraint(plain_table(insert_.table)):
+    table = plain_table(insert_.table)
+    if _has_deferrable_constraint(table):
         return None  # PostgreSQL refuses ON CONFLICT without a target there
+    if _early_triggers.get(attempt.dialect, {}).get(attempt.names_of(table)):
+        return None
     if not attempt.context.compiled.effective_returning:
         return statement + _QUIET
     before, found, after = statement.partition(_RETURNING)
     return None if not found or _RETURNING in after else before + _QUIET + found + after
+
+
+_early_triggers: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None], list[str]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Engine → table and schema → the triggers that ran for a row that was left out. Looked up at the first collision."""
+
+
+def _warn_of_triggers(attempt: Attempt) -> None:
+    """Say that triggers have run for a row that was left out, once for each table."""
+    table = plain_table(attempt.context.compiled.statement.table)
+    known = _early_triggers.setdefault(attempt.dialect, {})
+    if attempt.names_of(table) in known:
+        return
+    names = known[attempt.names_of(table)] = _look_for_triggers(attempt, table)
+    if names:
+        warnings.warn(
+            f"the public id of a row of {table.name} was taken, and PostgreSQL ran {', '.join(names)} before it left "
+            f"the row out: what these triggers wrote for it stays in the transaction. From now on INSERTs into "
+            f"{table.name} run inside a savepoint, which undoes it; triggers AFTER INSERT FOR EACH ROW need none",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _look_for_triggers(attempt: Attempt, table: Table) -> list[str]:
+    attempt.send("SAVEPOINT")
+    try:
+        names = attempt.traits.early_triggers(attempt.connection, *attempt.names_of(table))
+    except DBAPIError as error:
+        if not attempt.traits.forbids(error.orig):
+            raise
+        attempt.send("ROLLBACK TO SAVEPOINT")
+        names = []
+    attempt.send("RELEASE SAVEPOINT")
+    return names
 
 
 def _has_deferrable_constraint(table: Table) -> bool:
@@ -71,7 +117,13 @@ def _one_row(attempt: Attempt, batch: Batch, statement: str) -> None:
     """
     attempt.execute(batch.for_driver(), statement)
     if attempt.cursor.rowcount == 0:
-        attempt.until_it_fits(batch, lambda parameters: _plainly(attempt, parameters))
+        try:
+            attempt.until_it_fits(batch, lambda parameters: _plainly(attempt, parameters))
+        except PublicIdCollision:
+            _warn_of_triggers(attempt)  # the caller may go on, with what they wrote
+            raise
+        if attempt.has_collided:
+            _warn_of_triggers(attempt)
 
 
 def _plainly(attempt: Attempt, parameters: Any) -> None:
@@ -99,6 +151,7 @@ def _many_rows(attempt: Attempt, batch: Batch, statement: str, key: Column[Any])
     if attempt.cursor.rowcount == batch.rows:
         return
     keys = _keys_of_rows(attempt, batch, key, [row[-1] for row in attempt.cursor.fetchall()])
+    _warn_of_triggers(attempt)
     for row, slots in batch.slots_by_row().items():
         if keys[row] is None:
             attempt.replace(batch, _collided(attempt, batch, slots))
