@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from sqlalchemy.pool import NullPool
 
 from conftest import url_of
-from sqlalchemy_public_id import PublicIdMixin, testing
+from sqlalchemy_public_id import PublicIdMixin, guard, testing
 
 
 class Base(DeclarativeBase):
@@ -170,6 +170,34 @@ def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[
     asyncio.run(main())
 
 
+# --- listeners of the program
+
+
+class Stop(Exception): ...
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
+    """The error of a listener that refuses a statement of the guard is the caller's; the transaction can go on."""
+    guard.install(engine)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def refuse(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("SELECT"):
+            raise Stop
+
+    with engine.begin() as connection:
+        # SQLite, MySQL and MariaDB send no SELECT for a single row
+        with testing.fixed_ids(Item, A), suppress(Stop) if rows == 1 else pytest.raises(Stop):
+            connection.execute(insert(Item.__table__).values(ROWS[0] if rows == 1 else ROWS))
+        event.remove(engine, "before_cursor_execute", refuse)
+        stayed = connection.scalar(select(func.count()).select_from(Item))
+        assert stayed == 1 or rows == 1
+        connection.execute(insert(Item.__table__).values(number=9))
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(Item)) == stayed + 1
+
+
 # --- lost connections
 
 
@@ -190,12 +218,15 @@ def kill(database: str, number: int) -> None:
             time.sleep(0.01)
 
 
-def lose_and_go_on(session: Session, engine: Engine, way: Callable[[Session], None], call: int) -> None:
-    """Lose the connection before one of the statements of a retry; the caller is told, and may begin again."""
+def lose_and_go_on(
+    session: Session, engine: Engine, way: Callable[[Session], None], call: int, *, after: bool = False
+) -> None:
+    """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
     session.add(Item(public_id=A, number=0))
     session.commit()
     number = own_number(session.connection())
-    with before_call(call, engine, lambda: kill(engine.dialect.name, number)), testing.fixed_ids(Item, A):
+    lose = before_call(call, engine, lambda: kill(engine.dialect.name, number), after=after)
+    with lose, testing.fixed_ids(Item, A):
         lost = None
         try:
             way(session)
@@ -220,6 +251,16 @@ def test_lost_connection(
         way = execute
     create(Base.metadata)
     lose_and_go_on(session, engine, way, call)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("call", [1, 3])
+def test_connection_lost_before_a_savepoint(
+    create: Callable[[MetaData], None], session: Session, engine: Engine, call: int
+) -> None:
+    """The same where it is the guard's own SAVEPOINT that finds the connection lost, or its RELEASE."""
+    create(Base.metadata)
+    lose_and_go_on(session, engine, flush_one, call, after=True)
 
 
 @on_async("postgresql", "mysql", "mariadb")

@@ -129,13 +129,11 @@ class Traits:
         """Free the statement of *cursor*, where that would keep the locks of a connection that is closed."""
 
     def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
-        """The name of the table's engine, if a statement that fails leaves the rows in it that it has written."""
+        """Return the name of the engine of the table if a statement that fails leaves the rows that it has written."""
         return None
 
     def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
-        """The names of the triggers that run for an INSERT into the table before it is found out what it collides with,
-        or whatever it inserts.
-        """
+        """Return the names of the triggers that run even for a row that ``ON CONFLICT DO NOTHING`` leaves out."""
         return []
 
     def slice_bytes(self, driver: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from traceback import clear_frames
 from types import TracebackType
@@ -80,7 +80,7 @@ class Attempt:
 
     @property
     def has_collided(self) -> bool:
-        """Whether a row was refused because of an id that the library made."""
+        """True if a row was refused because of an id that the library made."""
         return bool(self._taken)
 
     @property
@@ -128,13 +128,29 @@ class Attempt:
                 try:
                     self.replace(batch, self.collided(batch, error))
                 except Exception:
-                    if saved and not self.connection.invalidated:  # or SQLAlchemy has an error of its own for send()
-                        with suppress(self.dialect.dbapi.Error):  # what has happened is what the caller has to know
-                            self.send("ROLLBACK TO SAVEPOINT")
-                            self.send("RELEASE SAVEPOINT")
+                    if saved:
+                        self._undo()
                     raise
         if saved:
             self.send("RELEASE SAVEPOINT")
+
+    @contextmanager
+    def saved(self) -> Generator[None]:
+        """Let statements of the guard that fail leave the transaction as it was."""
+        self.send("SAVEPOINT")
+        try:
+            yield
+        except Exception:
+            self._undo()
+            raise
+        self.send("RELEASE SAVEPOINT")
+
+    def _undo(self) -> None:
+        """Go back to before the savepoint, after an error that the caller has to see, and no other in its place."""
+        if not self.connection.invalidated:
+            with suppress(self.dialect.dbapi.Error):
+                self.send("ROLLBACK TO SAVEPOINT")
+                self.send("RELEASE SAVEPOINT")
 
     # --- what collided
 
@@ -156,7 +172,7 @@ class Attempt:
         return slots
 
     def _slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
-        """The same; none where the library made none of them, or not all."""
+        """Return the slots to fill anew; none if the library made none of them, or not all."""
         collided: list[Slot] = []
         hidden: list[Slot] = []
         for column in dict.fromkeys(slot.column for slot in batch.slots):
@@ -226,7 +242,7 @@ class Attempt:
         return found
 
     def names_of(self, table: Table) -> tuple[str, str | None]:
-        """The names of *table* and of the schema that it has in this execution."""
+        """Return the names of *table* and of the schema that it has in this execution."""
         return table.name, self.options.get("schema_translate_map", {}).get(table.schema, table.schema)
 
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:

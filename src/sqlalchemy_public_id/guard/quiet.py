@@ -68,7 +68,7 @@ _early_triggers: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None],
 
 
 def _warn_of_triggers(attempt: Attempt) -> None:
-    """Say that triggers have run for a row that was left out, once for each table."""
+    """Warn of triggers that have run for a row that was left out, once for each table."""
     table = plain_table(attempt.context.compiled.statement.table)
     known = _early_triggers.setdefault(attempt.dialect, {})
     if attempt.names_of(table) in known:
@@ -85,16 +85,13 @@ def _warn_of_triggers(attempt: Attempt) -> None:
 
 
 def _look_for_triggers(attempt: Attempt, table: Table) -> list[str]:
-    attempt.send("SAVEPOINT")
     try:
-        names = attempt.traits.early_triggers(attempt.connection, *attempt.names_of(table))
+        with attempt.saved():
+            return attempt.traits.early_triggers(attempt.connection, *attempt.names_of(table))
     except DBAPIError as error:
         if not attempt.traits.forbids(error.orig):
             raise
-        attempt.send("ROLLBACK TO SAVEPOINT")
-        names = []
-    attempt.send("RELEASE SAVEPOINT")
-    return names
+        return []
 
 
 def _has_deferrable_constraint(table: Table) -> bool:
