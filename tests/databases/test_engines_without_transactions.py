@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from marks import on, on_async
-from sqlalchemy import Engine, MetaData, String, create_engine, insert, inspect, select, text
+from sqlalchemy import Engine, MetaData, String, create_engine, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -240,23 +240,40 @@ def test_table_in_another_database(engine: Engine, database: str) -> None:
 
 
 @on("mysql", "mariadb")
-def test_catalog_is_read_once(
-    create: Callable[[MetaData], None], session: Session, statements: list[str], engine: Engine
+@pytest.mark.parametrize("way", [execute, flush_one_by_one], ids=lambda way: way.__name__)
+def test_catalog_is_read_for_collisions_only(
+    create: Callable[[MetaData], None], session: Session, statements: list[str], way: Way
 ) -> None:
-    """InnoDB's tables are looked up in the catalog when they first collide in several rows, and not again."""
+    """The engine is looked up once for a statement of several rows that collides, and for no other."""
     create(Base.metadata)
     session.add(Item(public_id=TAKEN, number=0))
     session.commit()
-    sent = []
-    for ids in ([], IDS, IDS):
+    looks = []
+    for ids in ([], IDS, [TAKEN, TAKEN, *IDS]):
         statements.clear()
         with testing.fixed_ids(Item, *ids):
-            execute(session)
-        sent.append([statement for statement in statements if "information_schema" in statement])
+            way(session)
+        looks.append(sum("information_schema" in statement for statement in statements))
         session.rollback()
 
-    assert [len(each) for each in sent] == [0, 1, 0]
-    assert inspect(engine).get_table_options("item")[f"{engine.dialect.name}_engine"] == "InnoDB"
+    assert looks == ([0, 1, 1] if way is execute else [0, 0, 0])
+
+
+@on("mysql", "mariadb")
+def test_engine_that_changes(create: Callable[[MetaData], None], engine: Engine) -> None:
+    """A table that loses its transactions while the program runs is treated as such."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add(Item(public_id=TAKEN, number=0))
+        session.commit()
+        with testing.fixed_ids(Item, *IDS):
+            execute(session)
+        session.rollback()
+        session.execute(text("ALTER TABLE item ENGINE=MyISAM"))
+        with testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError):
+            execute(session)
+
+    assert numbers(engine) == [0, 1, 2]
 
 
 @on_async("mysql", "mariadb")

@@ -36,7 +36,9 @@ _TABLE = text(
     " LEFT JOIN information_schema.engines e ON e.engine = t.engine"
     " WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
 )
-_ENGINE = text("SELECT engine, transactions FROM information_schema.engines WHERE engine = :name")
+_ENGINE = text(
+    "SELECT engine AS engine, transactions AS transactions FROM information_schema.engines WHERE engine = :name"
+)
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 
@@ -94,6 +96,8 @@ def _definition(connection: Connection, table: str, schema: str | None) -> str:
     name = f"{prepare.quote(schema)}.{prepare.quote(table)}" if schema else prepare.quote(table)
     try:
         definition: str = connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").one()[1]
-    except DBAPIError:  # there is none, or the user must not see it
-        return ""
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return ""  # there is none, or the user must not see it
     return definition

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from itertools import chain
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column, Table, func, select
-from sqlalchemy.engine import Dialect
+from sqlalchemy import Column, func, select
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id._compat import plain_table
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard import pending
@@ -59,7 +59,7 @@ class Attempt:
         SQLAlchemy keeps them in a cycle of references, by way of the frames.
         """
         if kind is not None and not issubclass(kind, Exception):
-            with suppress(self.dialect.dbapi.Error):  # it was closed during a statement of the guard
+            with suppress(Exception):  # the connection may be closed by now, or the event loop
                 self.traits.forget_statement(self.cursor)
             clear_frames(frames)
 
@@ -77,6 +77,18 @@ class Attempt:
         """A statement about the savepoint of the guard; like the driver's own BEGIN, it is not logged."""
         with closing(self.connection.connection.cursor()) as cursor:
             cursor.execute(f"{savepoint} sqlalchemy_public_id")
+
+    @property
+    def names(self) -> tuple[str, str | None]:
+        """The names of the table and of its schema in this execution."""
+        table = plain_table(self.context.compiled.statement.table)
+        schemas: Mapping[str | None, str | None] = self.options.get("schema_translate_map") or {}
+        return str(table.name), schemas.get(table.schema, table.schema)
+
+    @cached_property
+    def engine_without_transactions(self) -> str | None:
+        """The storage engine of the table, if a statement that fails leaves rows in it."""
+        return self.traits.engine_without_transactions(self.connection, *self.names)
 
     @property
     def has_collided(self) -> bool:
@@ -198,7 +210,7 @@ class Attempt:
         texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
         if len(texts) == 1:
             return
-        engine = _engine_without_transactions(self.connection, *self.names_of(column.table))
+        engine = self.engine_without_transactions
         if engine is None:
             return
         if matches(violation, column, self.dialect) is Match.MAYBE:  # the ids may be there because the rows are
@@ -241,10 +253,6 @@ class Attempt:
             seen.add(text)
         return found
 
-    def names_of(self, table: Table) -> tuple[str, str | None]:
-        """Return the names of *table* and of the schema that it has in this execution."""
-        return table.name, self.options.get("schema_translate_map", {}).get(table.schema, table.schema)
-
     def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
         """Those of *texts* that the table holds now."""
         return _existing(self.connection, column, texts, self.options)
@@ -282,20 +290,6 @@ class Attempt:
         if self._tries[tried] >= max_retries(slot.column):
             raise exhausted(self.connection, slot.column, self._taken | held, self.options)
         self._tries[tried] += 1
-
-
-_transactional: weakref.WeakKeyDictionary[Dialect, set[tuple[str, str | None]]] = weakref.WeakKeyDictionary()
-"""Engine → the tables that have been looked up and undo a statement that fails."""
-
-
-def _engine_without_transactions(connection: Any, table: str, schema: str | None) -> str | None:
-    looked_up = _transactional.setdefault(connection.dialect, set())
-    if (table, schema) in looked_up:
-        return None
-    engine = traits_for(connection.dialect).engine_without_transactions(connection, table, schema)
-    if engine is None:
-        looked_up.add((table, schema))
-    return engine
 
 
 def exhausted(

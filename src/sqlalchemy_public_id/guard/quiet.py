@@ -50,10 +50,9 @@ def _quiet_text(attempt: Attempt) -> str | None:
     statement, insert_ = attempt.statement, attempt.context.compiled.statement
     if post_values(insert_) is not None or insert_.select is not None or has_many_rows(insert_):
         return None
-    table = plain_table(insert_.table)
-    if _has_deferrable_constraint(table):
+    if _has_deferrable_constraint(plain_table(insert_.table)):
         return None  # PostgreSQL refuses ON CONFLICT without a target there
-    if _early_triggers.get(attempt.dialect, {}).get(attempt.names_of(table)):
+    if _early_triggers.get(attempt.dialect, {}).get(attempt.names):
         return None
     if not attempt.context.compiled.effective_returning:
         return statement + _QUIET
@@ -69,25 +68,24 @@ _early_triggers: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None],
 
 def _warn_of_triggers(attempt: Attempt) -> None:
     """Warn of triggers that have run for a row that was left out, once for each table."""
-    table = plain_table(attempt.context.compiled.statement.table)
-    known = _early_triggers.setdefault(attempt.dialect, {})
-    if attempt.names_of(table) in known:
+    table, known = attempt.names[0], _early_triggers.setdefault(attempt.dialect, {})
+    if attempt.names in known:
         return
-    names = known[attempt.names_of(table)] = _look_for_triggers(attempt, table)
+    names = known[attempt.names] = _look_for_triggers(attempt)
     if names:
         warnings.warn(
-            f"the public id of a row of {table.name} was taken, and PostgreSQL ran {', '.join(names)} before it left "
+            f"the public id of a row of {table} was taken, and PostgreSQL ran {', '.join(names)} before it left "
             f"the row out: what these triggers wrote for it stays in the transaction. From now on INSERTs into "
-            f"{table.name} run inside a savepoint, which undoes it; triggers AFTER INSERT FOR EACH ROW need none",
+            f"{table} run inside a savepoint, which undoes it; triggers AFTER INSERT FOR EACH ROW need none",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
-def _look_for_triggers(attempt: Attempt, table: Table) -> list[str]:
+def _look_for_triggers(attempt: Attempt) -> list[str]:
     try:
         with attempt.saved():
-            return attempt.traits.early_triggers(attempt.connection, *attempt.names_of(table))
+            return attempt.traits.early_triggers(attempt.connection, *attempt.names)
     except DBAPIError as error:
         if not attempt.traits.forbids(error.orig):
             raise
