@@ -20,6 +20,7 @@ from sqlalchemy_public_id.errors import (
     PublicIdConflict,
     PublicIdError,
     PublicIdNotFound,
+    ReferenceNotReadable,
 )
 from sqlalchemy_public_id.formats import (
     BASE36,
@@ -111,6 +112,7 @@ __all__ = [
     "PublicIdNotFound",
     "PublicIdType",
     "ranges",
+    "ReferenceNotReadable",
     "references",
     "ShardRouter",
     "Snowflake",

@@ -5,6 +5,7 @@
     PublicIdError
     ├── InvalidPublicId (ValueError)      a text is not a public id of the expected format
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
+    ├── ReferenceNotReadable (LookupError)  a foreign key is set, and the row it points to cannot be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
     ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
@@ -17,7 +18,7 @@
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-The first five, ``LockNotAvailable``, ``LeaseNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the
+The first six, ``LockNotAvailable``, ``LeaseNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the
 others say that the program itself has to change. Each carries its facts as attributes, and survives pickling.
 """
 
@@ -40,6 +41,7 @@ __all__ = [
     "PublicIdConflict",
     "PublicIdError",
     "PublicIdNotFound",
+    "ReferenceNotReadable",
 ]
 
 _SHOWN = 60
@@ -113,6 +115,26 @@ class PublicIdNotFound(PublicIdError, LookupError):
         """The name of the model that was searched."""
         self.field: str | None = field
         """The name of the field or attribute the value was given for, where there is one."""
+
+
+class ReferenceNotReadable(PublicIdError, LookupError):
+    """A foreign key is set, and the row that it points to cannot be read: there is none, or the database hides it.
+
+    The message does not contain the key, since it may reach a client.
+    """
+
+    def __init__(self, *, field: str, model: str, key: object) -> None:
+        super().__init__(
+            f"{field}: the foreign key is set, but no row of {model} with that key can be read: it does not exist, or "
+            f"the database hides it from this connection (row-level security); "
+            f"assign another public id, or grant the right to read the row"
+        )
+        self.field: str = field
+        """The reference, with its model: ``Order.customer_public_id``."""
+        self.model: str = model
+        """The name of the model that the foreign key points to."""
+        self.key: object = key
+        """The value of the foreign key."""
 
 
 class PublicIdCollision(PublicIdError):

@@ -47,6 +47,7 @@ from sqlalchemy_public_id import (
     NanoId,
     PublicIdMixin,
     PublicIdNotFound,
+    ReferenceNotReadable,
     TypedId,
     bulk,
     public_id_column,
@@ -344,13 +345,15 @@ def test_detached(db: Session) -> None:
 
 @on("sqlite")  # the others refuse such keys
 def test_dangling(db: Session, statements: list[str]) -> None:
-    """A foreign key without a row shows nothing, and is asked for once."""
+    """A foreign key without a row is an error and not a ``None``, and is asked for once."""
     db.add_all([Order(customer_id=10**9 + number) for number in range(2)])
     db.flush()
     first, second = db.scalars(select(Order).where(Order.customer_id >= 10**9))
     statements.clear()
 
-    assert first.customer_public_id is second.customer_public_id is first.customer_public_id is None
+    for order in (first, second, first):
+        with pytest.raises(ReferenceNotReadable, match=r"Order\.customer_public_id"):
+            order.customer_public_id  # noqa: B018
     assert len(statements) == 1
 
 
@@ -873,7 +876,7 @@ def test_self_reference_in_update(db: Session) -> None:
 
 
 def test_two_references_of_one_relationship() -> None:
-    """Until the flush, the other id of a row that is known by one of its ids only is not known."""
+    """Outside of a session, the other id of a row that was assigned by one of its ids is an error, and no ``None``."""
 
     class Base(DeclarativeBase): ...
 
@@ -892,4 +895,5 @@ def test_two_references_of_one_relationship() -> None:
     use = Use(part_public_id="rfpart_izkpm55j334u")
 
     assert use.part_public_id == "rfpart_izkpm55j334u"
-    assert use.part_number is None
+    with pytest.raises(DetachedInstanceError, match=r"Use\.part_number"):
+        use.part_number  # noqa: B018

@@ -31,6 +31,7 @@ from sqlalchemy_public_id.errors import (
     PublicIdConflict,
     PublicIdError,
     PublicIdNotFound,
+    ReferenceNotReadable,
 )
 from sqlalchemy_public_id.guard.statements import refuse_mistakes
 
@@ -47,6 +48,10 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     ),
     (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User", "field": None}),
     (PublicIdNotFound("abc", model="User", field="after"), {"value": "abc", "model": "User", "field": "after"}),
+    (
+        ReferenceNotReadable(field="Order.user_public_id", model="User", key=7),
+        {"field": "Order.user_public_id", "model": "User", "key": 7},
+    ),
     (
         PublicIdConflict("abc", model="User", differing=("name", "age")),
         {"public_id": "abc", "model": "User", "differing": ("name", "age")},

@@ -6,12 +6,13 @@ import operator
 from collections.abc import Callable, Collection
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, ColumnElement, Select, and_, case, inspect, select
-from sqlalchemy.orm import Mapper, aliased
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, Select, and_, case, inspect, select
+from sqlalchemy.orm import Mapper
 from sqlalchemy.sql import operators
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.references.reference import PublicRef, refs_of
+from sqlalchemy_public_id.references.stored import key_and_public_id
 
 __all__ = ["RefExpression"]
 
@@ -29,9 +30,8 @@ class RefExpression(operators.ColumnOperators):
     def __clause_element__(self) -> ColumnElement[Any]:
         """The public id itself. The foreign key stands beside the subquery, so that the table is selected from."""
         ref, foreign_key = self._found()
-        alias: Any = aliased(ref.target, flat=True)
-        key, public_id = ref.source.columns(alias)
-        found = select(public_id).where(key == foreign_key).correlate_except(alias).scalar_subquery()
+        rows, key, public_id = _rows(ref)
+        found = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
         return case((foreign_key.is_not(None), found))
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
@@ -76,8 +76,7 @@ class RefExpression(operators.ColumnOperators):
         return and_(foreign_key.is_not(None), foreign_key.not_in(self._keys(ref, condition)))
 
     def _keys(self, ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
-        alias: Any = aliased(ref.target, flat=True)
-        key, public_id = ref.source.columns(alias)
+        _, key, public_id = _rows(ref)
         found = select(key).where(condition(public_id)).correlate(None)
         own = cast("Mapper[Any]", inspect(self._owner).mapper)
         target = cast("Mapper[Any]", inspect(ref.target))
@@ -86,6 +85,19 @@ class RefExpression(operators.ColumnOperators):
         # a table that refers to itself: MySQL reads from one that it changes only by way of a copy, and DISTINCT is one
         (copied,) = found.distinct().subquery().c
         return select(copied)
+
+
+def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
+    """Return keys and public ids of the rows that *ref* may point to, under a new name.
+
+    They are columns of a table and not of an entity: conditions that a program adds to its queries hide no rows here,
+    as they hide none from what an object shows.
+    """
+    table, key, public_id = key_and_public_id(ref.source)
+    joins = isinstance(table, Join)
+    rows = select(key, public_id).select_from(table).subquery() if joins else table.alias()
+    columns: list[Any] = [rows.corresponding_column(column) for column in (key, public_id)]
+    return rows, columns[0], columns[1]
 
 
 def _is_id(value: object) -> bool:

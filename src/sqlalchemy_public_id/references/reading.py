@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
+import enum
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Integer, and_, inspect, or_, select
+from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, load_only, object_session, selectinload
 from sqlalchemy.orm.attributes import get_history, instance_state, set_committed_value
@@ -15,34 +15,52 @@ from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.util.concurrency import in_greenlet
 
-from sqlalchemy_public_id.dialects import Traits, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.listeners import is_sharded, require_session
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, shown
+from sqlalchemy_public_id.listeners import session_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
+from sqlalchemy_public_id.references.stored import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.waiting import Waiting
 
-__all__ = ["eager", "forget", "known", "load", "lookup_keys", "lookup_objects", "newly_related", "read", "remember"]
+__all__ = [
+    "Unknown",
+    "eager",
+    "forget",
+    "known",
+    "load",
+    "lookup_keys",
+    "lookup_objects",
+    "newly_related",
+    "read",
+    "remember",
+]
 
 _REMEMBERED = "sqlalchemy_public_id.references"
-"""In the ``info`` of an object's state: attribute → foreign key and public id."""
+"""In the ``info`` of an object's state: attribute → foreign key and public id, ``None`` for a row that is not readable.
+"""
 
-_AT_ONCE = 10_000
-"""How many keys the access to one attribute asks for at most. Far more than a page, and one statement everywhere."""
 
-_COMPOSITE_AT_ONCE = 512
-"""How many rows are asked for at most by a primary key of several columns: SQLite nests no deeper than 1 000."""
+class Unknown(enum.Enum):
+    """Reasons why the public id of a row that a foreign key points to is not known."""
 
-_UNKNOWN: Any = object()
+    NOT_ASKED = enum.auto()
+    """The database was not asked for it."""
+    NOT_READABLE = enum.auto()
+    """The database was asked, and had no such row to show."""
+    ASSIGNED = enum.auto()
+    """The row was assigned by another of its public ids, and its key is found at the next flush."""
 
 
 def load(session: Session, objects: Iterable[object]) -> None:
     """Fetch the public ids that all references of *objects* show, as far as they are not known: one SELECT a model.
 
+    A row that cannot be read raises nothing here; the attribute does, so that the rest of a page can be shown.
+
     >>> from sqlalchemy import select
     >>> from sqlalchemy_public_id import references
     >>> references.load(session, session.scalars(select(User)))
     """
-    require_session(session)
+    session = session_of(session)
     states: list[InstanceState[Any]] = []
     for instance in objects:
         state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
@@ -53,7 +71,7 @@ def load(session: Session, objects: Iterable[object]) -> None:
     lacking: dict[Source, list[tuple[InstanceState[Any], PublicRef]]] = {}
     for state in states:
         for ref in refs_of(state.mapper).values():
-            if known(state, ref, session) is _UNKNOWN:
+            if known(state, ref, session) in (Unknown.NOT_ASKED, Unknown.NOT_READABLE):
                 lacking.setdefault(ref.source, []).append((state, ref))
     for source, members in lacking.items():
         _fetch(session, source, members)
@@ -78,106 +96,113 @@ def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
 
 
 def read(ref: PublicRef, instance: object) -> str | None:
-    """The public id that *ref* of *instance* shows; asks the database for it, and for those of its neighbours."""
+    """Return the public id that *ref* of *instance* shows; asks the database for it, and for those of its neighbours.
+
+    :raises ReferenceNotReadable: where the foreign key is set, and the row that it points to cannot be read.
+    """
     state = instance_state(instance)
     session = object_session(instance)
-    if session is not None and state.persistent and ref.key not in state.dict and ref.relationship not in state.dict:
+    if session is not None and _lacks_key(state, ref):
         _refuse_outside_greenlet(session, state, ref)
-        _load_keys(session, list(map(instance_state, session.identity_map.values()))[:_AT_ONCE])
-    found = known(state, ref, session)
-    if found is _UNKNOWN:
-        where = f"{state.class_.__name__}.{ref.attribute}"
+        _load_keys(session, list(map(instance_state, session.identity_map.values()))[:AT_ONCE])
+    public_id = known(state, ref, session)
+    if isinstance(public_id, Unknown) and public_id is not Unknown.NOT_READABLE:
         if session is None:
-            if not state.has_identity:
-                return None  # as the relationship of such an object
-            raise DetachedInstanceError(f"{where} was not loaded before its object left the session; {_advice(where)}")
+            raise _detached(state, ref)
         _refuse_outside_greenlet(session, state, ref)
+        if public_id is Unknown.ASSIGNED:
+            return _id_of_assigned(session, state, ref)
         _fetch(session, ref.source, _neighbours(session, state, ref))
-        found = known(state, ref, session)
-    return None if found is _UNKNOWN else cast("str | None", found)
+        public_id = known(state, ref, session)
+    if isinstance(public_id, Unknown):
+        raise ReferenceNotReadable(field=_where(state, ref), model=ref.target.__name__, key=state.dict.get(ref.key))
+    return public_id
+
+
+def _where(state: InstanceState[Any], ref: PublicRef) -> str:
+    return f"{state.class_.__name__}.{ref.attribute}"
+
+
+def _detached(state: InstanceState[Any], ref: PublicRef) -> DetachedInstanceError:
+    where = _where(state, ref)
+    if state.has_identity:
+        return DetachedInstanceError(f"{where} was not loaded before its object left the session; {_advice(where)}")
+    return DetachedInstanceError(f"{where}: the foreign key is set, but its object is in no session; add it to one")
 
 
 def _refuse_outside_greenlet(session: Session, state: InstanceState[Any], ref: PublicRef) -> None:
     if session.get_bind(_mapper(ref)).dialect.is_async and not in_greenlet():
-        where = f"{state.class_.__name__}.{ref.attribute}"
-        raise MissingGreenlet(f"{where} is not loaded, and no attribute can wait for the database; {_advice(where)}")
+        where = _where(state, ref)
+        # a relationship that is loaded as None, by conditions of the program: eager() would load it so again
+        advice = _LOAD if ref.relationship in state.dict else _advice(where)
+        raise MissingGreenlet(f"{where} is not loaded, and no attribute can wait for the database; {advice}")
+
+
+_LOAD = "load it before it is read, references.load(session, objects)"
 
 
 def _advice(where: str) -> str:
     return f"load it with the object, .options(references.eager({where})), or later, references.load(session, objects)"
 
 
-def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) -> Any:
-    """What *ref* shows, where that can be told without asking for it."""
+def known(state: InstanceState[Any], ref: PublicRef, session: Session | None) -> str | Unknown | None:
+    """Return what *ref* shows, where that can be told without asking for it; ``None`` where it points to nothing."""
     related = state.dict.get(ref.relationship)
     if ref.relationship in state.dict and newly_related(state, ref):
-        return None if related is None else getattr(related, ref.target_id)
-    if ref.key not in state.dict and ref.relationship in state.dict:  # the key is deferred
-        return None if related is None else getattr(related, ref.target_id)
+        return None if related is None else _id_of(related, ref)
+    if ref.key not in state.dict and related is not None:  # the key is deferred
+        return _id_of(related, ref)
+    # a relationship that was loaded as None tells nothing: conditions of the program may hide the object
     key = state.dict[ref.key] if ref.key in state.dict else getattr(state.obj(), ref.key)
     if key is None:
         return None
     if isinstance(key, Waiting):
-        return key.public_id if key.attribute == ref.attribute else None  # the other ids of that row: after the flush
+        return key.public_id if key.attribute == ref.attribute else Unknown.ASSIGNED
     remembered = state.info.get(_REMEMBERED, {}).get(ref.attribute)
     if remembered is not None and remembered[0] == key:
-        return remembered[1]
+        return Unknown.NOT_READABLE if remembered[1] is None else cast("str", remembered[1])
     if related is None and session is not None and ref.source.is_primary:
         token = state.identity_token  # its shard, where there are several
         related = session.identity_map.get(_mapper(ref).identity_key_from_primary_key((key,), identity_token=token))
     if related is not None:
         values = instance_state(related).dict
         if values.get(ref.target_key) == key and values.get(ref.target_id) is not None:
-            return values[ref.target_id]
-    return _UNKNOWN
+            return cast("str", values[ref.target_id])
+    return Unknown.NOT_ASKED
+
+
+def _id_of(related: object, ref: PublicRef) -> str | None:
+    return cast("str | None", getattr(related, ref.target_id))
+
+
+def _lacks_key(state: InstanceState[Any], ref: PublicRef) -> bool:
+    """Return True if only the foreign key, which is deferred or expired, tells what *ref* of a stored object shows."""
+    return (
+        state.persistent
+        and ref.key not in state.dict
+        and state.dict.get(ref.relationship) is None
+        and not newly_related(state, ref)
+    )
 
 
 def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
     """Fetch the foreign keys that are deferred or expired, of all *states* at once: one SELECT a model."""
     lacking: dict[tuple[Mapper[Any], Any], list[InstanceState[Any]]] = {}
     for state in dict.fromkeys(states):
-        refs = refs_of(state.mapper).values()
-        if state.persistent and any(ref.key not in state.dict and ref.relationship not in state.dict for ref in refs):
+        if any(_lacks_key(state, ref) for ref in refs_of(state.mapper).values()):
             lacking.setdefault((state.mapper, state.identity_token), []).append(state)
     for (mapper, shard), members in lacking.items():
         if len(members) == 1:
             continue  # SQLAlchemy asks for it
-        primary = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
-        own, keys = ([mapper.attrs[name].class_attribute for name in some] for some in (primary, names))
-        by_identity = {cast("tuple[Any, ...]", state.identity): state for state in members}
-        with session.no_autoflush:
-            traits = traits_for(session.get_bind(mapper, **_at(session, shard)).dialect)
-            for condition in _any_of(traits, own, list(by_identity)):
-                query = select(*own, *keys).where(condition)
-                for row in session.execute(query, bind_arguments=_at(session, shard)):
-                    found = by_identity.get(tuple(row[: len(own)]))  # None: PostgreSQL fills up CHAR with blanks
-                    for name, value in zip(names, row[len(own) :], strict=True):
-                        if found is not None and name not in found.dict:
-                            set_committed_value(found.obj(), name, value)
-
-
-def _any_of(
-    traits: Traits, columns: Sequence[QueryableAttribute[Any]], keys: Sequence[tuple[Any, ...]]
-) -> Iterator[ColumnElement[bool]]:
-    """Conditions that together select the rows with one of *keys*, as few as the database allows.
-
-    For several columns it is ``a = 1 AND b = 2 OR a = 3 AND …``, for which every database uses its index; of tuples,
-    ``(a, b) IN …``, SQLite reads the whole table, and others know nothing.
-    """
-    if len(columns) == 1:
-        yield from traits.any_of(columns[0], [key for (key,) in keys])
-        return
-    size = min(_COMPOSITE_AT_ONCE, (traits.max_parameters or _AT_ONCE) // len(columns))
-    for at in range(0, len(keys), size):
-        some = list(keys[at : at + size])
-        length = 1 << (len(some) - 1).bit_length()  # few lengths, since SQLAlchemy keeps a compiled statement for each
-        some += some[-1:] * (min(length, size) - len(some))
-        yield or_(*(and_(*map(operator.eq, columns, key)) for key in some))
+        for state, values in values_of(session, mapper, shard, members, names):
+            for name, value in values.items():
+                if name not in state.dict:
+                    set_committed_value(state.obj(), name, value)
 
 
 def newly_related(state: InstanceState[Any], ref: PublicRef) -> bool:
-    """Whether the relationship was set to something since the last flush; it decides then.
+    """Return True if the relationship was set to something since the last flush; it decides then.
 
     ``None`` for an object that is not stored yet says nothing: constructors of dataclasses set it.
     """
@@ -206,10 +231,14 @@ def _neighbours(
     for instance in [*session.identity_map.values(), *session.new]:
         other = instance_state(instance)
         for each in refs_of(other.mapper).values():
-            if each.source == ref.source and each.key in other.dict and known(other, each, session) is _UNKNOWN:
+            if (
+                each.source == ref.source
+                and each.key in other.dict
+                and known(other, each, session) is Unknown.NOT_ASKED
+            ):
                 yield other, each
                 keys.add(other.dict[each.key])
-        if len(keys) >= _AT_ONCE:
+        if len(keys) >= AT_ONCE:
             return
 
 
@@ -219,36 +248,32 @@ def _fetch(session: Session, source: Source, members: Iterable[tuple[InstanceSta
     for state, ref in members:
         by_shard.setdefault(state.identity_token, []).append((state, ref, state.dict[ref.key]))
     for shard, wanted in by_shard.items():
-        _fetch_from(session, source, shard, wanted)
+        public_ids = public_ids_by_key(session, source, shard, list(dict.fromkeys(key for _, _, key in wanted)))
+        for state, ref, key in wanted:
+            if public_ids.get(key) is not None or state.persistent:
+                remember(state, ref, key, public_ids.get(key))
 
 
-def _fetch_from(
-    session: Session, source: Source, shard: Any, wanted: list[tuple[InstanceState[Any], PublicRef, Any]]
-) -> None:
-    key, public_id = source.columns()
-    found: dict[Any, str | None] = {}
-    at, asked = _at(session, shard), list(dict.fromkeys(each for _, _, each in wanted))
-    with session.no_autoflush:  # what a stored foreign key points to is stored, too
-        traits = traits_for(session.get_bind(inspect(source.model), **at).dialect)
-        for condition in traits.any_of(key, asked):
-            for each, text in session.execute(select(key, public_id).where(condition), bind_arguments=at):
-                found[each] = text
-        if not isinstance(key.type, Integer):  # the same text may be spelled in another way there, 'eur' for 'EUR'
-            for each in asked:
-                if each not in found:
-                    found[each] = session.scalar(select(public_id).where(key == each), bind_arguments=at)
-    for state, ref, each in wanted:
-        if found.get(each) is not None or state.persistent:
-            remember(state, ref, each, found.get(each))
-
-
-def _at(session: Session, shard: Any) -> dict[str, Any]:
-    """Asks one database of a sharded session; a key means another row in each of them."""
-    return {"shard_id": shard} if shard is not None and is_sharded(session) else {}
+def _id_of_assigned(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
+    """Return the public id that *ref* shows of a row that was assigned by another of its ids."""
+    waiting = cast("Waiting", state.dict[ref.key])
+    found: Any = None
+    for new in session.new:
+        if isinstance(new, ref.target) and instance_state(new).dict.get(waiting.source.public_id) == waiting.public_id:
+            found = getattr(new, ref.target_id)
+    if found is None:
+        _, given = waiting.source.columns()
+        query = select(getattr(ref.target, ref.target_id)).where(given == waiting.public_id)
+        with session.no_autoflush:
+            found = session.scalar(query)
+    if found is None:
+        where = f"{state.class_.__name__}.{waiting.attribute}"
+        raise PublicIdNotFound(waiting.public_id, model=ref.target.__name__, field=where)
+    return cast("str", found)
 
 
 def lookup_keys(session: Session, source: Source, public_ids: Iterable[str]) -> dict[str, Any]:
-    """Public id → key, of those that there are."""
+    """Public id → key, of the rows that a query of the program finds: an id that comes in opens nothing hidden."""
     key, public_id = source.columns()
     found: dict[str, Any] = {}
     with session.no_autoflush:
@@ -260,7 +285,7 @@ def lookup_keys(session: Session, source: Source, public_ids: Iterable[str]) -> 
 
 
 def lookup_objects(session: Session, source: Source, public_ids: Iterable[str]) -> dict[str, object]:
-    """Public id → object with its key, of those that there are."""
+    """Public id → object with its key, of the rows that a query of the program finds."""
     key, public_id = source.columns()
     found: dict[str, object] = {}
     with session.no_autoflush:

@@ -14,6 +14,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.listeners import is_sharded
 from sqlalchemy_public_id.references.reading import known, lookup_keys, lookup_objects, newly_related, remember
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
+from sqlalchemy_public_id.references.stored import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.waiting import Waiting
 
 __all__ = ["before_flush", "do_orm_execute", "follow", "resolve", "write"]
@@ -91,21 +92,26 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
                 waiting.setdefault(ref.source, []).append((state, ref, value.public_id))
     found = {source: _targets(session, source, members) for source, members in waiting.items()}
     for source, members in waiting.items():
-        new, keys = found[source]
+        new, keys, own = found[source]
         for state, ref, public_id in members:
             _forget_relationship(state, ref)
             if public_id in new:
                 setattr(state.obj(), ref.key, None)
                 setattr(state.obj(), ref.relationship, new[public_id])
             else:
-                setattr(state.obj(), ref.key, keys[public_id])
-                remember(state, ref, keys[public_id], public_id)
+                key = keys[public_id] if public_id in keys else own[state, ref]
+                setattr(state.obj(), ref.key, key)
+                remember(state, ref, key, public_id)
 
 
 def _targets(
     session: Session, source: Source, members: list[tuple[InstanceState[Any], PublicRef, str]]
-) -> tuple[dict[str, object], dict[str, Any]]:
-    """What the public ids of *members* mean: objects, as of those that this flush will insert, and keys of rows."""
+) -> tuple[dict[str, object], dict[str, Any], dict[tuple[InstanceState[Any], PublicRef], Any]]:
+    """What the public ids of *members* mean: objects, as of those that this flush will insert, and keys of rows.
+
+    The last answer is the keys that members have already: an object may keep its reference to a row that the program
+    hides from its queries.
+    """
     wanted = dict.fromkeys(public_id for _, _, public_id in members)
     unsaved = {
         instance_state(instance).dict.get(source.public_id): instance
@@ -118,11 +124,40 @@ def _targets(
         new |= lookup_objects(session, source, rest)
         rest = [public_id for public_id in rest if public_id not in new]
     keys = lookup_keys(session, source, rest) if rest else {}
-    for state, ref, public_id in members:
-        if public_id not in new and public_id not in keys:
+    lacking = [member for member in members if member[2] not in new and member[2] not in keys]
+    own = _own_keys(session, source, lacking)
+    for state, ref, public_id in lacking:
+        if (state, ref) not in own:
             where = f"{state.class_.__name__}.{ref.attribute}"
             raise PublicIdNotFound(public_id, model=source.model.__name__, field=where)
-    return new, keys
+    return new, keys, own
+
+
+def _own_keys(
+    session: Session, source: Source, members: list[tuple[InstanceState[Any], PublicRef, str]]
+) -> dict[tuple[InstanceState[Any], PublicRef], Any]:
+    """Return the stored foreign keys of those *members* that were assigned the id of the row they refer to already."""
+    stored: dict[Any, list[tuple[InstanceState[Any], PublicRef, str, Any]]] = {}
+    for state, ref, public_id in members:
+        key = _stored_key(session, state, ref)
+        if key is not None:
+            stored.setdefault(state.identity_token, []).append((state, ref, public_id, key))
+    own: dict[tuple[InstanceState[Any], PublicRef], Any] = {}
+    for shard, some in stored.items():
+        public_ids = public_ids_by_key(session, source, shard, list(dict.fromkeys(key for *_, key in some)))
+        own |= {(state, ref): key for state, ref, public_id, key in some if public_ids.get(key) == public_id}
+    return own
+
+
+def _stored_key(session: Session, state: InstanceState[Any], ref: PublicRef) -> Any:
+    """Return the foreign key in the row of *state*, which an assignment has replaced, or may have without a look."""
+    if not state.persistent:
+        return None
+    replaced = cast("Sequence[Any]", get_history(state.obj(), ref.key, PASSIVE_NO_INITIALIZE).deleted)
+    if replaced:
+        return replaced[0]
+    rows = values_of(session, state.mapper, state.identity_token, [state], [ref.key])
+    return next((values[ref.key] for _, values in rows), None)
 
 
 # --- statements
