@@ -1,0 +1,186 @@
+"""Tables for random programs: ordinary ones, one with a trigger, one without transactions, and one in three shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import DDL, Connection, Engine, ForeignKey, MetaData, String, Table, delete, event, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+from sqlalchemy_public_id.keys import ShardRouter
+from sqlalchemy_public_id.references import public_ref
+
+__all__ = ["SHARES", "Columns", "World", "world_of"]
+
+SHARES = {"plain": 0.4, "traced": 0.2, "loose": 0.2, "spread": 0.2}
+"""Which part of the programs of a database run on which tables."""
+
+
+class Columns:
+    """Columns of all models here."""
+
+    marker: Mapped[int]
+    """Tells the rows that a program writes from one another. No constraint: a row that is stored twice shows."""
+    code: Mapped[int] = mapped_column(unique=True)
+    """For INSERTs that fail because of another constraint."""
+    note: Mapped[str | None] = mapped_column(String(20))
+
+
+class PlainBase(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Box(PublicIdMixin, PlainBase):
+    __tablename__ = "program_box"
+
+
+class Plain(Columns, PublicIdMixin, PlainBase):
+    """A hundred ids in all, so that many collide without being forced to."""
+
+    __tablename__ = "program_plain"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+    box_id: Mapped[int | None] = mapped_column(ForeignKey(Box.id))
+    box: Mapped[Box | None] = relationship()
+    box_public_id: Mapped[str | None] = public_ref("box")
+
+
+class TracedBase(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Audit(TracedBase):
+    __tablename__ = "program_audit"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    marker: Mapped[int]
+
+
+class Traced(Columns, PublicIdMixin, TracedBase):
+    """A trigger writes a row of another table before each INSERT."""
+
+    __tablename__ = "program_traced"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+
+
+_AUDIT = "INSERT INTO program_audit (marker) VALUES (NEW.marker)"
+_TRIGGERS = {
+    "sqlite": [f"CREATE TRIGGER program_trace BEFORE INSERT ON program_traced BEGIN {_AUDIT}; END"],
+    "mysql": [f"CREATE TRIGGER program_trace BEFORE INSERT ON program_traced FOR EACH ROW {_AUDIT}"],
+    "mariadb": [f"CREATE TRIGGER program_trace BEFORE INSERT ON program_traced FOR EACH ROW {_AUDIT}"],
+    "postgresql": [
+        f"""CREATE OR REPLACE FUNCTION program_trace() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN {_AUDIT}; RETURN NEW; END $$""",
+        "CREATE TRIGGER program_trace BEFORE INSERT ON program_traced FOR EACH ROW EXECUTE FUNCTION program_trace()",
+    ],
+}
+for _database, _statements in _TRIGGERS.items():
+    for _statement in _statements:
+        event.listen(TracedBase.metadata, "after_create", DDL(_statement).execute_if(dialect=_database))
+
+
+class LooseBase(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Loose(Columns, PublicIdMixin, LooseBase):
+    """A table of an engine without transactions."""
+
+    __tablename__ = "program_loose"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+    __table_args__ = {"mysql_engine": "MyISAM", "mariadb_engine": "Aria"}  # noqa: RUF012
+
+
+class SpreadBase(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Spread(Columns, PublicIdMixin, SpreadBase):
+    """Rows of three databases: more ids, since one that is taken cannot be replaced there."""
+
+    __tablename__ = "program_spread"
+    __public_id__ = NanoId(length=3, alphabet="0123456789")
+
+
+@dataclass
+class World:
+    """What a program runs on."""
+
+    name: str
+    model: type[Any]
+    metadata: MetaData
+    engines: dict[str, Engine]
+    router: ShardRouter | None = None
+    rolls_back: bool = True
+    """Whether a rollback takes rows back."""
+    audit: Table | None = None
+    box: type[Any] | None = None
+    boxes: dict[str, int] = field(default_factory=dict)
+    """Public id → key, of rows to refer to."""
+
+    @property
+    def table(self) -> Table:
+        table: Table = self.model.__table__
+        return table
+
+    @property
+    def has_savepoints(self) -> bool:
+        return self.rolls_back and self.router is None
+
+    def session(self, **options: Any) -> Session:
+        if self.router is not None:
+            return self.router.session(**options)
+        return Session(next(iter(self.engines.values())), **options)
+
+    def empty(self) -> None:
+        """Delete all rows, and make the rows that others refer to."""
+        for engine in self.engines.values():
+            with engine.begin() as connection:
+                for table in reversed(self.metadata.sorted_tables):
+                    connection.execute(delete(table))
+        if self.box is not None:
+            with self.session() as session:
+                boxes = [self.box(public_id=f"00000000000{number}") for number in range(3)]
+                session.add_all(boxes)
+                session.commit()
+                self.boxes = {box.public_id: box.id for box in boxes}
+
+    def connections(self, session: Session) -> dict[str, Connection]:
+        """The connections of *session*, by shard."""
+        if self.router is None:
+            return {name: session.connection() for name in self.engines}
+        return {name: session.connection(bind_arguments={"shard_id": name}) for name in self.engines}
+
+    def rows(self, session: Session) -> list[tuple[str, Any]]:
+        """The rows of the table as *session* sees them, each with its shard."""
+        query = select(self.table)
+        return [(name, row) for name, each in self.connections(session).items() for row in each.execute(query)]
+
+    def audited(self, session: Session) -> Counter[int]:
+        """How often the trigger has run for each marker, as far as it was not undone."""
+        assert self.audit is not None
+        (connection,) = self.connections(session).values()
+        return Counter(connection.execute(select(self.audit.c.marker)).scalars())
+
+
+def world_of(name: str, database: str, new_engine: Callable[..., Engine]) -> World:
+    """Return the world *name* on *database*; that of shards has two files of SQLite besides."""
+    kinds = [database, "sqlite", "sqlite"] if name == "spread" else [database]
+    engines = {
+        each: new_engine(kind, connect_args={"timeout": 1} if kind == "sqlite" else {})
+        for each, kind in zip("abc", kinds, strict=False)
+    }
+    for engine in engines.values():
+        if engine.dialect.name == "sqlite":  # transactions that savepoints can be in: SQLAlchemy's recipe
+            event.listen(engine, "connect", lambda connection, record: setattr(connection, "isolation_level", None))
+            event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    if name == "plain":
+        return World(name, Plain, PlainBase.metadata, engines, box=Box)
+    if name == "traced":
+        audit: Any = Audit.__table__
+        return World(name, Traced, TracedBase.metadata, engines, audit=audit)
+    if name == "loose":
+        return World(name, Loose, LooseBase.metadata, engines, rolls_back=False)
+    return World(name, Spread, SpreadBase.metadata, engines, router=ShardRouter(engines))
