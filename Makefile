@@ -7,6 +7,7 @@ PYTHON     ?= python3
 SQLALCHEMY ?= 2.1
 URL        ?= sqlite://
 ARGS       ?=
+PROGRAMS   ?= 10000
 
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
@@ -15,7 +16,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop test browser install databases nodes lint docs bench clean
+.PHONY: demo shop test programs browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -25,6 +26,10 @@ shop: $(VENV)/demo.done
 
 test: $(VENV)/test.done databases browser nodes
 	$(BIN)/python -m pytest $(ARGS)
+
+# Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
+programs: $(VENV)/test.done databases
+	$(BIN)/python -m pytest tests/programs --programs $(PROGRAMS) $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
 # wheel has to install it again.

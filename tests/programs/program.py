@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -162,7 +163,7 @@ class Program:
         self, action: Callable[[], None], chance: random.Random, in_savepoint: bool = True, is_whole: bool = True
     ) -> None:
         """Do something that may be refused with a reason, and interrupted if it *is_whole*; then all is as before."""
-        self.excuse = ""
+        self.excuse, interrupted = "", False
         nested = in_savepoint and is_whole and self.world.has_savepoints and chance.random() < 0.3
         if nested:
             self.levels.append((self.session.begin_nested(), self.state.copy()))
@@ -173,6 +174,7 @@ class Program:
         except Interrupted:
             self.done.append("(interrupted)")
             self.roll_back()
+            interrupted = True
         except REFUSALS as error:
             self.switch.calls = -1
             self.done.append(f"({type(error).__name__}: {self.excuse})")
@@ -185,6 +187,8 @@ class Program:
                 self.levels.pop()[0].commit()
         finally:
             self.switch.calls = -1
+        if interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock of the file
+            gc.collect()
 
     # --- transactions
 

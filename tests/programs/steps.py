@@ -116,7 +116,7 @@ def add_referring(program: Program, chance: random.Random) -> None:
 def merge_new(program: Program, chance: random.Random) -> None:
     instance, marker, row = program.new_object(chance)
     merged = program.session.merge(instance)
-    # program.copied.append((instance, marker))
+    program.copied.append((instance, marker))
     wait(program, merged, marker, row)
 
 
@@ -198,7 +198,7 @@ def bulk_save_objects(program: Program, chance: random.Random) -> None:
             program.see(each)
     with program.collisions(chance):
         program.session.bulk_save_objects(objects, return_defaults=chance.random() < 0.5)
-    # program.copied += zip(objects, made, strict=True)
+    program.copied += zip(objects, made, strict=True)
     stored(program, made)
 
 
@@ -337,7 +337,7 @@ def merge_key(program: Program, chance: random.Random) -> None:
     program.session.flush()
     assert how != "other", "the id of a row was replaced, or another id was ignored"
     program.hold(merged, marker)
-    # program.copied.append((source, marker))
+    program.copied.append((source, marker))
     assert merged.public_id == program.state.rows[marker].id
 
 

@@ -31,8 +31,11 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
     with ExitStack() as stack:
         stack.enter_context(tables_in(world.engines, world.metadata))
         switch = stack.enter_context(interruptible(world))
-        if chosen is not None and not chosen.isdigit():
-            error, done = failure_of(world, switch, parsed(chosen), 0)
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        if chosen is not None and ":" in chosen:
+            error, done = failure_of(world, switch, *parsed(chosen))
             assert error is None, f"{error!r}\n  {' '.join(done)}"
             return
         for seed in range(count) if chosen is None else [int(chosen)]:
@@ -46,6 +49,7 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
 
 def failure_of(world: World, switch: Switch, plan: Plan, seed: int) -> tuple[str, list[str]]:
     """Run a program; the error it ends with, or nothing, and what it has done."""
+    gc.collect()  # objects and locks of the program before this one: they would make it another one
     world.empty()
     program = Program(world, switch, seed)
     failure = ""
@@ -53,8 +57,6 @@ def failure_of(world: World, switch: Switch, plan: Plan, seed: int) -> tuple[str
         program.run(plan, STEPS)
     except Exception as error:  # also what the library or SQLAlchemy should never raise
         failure = f"{type(error).__name__}: {error!s:.300}"
-    if failure:
-        gc.collect()  # the next program is not to meet a lock that this one has left
     return failure, program.done
 
 
@@ -65,16 +67,17 @@ def report(world: World, switch: Switch, seed: int, database: str, error: str) -
     while at:
         at -= 1
         fewer = plan[:at] + plan[at + 1 :]
-        less, done = failure_of(world, switch, fewer, 0)
+        less, done = failure_of(world, switch, fewer, seed)
         if less:
             plan, error = fewer, less
             steps = " ".join(f"{name}/{chance}" for name, chance in plan)
-            fewest = f'\n  enough: {" ".join(done)}\n  again: --program "{steps}"'
+            fewest = f'\n  enough: {" ".join(done)}\n  again: --program "{seed}: {steps}"'
     return (
         f"program {seed} on {world.name} tables of {database}: {error}\n"
         f'  again: pytest tests/programs -k "{world.name} and {database}" --program {seed}{fewest}'
     )
 
 
-def parsed(steps: str) -> Plan:
-    return [(name, int(chance)) for name, _, chance in (each.partition("/") for each in steps.split())]
+def parsed(chosen: str) -> tuple[Plan, int]:
+    seed, _, steps = chosen.partition(":")
+    return [(name, int(chance)) for name, _, chance in (each.partition("/") for each in steps.split())], int(seed)
