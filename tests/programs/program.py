@@ -12,7 +12,7 @@ from typing import Any
 
 from programs.worlds import World
 from sqlalchemy import inspect
-from sqlalchemy.exc import IntegrityError, ResourceClosedError
+from sqlalchemy.exc import IntegrityError, ResourceClosedError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_public_id import PublicIdError, lookup, testing
@@ -106,6 +106,8 @@ class Program:
         """Objects, each with the marker of its row."""
         self.copied: list[tuple[Any, int]] = []
         """Objects of which another one was stored: sources of a merge, and what ``bulk_save_objects()`` was given."""
+        self.drafts: list[Any] = []
+        """Objects that show an id and are never stored, as those behind a form."""
         self.given: dict[int, Row] = {}
         """The rows whose ids were given."""
         self.shown: set[str] = set()
@@ -132,7 +134,7 @@ class Program:
         finally:
             self.switch.calls = -1
             self.session.close()
-            self.objects, self.copied = [], []  # the next program is not to meet what these show
+            self.objects, self.copied, self.drafts = [], [], []  # the next program is not to meet what these show
         self.world.empty()  # nobody holds a lock any more
 
     def step(self, name: str, step: Any, chance: random.Random) -> None:
@@ -256,7 +258,7 @@ class Program:
         taken = {row.id for row in (*self.state.rows.values(), *self.waiting.values())} - {None}
         if chance.random() < 0.3 and taken:
             return Row(chance.choice(sorted(map(str, taken))), excuse="the id is taken")
-        if chance.random() < 0.2 and self.shown - taken:
+        if chance.random() < 0.3 and self.shown - taken:
             return Row(chance.choice(sorted(self.shown - taken)), excuse="another object shows the id")
         free = [each for each in self.ids if each not in taken and each not in self.shown]
         return Row(chance.choice(free))
@@ -337,7 +339,10 @@ class Program:
         copied, self.copied = self.copied, []
         for instance, marker in copied:
             if marker in ids:
-                shown = instance.public_id
+                try:
+                    shown = instance.public_id
+                except (PublicIdError, SQLAlchemyError):
+                    continue  # which shows no id
                 assert shown in (None, ids[marker]), f"a copied object of the row {marker} shows {shown}"
         rows = lookup.get_many(self.session, self.model, [str(each) for each in ids.values()])
         assert {row.marker: public_id for public_id, row in rows.items()} == ids, "a lookup misses rows"

@@ -14,7 +14,7 @@ from programs.worlds import World
 from sqlalchemy import insert, inspect
 from sqlalchemy.orm import make_transient, make_transient_to_detached
 
-from sqlalchemy_public_id import ImmutablePublicId, PublicIdNotFound, bulk, idempotency, lookup
+from sqlalchemy_public_id import ConfigurationError, ImmutablePublicId, PublicIdNotFound, bulk, idempotency, lookup
 
 __all__ = ["STEPS", "plan_of"]
 
@@ -101,6 +101,13 @@ def add_twins(program: Program, chance: random.Random) -> None:
     row = replace(row, excuse="two objects show the id")
     wait(program, instance, marker, row)
     wait(program, twin, second, row)
+
+
+@step(2, settles=False, is_whole=False)
+def draft(program: Program, chance: random.Random) -> None:
+    """Read the id of an object that is not stored, and keep the object."""
+    program.drafts.append(program.model())
+    program.see(program.drafts[-1])
 
 
 @step(2, worlds="plain", settles=False, writes=True, is_whole=False)
@@ -231,6 +238,16 @@ def insert_once(program: Program, chance: random.Random) -> None:
         assert not is_new, "a repetition was taken for a new row"
         assert again.public_id == row.id
         program.hold(again, values["marker"])
+
+
+@step(1, worlds=ORDINARY)
+def insert_once_without_id(program: Program, chance: random.Random) -> None:
+    """What has no id cannot be sent again, and is refused."""
+    try:
+        idempotency.insert_once(program.session, program.model(public_id=None, marker=0, code=0))
+    except ConfigurationError:
+        return
+    raise AssertionError("insert_once() has stored a row whose id nobody gave")
 
 
 # --- objects with rows
