@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-all-databases", action="store_true", help="fail where a database is missing, instead of skipping"
     )
-    parser.addoption("--programs", type=int, default=40, metavar="N", help="random programs a database")
+    parser.addoption("--programs", type=int, default=24, metavar="N", help="random programs a database")
     parser.addoption("--program", metavar="SEED|STEPS", help="one random program, as a failure has named it")
 
 
