@@ -5,7 +5,7 @@
     PublicIdError
     ├── InvalidPublicId (ValueError)      a text is not a public id of the expected format
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
-    ├── ReferenceNotReadable (LookupError)  a foreign key is set, and the row it points to cannot be read
+    ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
     ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
@@ -118,16 +118,16 @@ class PublicIdNotFound(PublicIdError, LookupError):
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):
-    """A foreign key is set, and the row that it points to cannot be read: there is none, or the database hides it.
+    """A foreign key is set, and no public id can be read: there is no such row, the database hides it, or it has none.
 
     The message does not contain the key, since it may reach a client.
     """
 
     def __init__(self, *, field: str, model: str, key: object) -> None:
         super().__init__(
-            f"{field}: the foreign key is set, but no row of {model} with that key can be read: it does not exist, or "
-            f"the database hides it from this connection (row-level security); "
-            f"assign another public id, or grant the right to read the row"
+            f"{field}: the foreign key is set, but no row of {model} with that key and a public id can be read: it "
+            f"does not exist, the database hides it from this connection (row-level security), or it was not filled "
+            f"yet; assign another public id, grant the right to read the row, or backfill the table"
         )
         self.field: str = field
         """The reference, with its model: ``Order.customer_public_id``."""

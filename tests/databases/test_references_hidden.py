@@ -450,6 +450,32 @@ def test_not_readable_after_pickling(dangling: Session) -> None:
         pickle.loads(pickle.dumps(one)).agent_public_id  # noqa: B018
 
 
+def test_a_row_without_a_public_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """While a table is being filled, a row that has no id yet is no ``None``, which a form would write back."""
+
+    class Filling(DeclarativeBase): ...
+
+    class Author(PublicIdMixin, Filling):
+        __tablename__ = "hidden_author"
+
+    class Book(PublicIdMixin, Filling):
+        __tablename__ = "hidden_book"
+        author_id: Mapped[int | None] = mapped_column(ForeignKey(Author.id))
+        author: Mapped[Any] = relationship(Author)
+        author_public_id: Mapped[str | None] = public_ref("author")
+
+    Author.__table__.c.public_id.nullable = True
+    create(Filling.metadata)
+    session.add(Book(author=Author()))
+    session.commit()
+    session.execute(update(Author).values(public_id=None), execution_options={"synchronize_session": False})
+    session.expire_all()
+    book = session.scalars(select(Book)).one()
+
+    with pytest.raises(ReferenceNotReadable):
+        book.author_public_id  # noqa: B018
+
+
 def test_pending(db: Session) -> None:
     """An object that is not flushed yet shows the id of the row of its key; for a key without a row, it is an error."""
     key = stored(db)["buyer_id"]
