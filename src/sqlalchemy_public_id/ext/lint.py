@@ -25,7 +25,7 @@ from typing import Any
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, registry
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
-from sqlalchemy_public_id.ext import mapped
+from sqlalchemy_public_id.ext import attributes, mapped
 
 try:
     import_module("fastapi")
@@ -115,7 +115,7 @@ class _Keys:
             return None
         mapper = mapped.mapper_of(found.owner)
         if mapper is not None:
-            return mapped.key_behind(mapper, (found.names[0],))
+            return attributes.key_behind(mapper, (found.names[0],))
         for name in found.names:
             snake = mapped.snake_case(name)
             keys = self._named.get(snake) or self._named.get(snake.removesuffix("s"))  # customer_ids: list[int]

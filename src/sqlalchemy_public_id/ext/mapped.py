@@ -6,15 +6,14 @@ are still being imported. What only configured mappers know is left out until th
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import Cast, Column, ColumnElement, Integer, Label, TypeCoerce
-from sqlalchemy import inspect as inspection
-from sqlalchemy.ext.associationproxy import AssociationProxyInstance
-from sqlalchemy.orm import ColumnProperty, Mapper, QueryableAttribute, RelationshipProperty, SynonymProperty
+from sqlalchemy import Column, ColumnClause, Integer, inspect
+from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty, registry
+from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.types import NullType, TypeDecorator
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
@@ -22,12 +21,11 @@ from sqlalchemy_public_id.types import is_public_id
 
 __all__ = [
     "Key",
-    "has_attribute",
-    "key_behind",
+    "key_of",
     "keys",
     "mapper_of",
+    "mappers_of",
     "public_id",
-    "relationship_behind",
     "relationship_of",
     "snake_case",
 ]
@@ -62,14 +60,23 @@ class Key:
 
     @property
     def _is_reference(self) -> bool:
-        is_inherited = self.column.primary_key and self.mapper.inherits is not None
-        return bool(self.column.foreign_keys) and not is_inherited
+        is_primary = self.column.primary_key or any(self.column is key for key in self.mapper.primary_key)
+        is_inherited = is_primary and self.mapper.inherits is not None
+        return (bool(self.column.foreign_keys) or not is_primary) and not is_inherited
 
 
 def mapper_of(model: object) -> Mapper[Any] | None:
     """The mapper of *model*, where it is a mapped class."""
-    found = cast("Mapper[Any] | None", inspection(model, raiseerr=False)) if isinstance(model, type) else None
+    found = cast("Mapper[Any] | None", inspect(model, raiseerr=False)) if isinstance(model, type) else None
     return found if isinstance(found, Mapper) else None
+
+
+def mappers_of(registry: registry) -> list[Mapper[Any]]:
+    """The mappers of *registry*, bases first; without those that were disposed of, or whose class is not mapped."""
+    mappers: list[Mapper[Any] | None] = list(registry.mappers)
+    # an object that is still alive keeps the manager of its class, without a mapper
+    whole = [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]
+    return sorted(whole, key=lambda mapper: (mapper.inherits is not None, mapper.class_.__name__))
 
 
 def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
@@ -93,54 +100,24 @@ def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any
 
 def keys(mapper: Mapper[Any]) -> dict[str, Key]:
     """Attribute name → key, for the integer keys and foreign keys of *mapper*."""
-    return {name: Key(mapper, column) for name, column in mapper.columns.items() if _is_key(mapper, column)}
+    columns = [(name, column) for name, column in mapper.columns.items() if isinstance(column, Column)]
+    return {name: Key(mapper, column) for name, column in columns if _is_key(mapper, column)}
 
 
-def key_behind(mapper: Mapper[Any], path: tuple[str, ...]) -> Key | None:
-    """The integer key that is read at *path*, such as ``("customer", "id")``; ``None`` where it is something else.
-
-    Synonyms, column properties, hybrids and association proxies that are plain names for a key are seen through.
-    """
-    name, *rest = path
-    if rest:
-        relationship = relationship_behind(mapper, (name,))
-        if relationship is None or not mapper.configured:
-            return None
-        return key_behind(relationship.mapper, tuple(rest))
-    if mapper.has_property(name):
-        prop = mapper.get_property(name)
-        if isinstance(prop, SynonymProperty):
-            return key_behind(mapper, (prop.name,))
-        return _key(mapper, prop.columns[0]) if isinstance(prop, ColumnProperty) else None
-    value = _computed(mapper, name)
-    if isinstance(value, AssociationProxyInstance):
-        remote: Any = value.remote_attr
-        return key_behind(remote.parent, (remote.key,))
-    return _key(mapper, value.expression if isinstance(value, QueryableAttribute) else value)
-
-
-def relationship_behind(mapper: Mapper[Any], path: tuple[str, ...]) -> RelationshipProperty[Any] | None:
-    """The relationship that is read at *path*; synonyms and association proxies are seen through."""
-    name, *rest = path
-    if rest:
-        first = relationship_behind(mapper, (name,))
-        return relationship_behind(first.mapper, tuple(rest)) if first is not None and mapper.configured else None
-    if mapper.has_property(name):
-        prop = mapper.get_property(name)
-        if isinstance(prop, SynonymProperty):
-            return relationship_behind(mapper, (prop.name,))
-        return prop if isinstance(prop, RelationshipProperty) else None
-    value = _computed(mapper, name)
-    if isinstance(value, AssociationProxyInstance):
-        remote: Any = value.remote_attr
-        return relationship_behind(remote.parent, (remote.key,))
+def key_of(mapper: Mapper[Any], column: ColumnClause[Any]) -> Key | None:
+    """The integer key that *column* is, of *mapper* or of another model of its registry."""
+    others: list[Mapper[Any]] = []
+    with contextlib.suppress(UnmappedClassError):  # of a class whose mapping failed
+        others = mappers_of(mapper.registry)
+    if isinstance(column, Column):
+        owners = [mapper] if any(column is each for each in mapper.columns) else []
+        owners += [other for other in others if other.local_table is column.table]
+        return Key(owners[0], column) if _is_key((owners or [mapper])[0], column) else None
+    for other in [mapper, *others]:  # a name in textual SQL, or of a lightweight table
+        for key in keys(other).values():
+            if column.name == key.column.name and (column.table is None or column.table.name == key.column.table.name):
+                return key
     return None
-
-
-def has_attribute(mapper: Mapper[Any], name: str) -> bool:
-    """Whether the objects of *mapper* have an attribute *name*, mapped or not."""
-    nothing = object()
-    return mapper.has_property(name) or inspect.getattr_static(mapper.class_, name, nothing) is not nothing
 
 
 def relationship_of(mapper: Mapper[Any], name: str) -> RelationshipProperty[Any] | None:
@@ -157,31 +134,23 @@ def snake_case(name: str) -> str:
 # --- inside
 
 
-_Attribute = AssociationProxyInstance[Any] | QueryableAttribute[Any] | ColumnElement[Any]
-"""What a class may have under the name of an attribute, beside its properties."""
-
-
-def _computed(mapper: Mapper[Any], name: str) -> _Attribute | None:
-    """What the class has as *name* beside its properties, once the mappers are configured."""
-    if name not in mapper.all_orm_descriptors or not mapper.configured:
-        return None
-    try:
-        return cast("_Attribute", getattr(mapper.class_, name))  # a hybrid runs the code of its author
-    except Exception:
-        return None
-
-
-def _key(mapper: Mapper[Any], expression: ColumnElement[Any] | None) -> Key | None:
-    while isinstance(expression, (Label, Cast, TypeCoerce)):
-        expression = expression.element if isinstance(expression, Label) else expression.clause
-    return Key(mapper, expression) if isinstance(expression, Column) and _is_key(mapper, expression) else None
-
-
 def _is_key(mapper: Mapper[Any], column: Column[Any]) -> bool:
     type_ = column.type
     while isinstance(type_, TypeDecorator):
         type_ = type_.impl_instance
     # a foreign key without a type takes that of the column it refers to, once that is known
     is_integer = isinstance(type_, Integer) or (isinstance(type_, NullType) and mapper.configured)
+    if not is_integer:
+        return False
     is_ours = column.primary_key or bool(column.foreign_keys) or any(column is key for key in mapper.primary_key)
-    return is_integer and is_ours
+    return is_ours or _refers(mapper, column)
+
+
+def _refers(mapper: Mapper[Any], column: Column[Any]) -> bool:
+    """Return True if *column* holds the key of a related object, with or without a foreign key constraint."""
+    return mapper.configured and any(
+        local is column and any(remote is key for key in relationship.mapper.primary_key)
+        for relationship in mapper.relationships
+        if relationship.direction is RelationshipDirection.MANYTOONE
+        for local, remote in relationship.local_remote_pairs or ()
+    )

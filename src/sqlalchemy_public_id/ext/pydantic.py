@@ -35,12 +35,12 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, ClassVar
 
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import RelationshipProperty, Session
 from typing_extensions import Self
 
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
-from sqlalchemy_public_id.ext import mapped
+from sqlalchemy_public_id.ext import attributes, mapped, samples
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
@@ -128,7 +128,7 @@ class PublicModel(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     __mapped_class__: ClassVar[type[Any] | None] = None
-    __is_checked__: ClassVar[bool] = False
+    __checked__: ClassVar[frozenset[type[Any]]] = frozenset()
 
     def __init_subclass__(cls, *, model: type[Any] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -140,6 +140,7 @@ class PublicModel(BaseModel):
             if mapped.mapper_of(model) is None:
                 raise ConfigurationError(f"{cls.__name__}: model is {shown(model)}, expected a mapped class")
             cls.__mapped_class__ = model
+        cls.__checked__ = frozenset()
         if cls.__mapped_class__ is not None:
             _refuse_keys(cls, cls.__mapped_class__)
 
@@ -172,8 +173,8 @@ class PublicModel(BaseModel):
                 f"write class {cls.__name__}(PublicModel, model={kind.__name__})"
             )
         if isinstance(source, model):
-            if not cls.__is_checked__:
-                _refuse_keys(cls, model)
+            if kind not in cls.__checked__:  # which may be a subclass, whose attributes are its own
+                _refuse_keys(cls, kind)
         elif mapped.mapper_of(kind) is not None:
             facts = {"expected": model.__name__, "found": kind.__name__}
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
@@ -185,7 +186,7 @@ class PublicModel(BaseModel):
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
     """Check the fields of *cls*; what configured mappers, or types declared below, alone tell is for the next time."""
-    mapper = mapped.mapper_of(model)
+    mapper = mapped.mapper_of(model) or mapped.mapper_of(cls.__mapped_class__)
     assert mapper is not None
     if cls.model_config.get("extra") == "allow":
         raise ConfigurationError(
@@ -193,7 +194,7 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
         )
     for name, field in cls.model_fields.items():
         paths = list(_read_by(cls, name, field))
-        found = [path for path in paths if mapped.has_attribute(mapper, path[0])]
+        found = [path for path in paths if attributes.has_attribute(mapper, path[0])]
         if not found and field.is_required():
             read = " or ".join(repr(path[0]) for path in paths)
             raise ConfigurationError(
@@ -201,15 +202,19 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
                 f"name an attribute with validation_alias=…, or give the field a default"
             )
         for path in found:
-            key = mapped.key_behind(mapper, path)
+            key = attributes.key_behind(mapper, path)
             if key is not None:
                 raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-            relationship = mapped.relationship_behind(mapper, path)
+            relationship = attributes.relationship_behind(mapper, path)
             if relationship is not None:
                 _refuse_others(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
+            dictionary = attributes.dictionary_behind(mapper, path[0]) if len(path) == 1 else None
+            if dictionary is not None and mapper.configured and related.shows_keys(field.annotation, PublicId):
+                _refuse_dictionary(cls, name, dictionary)
             if len(path) == 1 and mapper.has_property(path[0]):
                 break  # it is always there, so that Pydantic does not go on to the next
-    cls.__is_checked__ = mapper.configured and bool(cls.__pydantic_complete__)
+    if mapper.configured and cls.__pydantic_complete__:
+        cls.__checked__ |= {model}
 
 
 def _read_by(cls: type[PublicModel], name: str, field: FieldInfo) -> Iterator[tuple[str, ...]]:
@@ -232,4 +237,19 @@ def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: 
         raise ConfigurationError(
             f"{cls.__name__}.{name} shows related objects as {what}, which may show their keys; "
             f"make it a PublicModel, model=…"
+        )
+
+
+def _refuse_dictionary(cls: type[PublicModel], name: str, dictionary: RelationshipProperty[Any]) -> None:
+    """Refuse the keys of a dictionary of related objects where they are integer keys, or cannot be checked."""
+    try:
+        key = attributes.key_of_dictionary(dictionary)
+    except samples.Untold:
+        raise ConfigurationError(
+            f"{cls.__name__}.{name} shows a dictionary whose keys cannot be checked; make them public ids, of a typed "
+            f"id or Annotated[str, PublicId(…)], or show a list"
+        ) from None
+    if key is not None:
+        raise ConfigurationError(
+            f"{cls.__name__}.{name} would show {key}, in the keys of a dictionary; key it by {key.instead}"
         )
