@@ -37,8 +37,12 @@ _NOT_THE_VALUE = ("criterion", "order_by", "partition_by", "value")
 def columns_of(expression: ClauseElement) -> Iterator[ColumnClause[Any]]:
     """The columns that the value of *expression* is made of: those of tables, and the names in textual SQL."""
     waiting: list[Any] = [expression]
+    done: dict[int, Any] = {}
     while waiting:
         element = waiting.pop()
+        if id(element) in done:
+            continue
+        done[id(element)] = element  # kept, so that no other element gets its id
         if isinstance(element, ColumnClause) and not element.is_literal:
             for base in element.base_columns:
                 if isinstance(base, ColumnClause):
@@ -86,7 +90,7 @@ def _parts(element: Any) -> Iterable[Any]:
     if isinstance(element, WithinGroup):
         return element.get_children()
     # an element of a program's own may have attributes, and no list of its children
-    parts = [*element.get_children()] or map(expression_of, vars(element).values())
+    parts = [*element.get_children()] or map(expression_of, list(vars(element).values()))
     others = [None, *(getattr(element, name, None) for name in _NOT_THE_VALUE)]
     return [part for part in parts if all(part is not other for other in others)]
 
