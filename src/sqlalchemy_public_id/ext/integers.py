@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, ForwardRef, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, get_args, get_origin
 
-from pydantic import AliasChoices, AliasPath, BaseModel, JsonValue, RootModel
-from pydantic.fields import FieldInfo
-from typing_extensions import NotRequired, ReadOnly, Required, get_type_hints, is_typeddict
+from pydantic import BaseModel, JsonValue, RootModel, SerializeAsAny
+from typing_extensions import NotRequired, ReadOnly, Required
 
-from sqlalchemy_public_id.ext import serializers
+from sqlalchemy_public_id.ext import records, serializers
 from sqlalchemy_public_id.ext.aliases import aliased, is_alias
+from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["Found", "integers"]
 
@@ -32,6 +32,8 @@ class Found:
     """What to write, where nothing can be told of it; empty for an integer."""
     is_apart: bool = False
     """Whether the names are not its own, but those of a mapping or a tuple that it is one part of."""
+    is_coerced: bool = False
+    """Whether its texts may be made of numbers."""
 
 
 def integers(
@@ -43,9 +45,27 @@ def integers(
     :param taken: whether it comes in, so that fields left out of what is shown count, and computed ones and serializers
         do not.
     """
-    annotation = _plain(annotation, taken)
+    annotation, notes = _plain(annotation, taken)
     if annotation in inside:
         return
+    if not taken and serializers.is_written_by_class(notes):
+        yield dataclasses.replace(found, advice=serializers.NAME_THE_MODELS)
+        # the fields of the class that is declared are shown in any case
+        inner = _inside(annotation, found, inside, taken)
+        yield from (each for each in inner if not each.advice or each.path != found.path)
+    else:
+        if serializers.is_coerced(notes) is not None:
+            found = dataclasses.replace(found, is_coerced=serializers.is_coerced(notes))
+        yield from _inside(annotation, found, inside, taken)
+
+
+# --- inside
+
+_NUMBERS = (int, float, Decimal)
+
+
+def _inside(annotation: Any, found: Found, inside: tuple[Any, ...], taken: bool) -> Iterator[Found]:
+    """The same, of an *annotation* without notes."""
     if is_alias(annotation) and annotation is not JsonValue:
         yield from integers(aliased(annotation), found, (*inside, annotation), taken=taken)
         return
@@ -53,23 +73,24 @@ def integers(
     kind: Any = origin if isinstance(origin, type) else type(None)
     if annotation in (Any, object, JsonValue) or isinstance(annotation, (str, ForwardRef)):
         yield dataclasses.replace(found, advice="declare its type")
+    elif annotation is BaseModel:
+        yield dataclasses.replace(found, advice=serializers.NAME_THE_MODELS)
     elif annotation is serializers.Unsaid:
         yield dataclasses.replace(found, advice="give its serializer a return type")
-    elif _is_record(kind):
-        is_root = issubclass(kind, RootModel)
-        whole = None if taken else serializers.of_model(kind)
-        if whole is not None:
-            yield from integers(whole[0], found, (*inside, annotation))
-        for name, names, inner in _fields(kind, arguments, taken) if whole is None or not whole[1] else ():
-            field = Found(f"{found.path}.{name}".lstrip("."), names, kind)
-            yield from integers(inner, found if is_root else field, (*inside, annotation), taken=taken)
+    elif origin is Literal or issubclass(kind, enum.Enum):
+        members: Iterable[Any] = arguments or kind
+        values = (member.value if isinstance(member, enum.Enum) else member for member in members)
+        if found.names and any(isinstance(each, _NUMBERS) and not isinstance(each, bool) for each in values):
+            yield dataclasses.replace(found, is_apart=False)
+    elif records.is_record(kind):
+        yield from _of_record(annotation, kind, arguments, found, (*inside, annotation), taken)
     elif issubclass(kind, int):
-        if not issubclass(kind, (bool, enum.Enum)):
+        if not issubclass(kind, bool):
             yield found
-    elif issubclass(kind, (float, Decimal)):
+    elif issubclass(kind, (float, Decimal)) or (found.is_coerced and _is_text(kind)):
         if found.names:
             yield dataclasses.replace(found, is_apart=False)
-    elif issubclass(kind, Collection) and not issubclass(kind, (str, bytes, bytearray)):
+    elif _is_collection(kind):
         if not arguments:
             yield dataclasses.replace(found, advice="declare the type of what it contains")
         if issubclass(kind, Mapping) and arguments:
@@ -80,65 +101,58 @@ def integers(
         part = dataclasses.replace(found, path=f"{found.path}[]", is_apart=found.is_apart or is_apart)
         for argument in arguments:
             yield from integers(argument, part, inside, taken=taken)
-    elif not arguments and not taken and serializers.is_written_as_number(kind):
-        yield found
-    else:
-        for argument in arguments:  # of a union
+    elif arguments:  # a union
+        for argument in arguments:
             yield from integers(argument, found, inside, taken=taken)
+    elif not taken:
+        written = serializers.written_as(kind)
+        if written is None:
+            yield dataclasses.replace(found, advice="declare a type that Pydantic describes")
+        elif written in ("integer", "number"):
+            yield found
 
 
-# --- inside
+def _of_record(
+    annotation: Any, kind: Any, arguments: tuple[Any, ...], found: Found, inside: tuple[Any, ...], taken: bool
+) -> Iterator[Found]:
+    """The integers in a class that has fields."""
+    config = records.config_of(kind)
+    whole = None if taken else serializers.of_model(kind)
+    if config.get("polymorphic_serialization") and not taken:
+        yield dataclasses.replace(found, advice=serializers.NAME_THE_MODELS)
+    if whole is not None:
+        yield from integers(whole[0], found, inside)
+    for name, names, inner in records.fields(kind, arguments, taken) if whole is None or not whole[1] else ():
+        is_coerced = bool(config.get("coerce_numbers_to_str"))
+        field = Found(f"{found.path}.{name}".lstrip("."), names, kind, is_coerced=is_coerced)
+        yield from integers(inner, found if issubclass(kind, RootModel) else field, inside, taken=taken)
 
 
-def _plain(annotation: Any, taken: bool) -> Any:
-    """*annotation* without the names and notes that it was given; what comes of it, where it goes out."""
+def _plain(annotation: Any, taken: bool) -> tuple[Any, list[Any]]:
+    """*annotation* without the names that it was given, or what comes of it where it goes out; and its notes."""
+    notes: list[Any] = []
     while True:
         if hasattr(annotation, "__supertype__"):
             annotation = annotation.__supertype__
         elif isinstance(annotation, TypeVar):
+            if annotation.__bound__ is not None:
+                notes = [SerializeAsAny(), *notes]  # so Pydantic writes what takes the place of the variable
             annotation = annotation.__bound__ or Any
         elif get_origin(annotation) is Annotated:
-            annotation, *notes = get_args(annotation)
-            shown = None if taken else serializers.of_notes(notes)
-            annotation = annotation if shown is None else shown
+            annotation, *more = get_args(annotation)
+            shown = None if taken else serializers.of_notes(more)
+            annotation, notes = (annotation, [*more, *notes]) if shown is None else (shown, [])
         elif get_origin(annotation) in (NotRequired, ReadOnly, Required):
             annotation = get_args(annotation)[0]
         else:
-            return annotation
+            return annotation, notes
 
 
-def _is_record(cls: Any) -> bool:
-    if dataclasses.is_dataclass(cls) or is_typeddict(cls) or issubclass(cls, BaseModel):
-        return True
-    return hasattr(cls, "_fields") and issubclass(cls, tuple)
+def _is_collection(kind: type[Any]) -> bool:
+    if issubclass(kind, (str, bytes, bytearray)):
+        return False
+    return issubclass(kind, Collection) or kind.__module__ == "collections.abc"
 
 
-def _fields(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Name, all names and type of each field of a class that is a record."""
-    shown = {} if taken else serializers.of_fields(cls)
-    for name, names, inner in _declared(cls, arguments, taken):
-        yield name, names, shown.get(name, shown.get("*", inner))
-
-
-def _declared(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """The same, without its serializers."""
-    if not issubclass(cls, BaseModel):
-        given: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
-        for name, hint in get_type_hints(cls, include_extras=True).items():
-            yield name, (name,), given.get(hint, hint) if isinstance(hint, TypeVar) else hint
-        return
-    for name, field in cls.model_fields.items():
-        if taken or not field.exclude:
-            noted = None if taken else serializers.of_notes(field.metadata)
-            yield name, _names(name, field), field.annotation if noted is None else noted
-    for name, computed in () if taken else cls.model_computed_fields.items():
-        yield name, (name, computed.alias or name), computed.return_type
-    if cls.model_config.get("extra") == "allow":
-        yield "*", (), Any
-
-
-def _names(name: str, field: FieldInfo) -> tuple[str, ...]:
-    alias = field.validation_alias
-    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-    read = [str(choice.path[-1]) if isinstance(choice, AliasPath) else choice for choice in choices]
-    return tuple(dict.fromkeys(one for one in (name, *read, field.alias, field.serialization_alias) if one))
+def _is_text(kind: type[Any]) -> bool:
+    return issubclass(kind, str) and not issubclass(kind, TypedId)

@@ -14,6 +14,7 @@ note.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -38,6 +39,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Host, Mount, WebSocketRoute
 
 from sqlalchemy_public_id.ext.integers import Found, integers
+from sqlalchemy_public_id.ext.paths import paths_of
+from sqlalchemy_public_id.ext.pydantic import PublicModel
 
 __all__ = ["Finding", "lint_app"]
 
@@ -94,35 +97,67 @@ class _Keys:
 
     def __init__(self, mappers: Iterable[Mapper[Any]]) -> None:
         self._named: dict[str, list[mapped.Key]] = {}
+        self._computed: dict[str, list[tuple[str, mapped.Key]]] = {}
+        """The names of synonyms, hybrids, column properties and proxies of keys, with the class that has them."""
+        self._harmless: set[str] = set()
+        """The names of columns that are no keys."""
         others: dict[str, list[mapped.Key]] = {}
         for mapper in sorted(mappers, key=lambda mapper: mapper.class_.__name__):
-            for name, key in mapped.keys(mapper).items():
+            own, shown = mapped.keys(mapper), attributes.keys_shown(mapper)
+            for name, key in own.items():
                 if key.column.primary_key and len(mapper.primary_key) == 1:
                     others.setdefault(f"{mapped.snake_case(mapper.class_.__name__)}_{name}", []).append(key)
-                elif not key.column.foreign_keys:
-                    continue  # a part of a key, such as a position
+                elif _is_part(key):
+                    continue
                 relationship = name.removesuffix("_id")
                 called = {name, str(key.column.name)}
                 if mapped.relationship_of(mapper, relationship) is not None:
                     called.add(relationship)  # customer: int
                 for one in called:
                     self._named.setdefault(one, []).append(key)
+            for name, key in shown.items():
+                if name not in own and not _is_part(key):
+                    self._computed.setdefault(mapped.snake_case(name), []).append((mapper.class_.__name__, key))
+            self._harmless |= {mapped.snake_case(name) for name in mapper.columns.keys() - shown.keys()}
         self._named = others | self._named
 
     def of(self, found: Found) -> mapped.Key | None:
-        """The key that *found* is: of the class that has the field if that is mapped, else by its name."""
+        """The key that *found* is: of the class that has or shows the field if that is mapped, else by its name."""
         if found.advice:
             return None
-        mapper = mapped.mapper_of(found.owner)
+        mapper, paths = _read(found)
         if mapper is not None:
-            return attributes.key_behind(mapper, (found.names[0],))
-        for name in found.names:
-            snake = mapped.snake_case(name)
-            keys = self._named.get(snake) or self._named.get(snake.removesuffix("s"))  # customer_ids: list[int]
+            return next(filter(None, (attributes.key_behind(mapper, path) for path in paths)), None)
+        owner = found.owner.__name__ if found.owner is not None else ""
+        for name in map(mapped.snake_case, found.names):
+            keys = self._named.get(name) or self._named.get(name.removesuffix("s"))  # customer_ids: list[int]
             if keys:
-                owner = found.owner.__name__ if found.owner is not None else ""
                 return next((key for key in keys if key.mapper.class_.__name__ in owner), keys[0])
+            computed = self._computed.get(name, [])
+            of_owner = [key for model, key in computed if model in owner]
+            if of_owner or (computed and name not in self._harmless):
+                return (of_owner or [computed[0][1]])[0]
         return None
+
+
+def _is_part(key: mapped.Key) -> bool:
+    """Return True if *key* is only a part of one, such as a position, and refers to nothing."""
+    is_primary = any(key.column is each for each in key.mapper.primary_key)
+    return is_primary and len(key.mapper.primary_key) > 1 and not key.column.foreign_keys
+
+
+def _read(found: Found) -> tuple[Mapper[Any] | None, list[tuple[str, ...]]]:
+    """The mapper whose attributes *found* is read from, where its class says so, and their paths."""
+    mapper, name = mapped.mapper_of(found.owner), found.names[0] if found.names else ""
+    if mapper is not None:
+        return mapper, [(name,)]
+    if found.owner is None or not issubclass(found.owner, PublicModel) or name not in found.owner.model_fields:
+        return None, []
+    mapper = mapped.mapper_of(found.owner.__mapped_class__)
+    paths = list(paths_of(found.owner, name, found.owner.model_fields[name]))
+    if mapper is None or not any(path[0] in mapper.all_orm_descriptors for path in paths):
+        return None, []  # such as a property in Python
+    return mapper, paths
 
 
 def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
@@ -134,7 +169,9 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
         one = mapper.registry if mapper is not None else getattr(base, "registry", base)
         if not isinstance(one, registry):
             raise ConfigurationError(f"bases has {shown(base)}, expected a declarative base, registry or mapped class")
-        mappers = list(one.mappers)
+        with contextlib.nullcontext() if bases is not None else contextlib.suppress(Exception):
+            one.configure(cascade=True)  # hybrids and dictionaries are known then
+        mappers = mapped.mappers_of(one)
         if bases is not None and not mappers:
             raise ConfigurationError(
                 f"bases has {shown(base)}, which has no mapped classes; import the modules that declare them first"
@@ -189,7 +226,7 @@ def _of_route(route: Any, keys: _Keys) -> Iterator[_Said]:
     for where, parameter in _inputs(route.dependant):
         yield from _taken(where, keys, _of_parameter(parameter, taken=True))
     status = route.status_code or 200
-    if route.response_model is None and status not in (204, 205, 304) and _may_be_json(route):
+    if _model(route) is None and status not in (204, 205, 304) and _may_be_json(route):
         yield f"response {status}", "", None, "declare a response model"
     for code, model in _responses(route):
         for said in _shown(f"response {code}", keys, integers(model)):
@@ -229,7 +266,12 @@ def _of_parameter(parameter: Any, *, taken: bool) -> Iterator[Found]:
 def _responses(route: Any) -> list[tuple[Any, Any]]:
     """Status and model of each answer that a route declares, its own first."""
     more = [(code, said["model"]) for code, said in route.responses.items() if said.get("model")]
-    return [(route.status_code or 200, route.response_model), *more]
+    return [(route.status_code or 200, _model(route)), *more]
+
+
+def _model(route: Any) -> Any:
+    """The response model of a route, or of the items that it yields, which newer FastAPIs take from its signature."""
+    return route.response_model if route.response_model is not None else getattr(route, "stream_item_type", None)
 
 
 def _inputs(dependant: Any) -> Iterator[tuple[str, Any]]:
@@ -255,7 +297,7 @@ def _may_be_json(route: Any) -> bool:
         and issubclass(each, Response)
         and each is not Response
         and not issubclass(each, JSONResponse)
-        and "json" not in (each.media_type or "")
+        and not re.search("json|event-stream", each.media_type or "")
         for each in (returned, kind)
     )
 

@@ -31,7 +31,7 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself, :class:`P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -50,11 +50,12 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("pydantic", extra="fastapi") from error
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from sqlalchemy_public_id.ext import related
+from sqlalchemy_public_id.ext.paths import paths_of
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
 
 __all__ = ["PublicId", "PublicModel"]
@@ -193,7 +194,7 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
             f'{cls.__name__} has extra="allow", which shows every attribute, keys included; name the fields'
         )
     for name, field in cls.model_fields.items():
-        paths = list(_read_by(cls, name, field))
+        paths = list(paths_of(cls, name, field))
         found = [path for path in paths if attributes.has_attribute(mapper, path[0])]
         if not found and field.is_required():
             read = " or ".join(repr(path[0]) for path in paths)
@@ -215,18 +216,6 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
                 break  # it is always there, so that Pydantic does not go on to the next
     if mapper.configured and cls.__pydantic_complete__:
         cls.__checked__ |= {model}
-
-
-def _read_by(cls: type[PublicModel], name: str, field: FieldInfo) -> Iterator[tuple[str, ...]]:
-    """The attributes that *field* is read from, the first choice first."""
-    config = cls.model_config
-    alias = field.validation_alias
-    if alias is not None and config.get("validate_by_alias", True):
-        for choice in alias.choices if isinstance(alias, AliasChoices) else [alias]:
-            path = choice.path if isinstance(choice, AliasPath) else [choice]
-            yield tuple(step for step in path if isinstance(step, str))
-    if alias is None or config.get("validate_by_name") or config.get("populate_by_name"):
-        yield (name,)
 
 
 def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: type[Any] | None) -> None:

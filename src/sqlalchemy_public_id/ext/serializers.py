@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any, cast
+from uuid import UUID
 
-from pydantic import PlainSerializer, TypeAdapter, WrapSerializer
+from pydantic import (
+    BeforeValidator,
+    InstanceOf,
+    PlainSerializer,
+    PlainValidator,
+    SerializeAsAny,
+    SkipValidation,
+    TypeAdapter,
+    WrapSerializer,
+)
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from typing_extensions import get_type_hints
 
-__all__ = ["Unsaid", "is_written_as_number", "of_fields", "of_model", "of_notes"]
+from sqlalchemy_public_id.ext.pydantic import PublicId
+
+__all__ = [
+    "NAME_THE_MODELS",
+    "Unsaid",
+    "is_coerced",
+    "is_written_by_class",
+    "of_fields",
+    "of_model",
+    "of_notes",
+    "written_as",
+]
+
+NAME_THE_MODELS = "name the models that it may be"
+"""The advice for what is written by the class that it has, and not by the one that is declared."""
 
 
 class Unsaid:
@@ -38,18 +65,41 @@ def of_model(cls: type[Any]) -> tuple[Any, bool] | None:
     return None
 
 
-def is_written_as_number(cls: type[Any]) -> bool:
-    """Whether *cls*, of which nothing is known, tells Pydantic by itself that it becomes a number."""
-    if not hasattr(cls, "__get_pydantic_core_schema__"):
-        return False
+def is_written_by_class(notes: Iterable[Any]) -> bool:
+    """Return True if the *notes* of a type have a value written by the class that it has, or not validated."""
+    last = next((note for note in reversed([*notes]) if isinstance(note, _SERIALIZERS)), None)
+    return last is not None and not isinstance(last, (PlainSerializer, WrapSerializer))
+
+
+def is_coerced(notes: Iterable[Any]) -> bool | None:
+    """Return True if the *notes* of a text make it of numbers, False if they check it; ``None`` if they do neither."""
+    found: bool | None = None
+    for note in notes:
+        inner = note.metadata if isinstance(note, FieldInfo) else [note]
+        if any(getattr(each, "coerce_numbers_to_str", False) for each in inner):
+            found = True
+        elif isinstance(note, (BeforeValidator, PlainValidator)) and cast("object", note.func) is str:
+            found = True
+        elif isinstance(note, PublicId):
+            found = False
+    return found
+
+
+def written_as(cls: type[Any]) -> str | None:
+    """The JSON type of what Pydantic writes for *cls*; ``None`` if that may be anything."""
+    if issubclass(cls, _TEXTS) and not hasattr(cls, "__get_pydantic_core_schema__"):
+        return "string"
     try:
         schema = TypeAdapter(cls).json_schema(mode="serialization")
     except Exception:  # it has no JSON schema, and the code that says so is its author's
-        return False
-    return schema.get("type") in ("integer", "number")
+        return "" if hasattr(cls, "__get_pydantic_core_schema__") else None
+    return str(schema.get("type", "")) if schema else None
 
 
 # --- inside
+
+_SERIALIZERS: tuple[Any, ...] = (PlainSerializer, WrapSerializer, SerializeAsAny, SkipValidation, InstanceOf)
+_TEXTS = (str, bytes, bytearray, datetime.date, datetime.time, datetime.timedelta, UUID, PurePath, type(None))
 
 
 def _decorators(cls: type[Any]) -> Any:
