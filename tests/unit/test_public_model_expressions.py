@@ -8,7 +8,7 @@ from itertools import count
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasPath, BeforeValidator, Field
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field
 from sqlalchemy import (
     Boolean,
     Float,
@@ -283,6 +283,14 @@ def test_path_to_a_key(path: tuple[str, ...]) -> None:
     """A composite of a key, and a path that goes on behind a key or into the state of the object, are refused."""
     with pytest.raises(ConfigurationError, match=r"Out.it would show item\.(id|crate_id)"):
         declared(Item, "it", Any, it=Field(None, validation_alias=AliasPath(*path)))
+
+
+def test_choice_behind_a_place_in_a_text() -> None:
+    """A path to a place, which may not be there, does not hide the choice behind it."""
+    choices = AliasChoices(AliasPath("name", 99), "crate_id")
+
+    with pytest.raises(ConfigurationError, match=r"Out.it would show item.crate_id"):
+        declared(Item, "it", int, it=Field(validation_alias=choices))
 
 
 class ItemOut(PublicModel, model=Item):

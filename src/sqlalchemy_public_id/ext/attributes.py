@@ -32,8 +32,8 @@ __all__ = [
 _STATE = "_sa_instance_state"
 """The attribute of each mapped object that SQLAlchemy keeps its identity in."""
 
-Path = tuple[str, ...]
-"""Names of attributes; places in lists and keys of dictionaries may be among them or be left out."""
+Path = tuple[str | int, ...]
+"""Names of attributes, with places in lists and keys of dictionaries among them."""
 
 
 def has_attribute(mapper: Mapper[Any], name: str) -> bool:
@@ -45,7 +45,7 @@ def has_attribute(mapper: Mapper[Any], name: str) -> bool:
 
 def key_behind(mapper: Mapper[Any], path: Path) -> mapped.Key | None:
     """The integer key that is read at *path*, such as ``("customer", "id")``; ``None`` where it is something else."""
-    name, *rest = path
+    name, *rest = _names(path)
     if name.startswith("__") or name == _STATE:  # all that the object has
         return next(iter(mapped.keys(mapper).values()), None)
     key = _key_of(mapper, name)
@@ -59,7 +59,7 @@ def key_behind(mapper: Mapper[Any], path: Path) -> mapped.Key | None:
 
 def relationship_behind(mapper: Mapper[Any], path: Path) -> RelationshipProperty[Any] | None:
     """The relationship that is read at *path*."""
-    name, *rest = path
+    name, *rest = _names(path)
     if rest:
         first = relationship_behind(mapper, (name,))
         return relationship_behind(first.mapper, tuple(rest)) if first is not None and mapper.configured else None
@@ -103,6 +103,10 @@ def keys_shown(mapper: Mapper[Any], *, plain: bool = False) -> dict[str, mapped.
 
 
 # --- inside
+
+
+def _names(path: Path) -> list[str]:
+    return [step for step in path if isinstance(step, str)]
 
 
 def _key_of(mapper: Mapper[Any], name: str) -> mapped.Key | None:

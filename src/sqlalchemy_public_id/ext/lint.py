@@ -146,7 +146,7 @@ def _is_part(key: mapped.Key) -> bool:
     return is_primary and len(key.mapper.primary_key) > 1 and not key.column.foreign_keys
 
 
-def _read(found: Found) -> tuple[Mapper[Any] | None, list[tuple[str, ...]]]:
+def _read(found: Found) -> tuple[Mapper[Any] | None, list[attributes.Path]]:
     """The mapper whose attributes *found* is read from, where its class says so, and their paths."""
     mapper, name = mapped.mapper_of(found.owner), found.names[0] if found.names else ""
     if mapper is not None:
