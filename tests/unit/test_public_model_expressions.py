@@ -355,5 +355,7 @@ def test_subclass_that_has_a_key_there() -> None:
         label: int = 0
 
     assert Out.model_validate(Item(name="a")).label == 0
-    with pytest.raises(ConfigurationError, match=r"Out.label would show item.crate_id, a foreign key of (Item|Special)"):
+    with pytest.raises(
+        ConfigurationError, match=r"Out.label would show item.crate_id, a foreign key of (Item|Special)"
+    ):
         Out.model_validate(Special(name="a", crate_id=1))

@@ -162,7 +162,7 @@ def _is_dictionary(relationship: RelationshipProperty[Any]) -> bool:
 
 def _collection(relationship: RelationshipProperty[Any]) -> object:
     """An empty collection of the kind that *relationship* has, where it has a kind of its own."""
-    make = relationship.collection_class
+    make: Any = relationship.collection_class  # pyright: ignore[reportUnknownMemberType]
     return make() if callable(make) else None
 
 

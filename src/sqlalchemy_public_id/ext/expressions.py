@@ -13,11 +13,9 @@ from typing import Any
 from sqlalchemy import (
     BinaryExpression,
     Boolean,
-    Case,
     CompoundSelect,
     FunctionElement,
     Select,
-    TableClause,
     TextClause,
     TextualSelect,
     UnaryExpression,
@@ -30,6 +28,8 @@ from sqlalchemy.sql.operators import is_comparison
 
 __all__ = ["columns_of", "expression_of"]
 
+_COLUMN: Any = ColumnClause
+_FUNCTION: Any = FunctionElement
 _NOT_THE_VALUE = ("criterion", "order_by", "partition_by", "value")
 """The parts of functions, windows and ``CASE`` that decide which value there is, and are none."""
 
@@ -43,14 +43,14 @@ def columns_of(expression: ClauseElement) -> Iterator[ColumnClause[Any]]:
         if id(element) in done:
             continue
         done[id(element)] = element  # kept, so that no other element gets its id
-        if isinstance(element, ColumnClause) and not element.is_literal:
+        if isinstance(element, _COLUMN) and not element.is_literal:
             for base in element.base_columns:
-                if isinstance(base, ColumnClause):
+                if isinstance(base, _COLUMN):
                     yield base
                 else:
                     waiting.append(base)
             waiting += _sources(element)
-        elif isinstance(element, (ColumnClause, TextClause)):
+        elif isinstance(element, (_COLUMN, TextClause)):
             yield from map(column, _words(str(element)))
         elif not _hides_operands(element):
             waiting += _parts(element)
@@ -74,8 +74,8 @@ def _hides_operands(element: Any) -> bool:
     if isinstance(element, BinaryExpression):
         return is_comparison(element.operator)
     if isinstance(element, UnaryExpression):
-        return isinstance(element.type, Boolean)
-    is_count = isinstance(element, FunctionElement) and str(getattr(element, "name", "")).lower() == "count"
+        return isinstance(element.type, Boolean)  # pyright: ignore[reportUnknownMemberType]
+    is_count = isinstance(element, _FUNCTION) and str(getattr(element, "name", "")).lower() == "count"
     return is_count or isinstance(element, BooleanClauseList)
 
 
@@ -99,7 +99,7 @@ def _sources(found: ColumnClause[Any]) -> Iterator[Any]:
     """The textual statements and functions that *found*, a column of a subquery, comes from."""
     for proxied in found.proxy_set:
         source = getattr(getattr(proxied, "table", None), "element", None)
-        if isinstance(source, (FunctionElement, TextualSelect)):
+        if isinstance(source, (_FUNCTION, TextualSelect)):
             yield source
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, JsonValue, RootModel, SerializeAsAny
+from pydantic import BaseModel, JsonValue, RootModel
 from typing_extensions import NotRequired, ReadOnly, Required
 
 from sqlalchemy_public_id.ext import records, serializers
@@ -54,8 +54,7 @@ def integers(
         inner = _inside(annotation, found, inside, taken)
         yield from (each for each in inner if not each.advice or each.path != found.path)
     else:
-        if serializers.is_coerced(notes) is not None:
-            found = dataclasses.replace(found, is_coerced=serializers.is_coerced(notes))
+        found = dataclasses.replace(found, is_coerced=serializers.is_coerced(notes, default=found.is_coerced))
         yield from _inside(annotation, found, inside, taken)
 
 
@@ -118,14 +117,14 @@ def _of_record(
     """The integers in a class that has fields."""
     config = records.config_of(kind)
     whole = None if taken else serializers.of_model(kind)
+    is_root, is_coerced = issubclass(kind, RootModel), bool(config.get("coerce_numbers_to_str"))
     if config.get("polymorphic_serialization") and not taken:
         yield dataclasses.replace(found, advice=serializers.NAME_THE_MODELS)
     if whole is not None:
         yield from integers(whole[0], found, inside)
     for name, names, inner in records.fields(kind, arguments, taken) if whole is None or not whole[1] else ():
-        is_coerced = bool(config.get("coerce_numbers_to_str"))
         field = Found(f"{found.path}.{name}".lstrip("."), names, kind, is_coerced=is_coerced)
-        yield from integers(inner, found if issubclass(kind, RootModel) else field, inside, taken=taken)
+        yield from integers(inner, found if is_root else field, inside, taken=taken)
 
 
 def _plain(annotation: Any, taken: bool) -> tuple[Any, list[Any]]:
@@ -136,7 +135,7 @@ def _plain(annotation: Any, taken: bool) -> tuple[Any, list[Any]]:
             annotation = annotation.__supertype__
         elif isinstance(annotation, TypeVar):
             if annotation.__bound__ is not None:
-                notes = [SerializeAsAny(), *notes]  # so Pydantic writes what takes the place of the variable
+                notes = [serializers.BY_CLASS, *notes]  # so Pydantic writes what takes the place of the variable
             annotation = annotation.__bound__ or Any
         elif get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)

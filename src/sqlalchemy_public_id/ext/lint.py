@@ -155,7 +155,7 @@ def _read(found: Found) -> tuple[Mapper[Any] | None, list[attributes.Path]]:
         return None, []
     mapper = mapped.mapper_of(found.owner.__mapped_class__)
     paths = list(paths_of(found.owner, name, found.owner.model_fields[name]))
-    if mapper is None or not any(path[0] in mapper.all_orm_descriptors for path in paths):
+    if mapper is None or not any(str(path[0]) in mapper.all_orm_descriptors for path in paths):
         return None, []  # such as a property in Python
     return mapper, paths
 

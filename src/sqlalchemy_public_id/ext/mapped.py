@@ -106,18 +106,17 @@ def keys(mapper: Mapper[Any]) -> dict[str, Key]:
 
 def key_of(mapper: Mapper[Any], column: ColumnClause[Any]) -> Key | None:
     """The integer key that *column* is, of *mapper* or of another model of its registry."""
+    if isinstance(column, Column) and any(column is each for each in mapper.columns):
+        return Key(mapper, column) if _is_key(mapper, column) else None
     others: list[Mapper[Any]] = []
     with contextlib.suppress(UnmappedClassError):  # of a class whose mapping failed
         others = mappers_of(mapper.registry)
     if isinstance(column, Column):
-        owners = [mapper] if any(column is each for each in mapper.columns) else []
-        owners += [other for other in others if other.local_table is column.table]
-        return Key(owners[0], column) if _is_key((owners or [mapper])[0], column) else None
-    for other in [mapper, *others]:  # a name in textual SQL, or of a lightweight table
-        for key in keys(other).values():
-            if column.name == key.column.name and (column.table is None or column.table.name == key.column.table.name):
-                return key
-    return None
+        owner = next((other for other in others if other.local_table is column.table), mapper)
+        return Key(owner, column) if _is_key(owner, column) else None
+    table = getattr(column.table, "name", None)  # that of a lightweight table; a name in textual SQL has none
+    named = (key for other in [mapper, *others] for key in keys(other).values() if key.column.name == column.name)
+    return next((key for key in named if table in (None, key.column.table.name)), None)
 
 
 def relationship_of(mapper: Mapper[Any], name: str) -> RelationshipProperty[Any] | None:

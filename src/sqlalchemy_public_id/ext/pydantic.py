@@ -195,7 +195,7 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
         )
     for name, field in cls.model_fields.items():
         paths = list(paths_of(cls, name, field))
-        found = [path for path in paths if attributes.has_attribute(mapper, path[0])]
+        found = [path for path in paths if attributes.has_attribute(mapper, str(path[0]))]
         if not found and field.is_required():
             read = " or ".join(repr(path[0]) for path in paths)
             raise ConfigurationError(
@@ -209,10 +209,11 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
             relationship = attributes.relationship_behind(mapper, path)
             if relationship is not None:
                 _refuse_others(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
-            dictionary = attributes.dictionary_behind(mapper, path[0]) if len(path) == 1 else None
+            first = str(path[0])
+            dictionary = attributes.dictionary_behind(mapper, first) if len(path) == 1 else None
             if dictionary is not None and mapper.configured and related.shows_keys(field.annotation, PublicId):
                 _refuse_dictionary(cls, name, dictionary)
-            if len(path) == 1 and mapper.has_property(path[0]):
+            if len(path) == 1 and mapper.has_property(first):
                 break  # it is always there, so that Pydantic does not go on to the next
     if mapper.configured and cls.__pydantic_complete__:
         cls.__checked__ |= {model}

@@ -37,6 +37,9 @@ def fields(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tuple[
 
 # --- inside
 
+_ANNOTATED: Any = Annotated
+"""With as many notes as there are, which type checkers cannot read."""
+
 
 def _declared(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """The same, without its serializers."""
@@ -49,8 +52,8 @@ def _declared(cls: Any, arguments: tuple[Any, ...], taken: bool) -> Iterator[tup
         return
     for name, field in cls.model_fields.items():
         if taken or not field.exclude:
-            notes = tuple(field.metadata)
-            yield name, _names(name, field), Annotated[(field.annotation, *notes)] if notes else field.annotation
+            noted = (field.annotation, *field.metadata)
+            yield name, _names(name, field), _ANNOTATED[noted] if field.metadata else field.annotation
     for name, computed in () if taken else cls.model_computed_fields.items():
         yield name, (name, computed.alias or name), computed.return_type
 

@@ -63,7 +63,7 @@ def shows_keys(annotation: Any, id_note: type[Any], inside: tuple[Any, ...] = ()
         return annotation is Any or any(shows_keys(each, id_note, inside) for each in get_args(annotation))
     if issubclass(kind, RootModel):
         return shows_keys(kind.model_fields["root"].annotation, id_note, inside)
-    if kind is object or (issubclass(kind, Mapping) and not is_typeddict(kind)):
+    if kind is object or (not is_typeddict(annotation) and issubclass(kind, Mapping)):
         return not (get_args(annotation) and _is_id(get_args(annotation)[0], id_note))
     return kind.__module__ == "collections.abc" and not issubclass(kind, (Sequence, Set))
 

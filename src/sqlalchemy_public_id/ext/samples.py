@@ -39,7 +39,7 @@ def key_in(mapper: Mapper[Any], keys: Mapping[str, Key], compute: Callable[[Any]
             raise Untold
         if isinstance(result, bool):
             return None
-        changed = (key for name, key in keys.items() if not computed(**{name: 2 * _NUMBER}) == result)
+        changed = (key for name, key in keys.items() if computed(**{name: 2 * _NUMBER}) != result)
         return next(changed, None)
     except Exception as error:  # the function is that of an author who did not expect such an object
         raise Untold from error

@@ -25,6 +25,7 @@ from typing_extensions import get_type_hints
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
 __all__ = [
+    "BY_CLASS",
     "NAME_THE_MODELS",
     "Unsaid",
     "is_coerced",
@@ -35,6 +36,9 @@ __all__ = [
     "written_as",
 ]
 
+_AS_ANY: Any = SerializeAsAny
+BY_CLASS = _AS_ANY()
+"""The note on a type whose values are written by the class that they have."""
 NAME_THE_MODELS = "name the models that it may be"
 """The advice for what is written by the class that it has, and not by the one that is declared."""
 
@@ -71,17 +75,14 @@ def is_written_by_class(notes: Iterable[Any]) -> bool:
     return last is not None and not isinstance(last, (PlainSerializer, WrapSerializer))
 
 
-def is_coerced(notes: Iterable[Any]) -> bool | None:
-    """Return True if the *notes* of a text make it of numbers, False if they check it; ``None`` if they do neither."""
-    found: bool | None = None
+def is_coerced(notes: Iterable[Any], *, default: bool) -> bool:
+    """Return True if the *notes* of a text make it of numbers, False if they check it, *default* if they do neither."""
+    found = default
     for note in notes:
-        inner = note.metadata if isinstance(note, FieldInfo) else [note]
-        if any(getattr(each, "coerce_numbers_to_str", False) for each in inner):
-            found = True
-        elif isinstance(note, (BeforeValidator, PlainValidator)) and cast("object", note.func) is str:
-            found = True
-        elif isinstance(note, PublicId):
-            found = False
+        inner: list[Any] = note.metadata if isinstance(note, FieldInfo) else [note]
+        is_text = isinstance(note, (BeforeValidator, PlainValidator)) and cast("object", note.func) is str
+        found = found or is_text or any(getattr(each, "coerce_numbers_to_str", False) for each in inner)
+        found = found and not isinstance(note, PublicId)
     return found
 
 
