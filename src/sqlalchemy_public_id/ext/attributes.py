@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from sqlalchemy import Boolean, ClauseElement
 from sqlalchemy.ext.associationproxy import AssociationProxyInstance
@@ -73,7 +73,7 @@ def relationship_behind(mapper: Mapper[Any], path: Path) -> RelationshipProperty
         target = mapped.mapper_of(value.target_class)
         return relationship_behind(target, (value.value_attr,)) if target is not None else None
     found = getattr(value, "property", None)
-    return found if isinstance(found, RelationshipProperty) else None
+    return found if isinstance(found, RelationshipProperty) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def dictionary_behind(mapper: Mapper[Any], name: str) -> RelationshipProperty[Any] | None:
@@ -162,8 +162,8 @@ def _is_dictionary(relationship: RelationshipProperty[Any]) -> bool:
 
 def _collection(relationship: RelationshipProperty[Any]) -> object:
     """An empty collection of the kind that *relationship* has, where it has a kind of its own."""
-    make: Any = relationship.collection_class  # pyright: ignore[reportUnknownMemberType]
-    return make() if callable(make) else None
+    make = cast("Callable[[], object] | None", relationship.collection_class)  # pyright: ignore[reportUnknownMemberType]
+    return make() if make is not None else None
 
 
 def _first(found: Iterable[mapped.Key | None]) -> mapped.Key | None:

@@ -89,10 +89,14 @@ def _parts(element: Any) -> Iterable[Any]:
         return [element.element]
     if isinstance(element, WithinGroup):
         return element.get_children()
-    # an element of a program's own may have attributes, and no list of its children
-    parts = [*element.get_children()] or map(expression_of, list(vars(element).values()))
+    parts = [*element.get_children()] or _attributes(element)
     others = [None, *(getattr(element, name, None) for name in _NOT_THE_VALUE)]
     return [part for part in parts if all(part is not other for other in others)]
+
+
+def _attributes(element: Any) -> list[Any]:
+    """The expressions that *element*, of a program's own, has as attributes, where it does not list its children."""
+    return [expression_of(value) for value in [*vars(element).values()]]
 
 
 def _sources(found: ColumnClause[Any]) -> Iterator[Any]:

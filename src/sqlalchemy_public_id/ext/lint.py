@@ -9,7 +9,7 @@ What is read are declarations: response models, bodies and parameters, of includ
 too, and of webhooks and callbacks, whose bodies go out. Where a serializer makes something else of a value, its return
 type counts. An integer with the name of a key of a mapped class is a leak. What says nothing of its contents, such as
 ``dict``, ``dict[str, int]``, ``Any``, a serializer without a return type or a route without a response model, is a
-note.
+note. So is what may hold any subclass: ``BaseModel``, ``SerializeAsAny[…]``, a class that Pydantic does not describe.
 """
 
 from __future__ import annotations

@@ -116,9 +116,10 @@ class PublicId:
 class PublicModel(BaseModel):
     """A response model for the objects of one mapped class, which is named where it is declared: ``model=Order``.
 
-    Reads attributes, ``public_ref()`` included, and refuses a field that would show an
-    integer key or foreign key: by its own name, by an alias, through a relationship, or through a synonym, hybrid or
-    column property that is a plain name for it. A subclass without ``model=`` is a base or an envelope for others.
+    Reads attributes, ``public_ref()`` included, and refuses a field that would show an integer key or foreign key: by
+    its own name, by an alias, through a relationship, through a synonym, composite or association proxy, in the keys of
+    a dictionary, or in the expression of a hybrid or column property, unless that is a comparison or a count. A
+    subclass without ``model=`` is a base or an envelope for others.
 
     :raises ConfigurationError: when the class is created, or when it meets its first object, where mappers have to be
         configured to tell: such a field; a field that the mapped class has no attribute for, and no default;
