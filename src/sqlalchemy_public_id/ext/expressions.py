@@ -96,7 +96,7 @@ def _parts(element: Any) -> Iterable[Any]:
 
 def _attributes(element: Any) -> list[Any]:
     """The expressions that *element*, of a program's own, has as attributes, where it does not list its children."""
-    return [expression_of(value) for value in [*vars(element).values()]]
+    return [expression_of(value) for value in list(element.__dict__.values())]
 
 
 def _sources(found: ColumnClause[Any]) -> Iterator[Any]:
