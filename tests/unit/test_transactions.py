@@ -30,6 +30,8 @@ class WithState(Exception):
         self.sqlstate = sqlstate
 
 
+RETRY = "Lock deadlock; Retry transaction"
+PREVENTED = "The MySQL server is running with the {} option so it cannot execute this statement"
 FATES: list[tuple[str, Traits, Exception, Fate]] = [
     ("a deadlock", MySQL(), Exception(1213, "…"), Fate.UNDONE),
     ("a lock timeout", MySQL(), Exception(1205, "…"), Fate.UNDONE),
@@ -38,6 +40,24 @@ FATES: list[tuple[str, Traits, Exception, Fate]] = [
     ("a write conflict of TiDB", MySQL(), Exception(9007, "…"), Fate.UNDONE),
     ("a server that is gone", MySQL(), Exception(2006, "…"), Fate.UNKNOWN),
     ("an error during commit", MySQL(), Exception(1180, "…"), Fate.UNKNOWN),
+    ("a commit that lost a lock", MySQL(), Exception(1180, f"Got error 149 - {RETRY!r} during COMMIT"), Fate.UNDONE),
+    ("the same in German", MySQL(), Exception(1180, f"Fehler 149 - {RETRY!r} beim COMMIT"), Fate.UNDONE),
+    ("the same of MariaDB", MySQL(), Exception(1180, f'Got error 149 "{RETRY}" during COMMIT'), Fate.UNDONE),
+    ("no device at a commit", MySQL(), Exception(1180, 'Got error 6 "… 149" during COMMIT'), Fate.UNKNOWN),
+    ("a longer number at a commit", MySQL(), Exception(1180, "Got error 1490 - '…' during COMMIT"), Fate.UNKNOWN),
+    ("a refused certification", MySQL(), Exception(3101, "…"), Fate.UNDONE),
+    ("a node that left the group in a commit", MySQL(), Exception(3100, "…"), Fate.UNKNOWN),
+    ("a node that has left the group", MySQL(), Exception(1290, PREVENTED.format("--super-read-only")), Fate.UNDONE),
+    ("a replica", MySQL(), Exception(1290, PREVENTED.format("--read-only")), Fate.UNDONE),
+    ("an option of the server", MySQL(), Exception(1290, PREVENTED.format("--secure-file-priv")), Fate.FINAL),
+    ("a node that recovers", MySQL(), Exception(3799, "…"), Fate.UNDONE),
+    ("a node that is behind", MySQL(), Exception(3797, "…"), Fate.UNDONE),
+    ("an offline server", MySQL(), Exception(3032, "…"), Fate.UNKNOWN),
+    ("a killed session", MySQL(), Exception(3169, "…"), Fate.UNKNOWN),
+    ("a group that cannot be begun", MySQL(), Exception(3092, "…"), Fate.FINAL),
+    ("a table without a key in a group", MySQL(), Exception(3098, "…"), Fate.FINAL),
+    ("a transaction that only reads", MySQL(), Exception(1792, "…"), Fate.FINAL),
+    ("a code without a text", MySQL(), Exception(1290), Fate.FINAL),
     ("a duplicate of MySQL", MySQL(), Exception(1062, "…"), Fate.FINAL),
     ("no code at all", MySQL(), Exception(), Fate.FINAL),
     ("a serialization failure", PostgreSQL(), WithState("40001"), Fate.UNDONE),

@@ -22,15 +22,25 @@ _UNDONE = {
     1205,  # a lock was waited for in vain; the statement is undone, and the caller undoes the rest
     1213,  # a deadlock; Galera's certification failures, too
     3101,  # Group Replication has refused the transaction
+    3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has begun nothing
     8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
 }  # fmt: skip
 _UNKNOWN = {
     1053,  # the server shuts down
     1180,  # an error during COMMIT, such as a node of Galera that has lost the others
-    1927,  # the connection was killed (MariaDB)
+    1927, 3169,  # the connection was killed (MariaDB, MySQL)
     2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
+    3032,  # the server goes offline, as a member does that was expelled from its group
+    3100,  # an error before or after the group was sent the transaction, such as a member that was expelled meanwhile
     4031,  # the server has closed an idle connection
 }  # fmt: skip
+_UNDONE_IF = {
+    # InnoDB has undone it in favour of one that the group has certified; the words are of the server's language
+    1180: re.compile(r"\D*149\b"),
+    # a member that has left its group; other options of the server forbid for good
+    1290: re.compile(r".*-read-only\b", re.DOTALL),
+}
+"""Errors of which the text says that the transaction was undone."""
 _TABLE = text(
     "SELECT t.engine AS engine, e.transactions AS transactions FROM information_schema.tables t"
     " LEFT JOIN information_schema.engines e ON e.engine = t.engine"
@@ -73,8 +83,10 @@ class MySQL(Traits):
         return error is not None and bool(error.args) and error.args[0] in _FORBIDDEN
 
     def fate(self, error: Exception) -> Fate:
-        code = error.args[0] if error.args else None
-        return Fate.UNDONE if code in _UNDONE else Fate.UNKNOWN if code in _UNKNOWN else Fate.FINAL
+        code, text = (*error.args, None, None)[:2]
+        if code in _UNDONE or (code in _UNDONE_IF and _UNDONE_IF[code].match(str(text))):
+            return Fate.UNDONE
+        return Fate.UNKNOWN if code in _UNKNOWN else Fate.FINAL
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "get_autocommit", bool)())
