@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -16,6 +17,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.blocks.forking import have_forks_wait_for
+from sqlalchemy_public_id.keys.blocks.inherited import connect, count_forks, let_go
 from sqlalchemy_public_id.keys.blocks.lease import lease, mover_for
 from sqlalchemy_public_id.keys.blocks.transient import Unreachable, is_transient
 
@@ -46,6 +48,8 @@ class Source:
         """What went wrong at last, if the last attempt failed."""
         self.quiet = threading.Lock()
         """Held during a lease in a SQLite file."""
+        self._leasing: weakref.WeakSet[Connection] = weakref.WeakSet()
+        """The connections to a server that leases have now."""
         if not callable(engine):
             self._resolve()
 
@@ -74,11 +78,14 @@ class Source:
         self._engine = engine
         if self._holds_up_forks():
             have_forks_wait_for(self)
+        if not self._is_file:
+            count_forks(engine)
         return engine
 
     def leave_to_parent(self) -> None:
         """After a fork: have the engine connect anew, as SQLAlchemy's documentation says of processes and pools."""
         self.quiet = threading.Lock()
+        let_go(self._leasing)
         if self._engine is not None:
             _inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
@@ -112,7 +119,16 @@ class Source:
 
     def _holds_up_forks(self) -> bool:
         """Whether a fork has to wait for a lease, and can: not for one that waits for the event loop itself."""
-        return self.engine.dialect.name == "sqlite" and not self._is_async
+        return self._is_file and not self._is_async
+
+    @property
+    def _is_file(self) -> bool:
+        """Whether that is SQLite, where a child inherits no locks, and closing a file would lose those of a process."""
+        return self.engine.dialect.name == "sqlite"
+
+    def _connect(self) -> Connection:
+        """Return a connection that no other process has, where that matters."""
+        return self.engine.connect() if self._is_file else connect(self.engine, self._leasing)
 
     def create_table(self) -> None:
         """Create the table of counters unless it is there."""
@@ -121,19 +137,19 @@ class Source:
                 "the engine is an AsyncEngine, so the table cannot be created without waiting: write await "
                 "allocator.acreate_table()"
             )
-        with self.engine.connect() as connection, connection.begin():
+        with self._connect() as connection, connection.begin():
             self.table.create(connection, checkfirst=True)
 
     def _lease(self, count: int) -> range:
         engine = self.engine
         pool = engine.pool
         try:
-            connection = engine.connect()
+            connection = self._connect()
         except (OperationalError, InterfaceError, OSError) as error:
             raise Unreachable from error
         try:
             with connection:
-                if engine.dialect.name == "sqlite" and not self._is_checked:
+                if self._is_file and not self._is_checked:
                     _refuse_memory(connection)
                     self._is_checked = True
                 move = mover_for(connection.dialect)
@@ -158,7 +174,7 @@ class Source:
                 raise
 
     def _has_table(self) -> bool:
-        with self.engine.connect() as connection:
+        with self._connect() as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
 
 
