@@ -163,6 +163,25 @@ def answer(url: URL, query: str) -> Any:
         return None
 
 
+def owner(user: str) -> tuple[Any, Any]:
+    """Who owns the files of a server that runs as *user*, where this is root."""
+    return (user, user) if not os.geteuid() else (os.getuid(), os.getgid())
+
+
+def run(command: list[str], user: str | None, stdin: Any = subprocess.DEVNULL) -> None:
+    """Run *command* as *user* to its end."""
+    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, **_as(user))
+    if done.returncode:
+        raise NotReady(f"{command[0]} failed: {(done.stderr + done.stdout)[-3000:]}")
+
+
+def execute(url: URL, statement: str) -> None:
+    """Execute *statement* outside of any transaction."""
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+
+
 # --- PostgreSQL
 
 
@@ -175,11 +194,11 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
     keeper = Keeper("postgresql")
     try:
         folders = [keeper.folder / str(number) for number in range(count)]
-        shutil.chown(keeper.folder, *_owner("postgres"))
+        shutil.chown(keeper.folder, *owner("postgres"))
         options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
-        _run([programs["initdb"], "-D", str(folders[0]), *options], "postgres")
+        run([programs["initdb"], "-D", str(folders[0]), *options], "postgres")
         for folder in folders[1:]:
-            _run(["cp", "-a", str(folders[0]), str(folder)], "postgres")
+            run(["cp", "-a", str(folders[0]), str(folder)], "postgres")
         ports = free_ports(count)
         for folder, port in zip(folders, ports, strict=True):
             settings = ["wal_level=logical", "fsync=off", "shared_buffers=16MB", "max_connections=60"]
@@ -193,157 +212,7 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
             log = keeper.folder / f"{url.port}.log"
             system = url.set(database="postgres")
             wait_until(lambda: bool(answer(system, "SELECT 1")) or keeper.ended(pid), f"PostgreSQL on {url.port}", log)  # noqa: B023
-            _execute(system, "CREATE DATABASE test")
+            execute(system, "CREATE DATABASE test")
         yield urls
     finally:
         keeper.close()
-
-
-# --- Galera
-
-
-class Galera:
-    """Three nodes of one MariaDB Galera cluster; the first one is node 0."""
-
-    def __init__(self, programs: dict[str, str], keeper: Keeper, count: int = 3) -> None:
-        self._programs = programs
-        self._keeper = keeper
-        self._pids: dict[int, int] = {}
-        ports = free_ports(4 * count)
-        self._ports = [ports[4 * node : 4 * node + 4] for node in range(count)]
-        shutil.chown(keeper.folder, *_owner("mysql"))
-
-    @property
-    def nodes(self) -> range:
-        return range(len(self._ports))
-
-    def url(self, node: int) -> URL:
-        """The database ``test`` through *node*."""
-        return URL.create("mariadb+pymysql", "root", host=HOST, port=self._ports[node][0], database="test")
-
-    def begin(self) -> None:
-        """Make the database, and start all nodes: the first one alone, the others copy it (SST by rsync)."""
-        first = self._folder(0)
-        install = [self._programs["mariadb-install-db"], "--no-defaults", f"--datadir={first}", "--skip-test-db"]
-        install += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]
-        _run(install + ["--user=mysql"] * (not os.geteuid()), None)
-        users = self._keeper.folder / "users.sql"
-        users.write_text(
-            "FLUSH PRIVILEGES;\n"  # --bootstrap knows no users before
-            f"CREATE USER IF NOT EXISTS root@'{HOST}' IDENTIFIED BY '';\n"
-            f"GRANT ALL ON *.* TO root@'{HOST}' WITH GRANT OPTION;\n"
-            "CREATE DATABASE IF NOT EXISTS test;\n"
-        )
-        with users.open() as script:
-            _run([self._programs["mariadbd"], "--no-defaults", "--bootstrap", f"--datadir={first}", "--wsrep-on=OFF"]
-                 + ["--innodb-log-file-size=8M"] + ["--user=mysql"] * (not os.geteuid()), None, script)  # fmt: skip
-        self.start(0, alone=True)
-        self.wait(0)
-        for node in self.nodes[1:]:
-            self.start(node)
-        for node in self.nodes[1:]:  # whoever finds the donor busy asks again
-            self.wait(node)
-
-    def start(self, node: int, *, alone: bool = False) -> None:
-        """Start *node*, and return before it is ready; *alone* it is a new cluster."""
-        port, group, ist, sst = self._ports[node]
-        folder = self._folder(node)
-        others = ",".join(f"{HOST}:{ports[1]}" for ports in self._ports)
-        provider = {
-            "base_host": HOST,
-            "base_port": group,
-            "gmcast.listen_addr": f"tcp://{HOST}:{group}",
-            "ist.recv_addr": f"{HOST}:{ist}",
-            "gcache.size": "16M",
-            # who is gone is given up after seconds, not minutes, and a busy machine is not gone
-            "evs.suspect_timeout": "PT3S",
-            "evs.inactive_timeout": "PT8S",
-            "pc.recovery": "false",
-        }
-        options = {
-            "datadir": folder,
-            "port": port,
-            "bind-address": HOST,
-            "socket": folder / "s",
-            "pid-file": folder / "pid",
-            "default-storage-engine": "InnoDB",
-            "binlog-format": "ROW",
-            "innodb-autoinc-lock-mode": 2,
-            "innodb-buffer-pool-size": "24M",
-            "innodb-log-file-size": "8M",
-            "innodb-flush-log-at-trx-commit": 0,
-            "max-connections": 80,
-            "performance-schema": "OFF",
-            "wsrep-on": "ON",
-            "wsrep-provider": self._programs["galera"],
-            "wsrep-provider-options": "; ".join(f"{name}={value}" for name, value in provider.items()),
-            "wsrep-cluster-name": f"public-id-{os.getpid()}",
-            "wsrep-cluster-address": "gcomm://" + ("" if alone else others),
-            "wsrep-node-name": f"node{node}",
-            "wsrep-node-address": HOST,
-            "wsrep-sst-method": "rsync",
-            "wsrep-sst-receive-address": f"{HOST}:{sst}",
-            "wsrep-slave-threads": 2,
-        }
-        command = [self._programs["mariadbd"], "--no-defaults", "--skip-name-resolve"]
-        command += [f"--{name}={value}" for name, value in options.items()]
-        self._pids[node] = self._keeper.start(command, "mysql", self.log(node), signal.SIGKILL)
-
-    def kill(self, node: int) -> None:
-        """``kill -9``."""
-        self._keeper.kill(self._pids.pop(node))
-
-    def is_ready(self, node: int) -> bool:
-        """Whether *node* takes statements, and knows all that the cluster knows."""
-        state = answer(self.url(node), "SHOW STATUS LIKE 'wsrep_local_state_comment'")
-        return state is not None and state[1] == "Synced"
-
-    def size(self, node: int) -> int:
-        """How many nodes *node* sees."""
-        size = answer(self.url(node), "SHOW STATUS LIKE 'wsrep_cluster_size'")
-        return int(size[1]) if size else 0
-
-    def wait(self, node: int) -> None:
-        """Wait until *node* is ready."""
-        pid = self._pids[node]
-        wait_until(lambda: self.is_ready(node) or self._keeper.ended(pid), f"Galera node {node}", self.log(node))
-        if self._keeper.ended(pid):
-            raise NotReady(f"Galera node {node} has ended\n{self.log(node).read_text(errors='replace')[-3000:]}")
-
-    def log(self, node: int) -> Path:
-        return self._keeper.folder / f"node{node}.log"
-
-    def _folder(self, node: int) -> Path:
-        folder = self._keeper.folder / f"node{node}"
-        if not folder.exists():
-            folder.mkdir()
-            shutil.chown(folder, *_owner("mysql"))
-        return folder
-
-
-@contextmanager
-def galera(programs: dict[str, str]) -> Iterator[Galera]:
-    """A cluster of three nodes, all ready."""
-    keeper = Keeper("galera")
-    try:
-        cluster = Galera(programs, keeper)
-        cluster.begin()
-        yield cluster
-    finally:
-        keeper.close()
-
-
-def _owner(user: str) -> tuple[Any, Any]:
-    return (user, user) if not os.geteuid() else (os.getuid(), os.getgid())
-
-
-def _run(command: list[str], user: str | None, stdin: Any = subprocess.DEVNULL) -> None:
-    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, **_as(user))
-    if done.returncode:
-        raise NotReady(f"{command[0]} failed: {(done.stderr + done.stdout)[-3000:]}")
-
-
-def _execute(url: URL, statement: str) -> None:
-    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))

@@ -1,4 +1,4 @@
-"""Several nodes: private PostgreSQL servers and a Galera cluster, with the programs that ``scripts/nodes`` finds."""
+"""Several nodes: private PostgreSQL servers and clusters of others, with the programs that ``scripts/nodes`` finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import private_servers
 import pytest
+from private_clusters import Galera, GroupReplication, running
 from sqlalchemy.engine import URL
+
+pytest.register_assert_rewrite("cluster_stories")
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +37,14 @@ def three_postgresqls(programs: dict[str, str]) -> Iterator[list[URL]]:
 
 
 @pytest.fixture(scope="session")
-def galera(programs: dict[str, str]) -> Iterator[private_servers.Galera]:
+def galera(programs: dict[str, str]) -> Iterator[Galera]:
     """A Galera cluster of three nodes, all ready."""
-    with private_servers.galera(programs) as cluster:
+    with running(Galera, programs) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def group(programs: dict[str, str]) -> Iterator[GroupReplication]:
+    """Three nodes of group replication, all of them primaries."""
+    with running(GroupReplication, programs) as cluster:
         yield cluster
