@@ -22,7 +22,7 @@ from sqlalchemy_public_id import NanoId, PublicIdMixin, guard
 from sqlalchemy_public_id.dialects import Fate, traits_for
 from sqlalchemy_public_id.idempotency import insert_once
 
-__all__ = ["OfClusters"]
+__all__ = ["OfClusters", "Order"]
 
 NARROW = NanoId(length=2, alphabet="0123456789abcdefghij")  # 400 ids
 NUMBERS = 100

@@ -2,15 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from cluster_stories import OfClusters
+from cluster_stories import OfClusters, Order
 from private_clusters import GroupReplication
+from private_servers import execute
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+
+from sqlalchemy_public_id import guard
+
+READ_ONLY = 1290
 
 
 class TestGroupReplication(OfClusters):
-    """What holds in every cluster."""
+    """What holds in every cluster, and what a member does that leaves its group."""
 
     @pytest.fixture
     def cluster(self, group: GroupReplication) -> GroupReplication:
         """The cluster, which all tests share."""
         return group
+
+    @pytest.mark.parametrize("moment", ["before", "within"])
+    def test_member_that_leaves(self, cluster: GroupReplication, nodes: list[Engine], moment: str) -> None:
+        """A transaction that a member cannot commit because it has left the group is run again on another one."""
+        errors: list[int] = []
+        event.listen(nodes[2], "handle_error", lambda context: errors.append(context.original_exception.args[0]))
+        turns = itertools.chain([nodes[2]], itertools.repeat(nodes[0]))
+
+        def leave() -> None:
+            execute(cluster.url(2), "STOP GROUP_REPLICATION")
+
+        def order(session: Session) -> None:
+            session.add(Order(public_id="izkpm55j334u", number=1))
+            session.flush()
+            if session.get_bind() is nodes[2]:
+                leave()
+
+        if moment == "before":
+            leave()
+        try:
+            guard.run_transaction(lambda: Session(next(turns)), order)
+        finally:
+            cluster.wait(2)
+
+        assert errors == [READ_ONLY]
+        stored = [self.rows(cluster, node, Order.public_id, Order.number) for node in nodes]
+        assert stored == [[("izkpm55j334u", 1)]] * 3
