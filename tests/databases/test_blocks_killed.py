@@ -166,7 +166,7 @@ def test_killed_while_it_creates_the_table(engine: Engine, family: Family, momen
             pass
         if moment == "before":
             fork()
-        kill_after(own, "\nCREATE TABLE".lstrip(), fork if moment == "within" else None)
+        kill_after(own, "CREATE TABLE", fork if moment == "within" else None)
         allocator.next()
 
     with counters(engine.url, create=False) as others:

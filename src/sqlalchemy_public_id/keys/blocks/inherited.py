@@ -19,19 +19,23 @@ from sqlalchemy import Connection, Engine, event
 __all__ = ["connect", "count_forks", "let_go"]
 
 _FORKS = "sqlalchemy_public_id.forks"
-"""The key of :attr:`Connection.info` under which stands how many forks there were when it was opened."""
+"""The key of :attr:`Connection.info` under which stands the value of ``_forks`` when it was opened."""
+
+_OLD = 100
+"""How many old connections of a pool are closed at most, for one lease."""
 
 _forks = 0
+"""Another number before and after each fork: threads open connections while one of them forks."""
 _counting = False
 
 
 def count_forks(engine: Engine) -> None:
-    """From now on, keep apart the connections of *engine* that were opened before and after a fork of this process."""
+    """Mark each connection that *engine* opens from now on, so that a fork since then is noticed."""
     global _counting
     if not _counting:
         _counting = True
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_parent=_count)
+            os.register_at_fork(before=_count, after_in_parent=_count)
     if not event.contains(engine, "connect", _mark):
         event.listen(engine, "connect", _mark)
 
@@ -51,10 +55,12 @@ def connect(engine: Engine, leasing: WeakSet[Connection]) -> Connection:
     connection = engine.connect()
     leasing.add(connection)
     try:
-        # one that was opened before this was counted is not marked; one that was opened during a fork is marked late
-        while not connection.info.get(_FORKS) == before == _forks:
+        for _ in range(_OLD):
+            # not marked: opened before this was counted; marked, and a fork since then: maybe opened during that fork
+            if connection.info.get(_FORKS) == before == _forks:
+                break
             before = _forks
-            connection.invalidate()  # closed here, so that the pool has room for another one
+            connection.invalidate()  # closed, and the pool gives another one, an old one too if it has any
     except BaseException:
         connection.close()
         raise

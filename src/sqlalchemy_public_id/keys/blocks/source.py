@@ -123,11 +123,11 @@ class Source:
 
     @property
     def _is_file(self) -> bool:
-        """Whether that is SQLite, where a child inherits no locks, and closing a file would lose those of a process."""
+        """Return True if that is SQLite: a child inherits no locks, and to close a file loses all that a process has."""
         return self.engine.dialect.name == "sqlite"
 
     def _connect(self) -> Connection:
-        """Return a connection that no other process has, where that matters."""
+        """Return a connection for a lease; one to a server is held by no forked child."""
         return self.engine.connect() if self._is_file else connect(self.engine, self._leasing)
 
     def create_table(self) -> None:
