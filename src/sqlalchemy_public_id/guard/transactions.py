@@ -62,9 +62,9 @@ def run_transaction(
     '8w0tnq3c5yzd'
 
     Each attempt has a session of its own, which is committed and closed. Run again is after deadlocks, serialization
-    failures, Galera's certification failures and nodes that are not ready, lock timeouts of MySQL and MariaDB (1205), a
-    busy SQLite file, and connections that were lost before the COMMIT was sent. Every other error, and every exception
-    of *fn*, goes through after a rollback.
+    failures, certification failures of Galera and group replication, nodes that are not ready, lock timeouts of MySQL
+    and MariaDB (1205), a busy SQLite file, and connections that were lost before the COMMIT was sent. Every other
+    error, and every exception of *fn*, goes through after a rollback.
 
     :param sessions: a ``sessionmaker``, or anything else that makes a new session when it is called.
     :param fn: does its work in the session that it is given, and neither commits nor closes it. It may be called more

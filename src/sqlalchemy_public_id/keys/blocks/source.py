@@ -123,7 +123,7 @@ class Source:
 
     @property
     def _is_file(self) -> bool:
-        """Return True if that is SQLite: a child inherits no locks, and to close a file loses all that a process has."""
+        """Return True if that is SQLite, of whose locks a child inherits none."""
         return self.engine.dialect.name == "sqlite"
 
     def _connect(self) -> Connection:
