@@ -127,6 +127,9 @@ class OfClusters:
 
     def rows(self, cluster: Cluster, engine: Engine, *columns: object) -> list[tuple[object, ...]]:
         """What a node has when it knows all that the others have committed, in order."""
+        node = next(each for each in cluster.nodes if cluster.url(each) == engine.url)
+        # a member of a busy machine may have been expelled, and be about to join again
+        private_servers.wait_until(lambda: cluster.is_ready(node), f"node {node} is ready", cluster.log(node))
         with engine.connect() as connection:
             connection.execute(text(cluster.wait_for_all))
             rows = connection.execute(select(*columns)).all()

@@ -64,7 +64,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def is_ready(self, node: int) -> bool:
-        """Whether *node* takes statements, and knows all that the cluster knows."""
+        """Return True if *node* takes statements, and knows all that the cluster knows."""
 
     @abstractmethod
     def size(self, node: int) -> int:
@@ -224,8 +224,9 @@ class GroupReplication(Cluster):
             "gtid-mode": "ON",
             "enforce-gtid-consistency": "ON",
             "log-bin": "binlog",
+            # with 0, a killed node has lost rows of which its binary log says that they are there
+            "innodb-flush-log-at-trx-commit": 2,
             "sync-binlog": 0,
-            "innodb-flush-log-at-trx-commit": 0,
             "innodb-buffer-pool-size": "32M",
             "max-connections": 80,
             "super-read-only": "ON",  # until it has joined: what it wrote alone would keep it out of the group
@@ -237,8 +238,6 @@ class GroupReplication(Cluster):
             "loose-group-replication-bootstrap-group": "ON" if alone else "OFF",
             "loose-group-replication-single-primary-mode": "OFF",
             "loose-group-replication-enforce-update-everywhere-checks": "ON",
-            # who is gone is suspected after 5 s, and given up after so many more
-            "loose-group-replication-member-expel-timeout": 2,
         }
         command = [*self._mysqld(), "--skip-name-resolve", *(f"--{name}={value}" for name, value in options.items())]
         self._pids[node] = self._keeper.start(command, None, self.log(node), signal.SIGKILL)
