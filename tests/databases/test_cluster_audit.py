@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command import run
 from depots import models
 from marks import on
 from sqlalchemy import Engine, MetaData, insert
 
 from sqlalchemy_public_id import ConfigurationError, audit
 from sqlalchemy_public_id.audit import Finding
-from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, range_of, ranges
 
 SIZE = 2**48 - 1
@@ -222,9 +221,9 @@ def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
 def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None:
     """``public-id audit`` is told the cluster, or the keys, of a table, and shows what it finds without public ids."""
     add(ClusterKey.of(10, SIZE // 2 + 1))
-    arguments = ["audit", engine.url.render_as_string(hide_password=False), "--table", "depot", "--cluster", cluster]
+    url = engine.url.render_as_string(hide_password=False)
 
-    result = CliRunner().invoke(public_id, arguments)
+    result = run("audit", url, "--table", "depot", "--cluster", cluster)
 
     assert result.exit_code == 1
     assert result.stdout.startswith(
@@ -248,7 +247,7 @@ def test_command_with_a_wrong_cluster(engine: Engine, add: Callable[..., None], 
     """A cluster that cannot be is refused in one line."""
     add()
 
-    result = CliRunner().invoke(public_id, ["audit", str(engine.url), "--cluster", cluster])
+    result = run("audit", engine.url, "--cluster", cluster)
 
     assert result.exit_code == 2
     assert refusal in result.stderr

@@ -16,25 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command import run
 from marks import on
 from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
 from sqlalchemy import select as sql_select
 
 from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
-from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.cli.inspecting import guesses
 from sqlalchemy_public_id.dialects import traits_for
 
 NAME = "invoice"
-
-
-def run(*arguments: object) -> Result:
-    """Run the command in this process. What is no exit is a traceback, and fails the test."""
-    result = CliRunner().invoke(public_id, [str(argument) for argument in arguments], prog_name="public-id")
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
