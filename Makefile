@@ -1,6 +1,7 @@
 # make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
 # make shop    a service behind FastAPI that shows no key, on http://127.0.0.1:8000
 # make test    the whole suite against the built wheel, on every database that can be had here
+# make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
 # Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
 PYTHON     ?= python3
@@ -12,11 +13,12 @@ PROGRAMS   ?= 10000
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
 BENCH  := .venv/benchmarks-$(SQLALCHEMY)
+LOWEST := .venv/lowest
 EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop test programs browser install databases nodes lint docs bench clean
+.PHONY: demo shop test programs lowest browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -30,6 +32,13 @@ test: $(VENV)/test.done databases browser nodes
 # Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases
 	$(BIN)/python -m pytest tests/programs --programs $(PROGRAMS) $(ARGS)
+
+# Left out is what takes minutes and computes with nobody else's code. Old releases use what their neighbours have
+# deprecated since.
+lowest: $(LOWEST)/installed.done databases
+	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
+	    -k "test_drivers or not (postgresql or mysql or mariadb or test_a_moment or test_a_century or test_a_million)" \
+	    tests/unit tests/sql tests/databases examples docs src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
 # wheel has to install it again.
@@ -100,4 +109,13 @@ $(BENCH)/installed.done: dist/built
 	@$(BENCH)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(BENCH)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[postgresql,mysql]' $(PINNED) --group bench
 	@$(BENCH)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
+	@touch $@
+
+# Python 3.10 to 3.12 have wheels of these versions.
+$(LOWEST)/installed.done: dist/built
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install -qq uv
+	@$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct \
+	    -r pyproject.toml --all-extras --group suite
+	@$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --no-deps dist/*.whl
 	@touch $@
