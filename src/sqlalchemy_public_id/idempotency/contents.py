@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Column, Connection
-from sqlalchemy.orm import ColumnProperty, InstanceState
+from sqlalchemy.orm import ColumnProperty, InstanceState, RelationshipDirection
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.idempotency.asking import made_of
@@ -15,7 +15,7 @@ from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_expression
 
-__all__ = ["differing", "foreign_keys", "given"]
+__all__ = ["differing", "foreign_keys", "given", "references"]
 
 
 def given(state: InstanceState[Any]) -> frozenset[str]:
@@ -23,15 +23,34 @@ def given(state: InstanceState[Any]) -> frozenset[str]:
     return frozenset(
         prop.key
         for prop, column in _columns(state)
-        if not _is_left_to_default(column, state.dict[prop.key])
+        if not _is_left_out(state, prop.key, column)
         and not is_expression(state.dict[prop.key])
         and prop.key not in marks_of(state).made
     )
 
 
-def foreign_keys(state: InstanceState[Any]) -> frozenset[str]:
-    """The attributes of foreign keys, which a flush has set from relationships."""
-    return frozenset(prop.key for prop, column in _columns(state) if column.foreign_keys and not column.primary_key)
+def foreign_keys(state: InstanceState[Any]) -> dict[str, Any]:
+    """Return the values of the foreign keys that are set on an object."""
+    return {
+        prop.key: state.dict[prop.key]
+        for prop, column in _columns(state)
+        if column.foreign_keys and not column.primary_key
+    }
+
+
+def references(state: InstanceState[Any], before: Mapping[str, Any]) -> frozenset[str]:
+    """Return the attributes of foreign keys that a flush has set, which were *before*; and those of relationships."""
+    related = {
+        column
+        for relationship in state.mapper.relationships
+        if relationship.direction is RelationshipDirection.MANYTOONE and relationship.key in state.dict
+        for column in relationship.local_columns
+    }
+    return frozenset(
+        name
+        for name, value in foreign_keys(state).items()
+        if name not in before or value is not before[name] or not related.isdisjoint(state.mapper.attrs[name].columns)
+    )
 
 
 def differing(connection: Connection, obj: object, stored: object, names: frozenset[str]) -> tuple[str, ...]:
@@ -67,7 +86,13 @@ def _columns(state: InstanceState[Any]) -> Iterator[tuple[ColumnProperty[Any], C
             yield prop, prop.columns[0]
 
 
-def _is_left_to_default(column: Column[Any], value: object) -> bool:
-    """Whether an INSERT leaves *value* out, as the unit of work does with ``None`` where there is a default."""
-    has_default = column.default is not None or column.server_default is not None
-    return value is None and has_default and not column.type.should_evaluate_none
+def _is_left_out(state: InstanceState[Any], name: str, column: Column[Any]) -> bool:
+    """Return True if nobody has given the value, or if an INSERT leaves it out: ``None`` where a value is made."""
+    instance: Any = state.obj()
+    given_fields = getattr(instance, "__pydantic_fields_set__", None)
+    if given_fields is not None and name in type(instance).model_fields and name not in given_fields:
+        return True  # of a SQLModel: its constructor writes all defaults
+    if column is state.mapper.version_id_col:
+        return True
+    is_made = column.primary_key or column.default is not None or column.server_default is not None
+    return state.dict[name] is None and is_made and not column.type.should_evaluate_none

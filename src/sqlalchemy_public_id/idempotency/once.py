@@ -66,12 +66,12 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
     name, _ = identifier(type(obj), attribute)
     _refuse_what_cannot_be_repeated(state, name)
     _keep(state, name)
-    given = contents.given(state)
+    given, foreign_keys = contents.given(state), contents.foreign_keys(state)
     attempts = 1 if session.in_transaction() else _ATTEMPTS
     outside = sys.exc_info()[1]
     for left in reversed(range(attempts)):
         try:
-            return _insert_or_find(session, obj, name, given)
+            return _insert_or_find(session, obj, name, given, foreign_keys)
         except DBAPIError as last:
             error = _first(last, outside)
             if not left or not (_is_lost(error) or _is_hidden(session, state, name, error)):
@@ -128,7 +128,9 @@ def _keep(state: InstanceState[Any], name: str) -> None:
 # --- the insert
 
 
-def _insert_or_find(session: Session, obj: Any, name: str, given: frozenset[str]) -> tuple[Any, bool]:
+def _insert_or_find(
+    session: Session, obj: Any, name: str, given: frozenset[str], foreign_keys: dict[str, Any]
+) -> tuple[Any, bool]:
     state = instance_state(obj)
     public_id = state.dict[name]
     connection = session.connection(bind_arguments={"mapper": state.mapper})
@@ -143,7 +145,7 @@ def _insert_or_find(session: Session, obj: Any, name: str, given: frozenset[str]
             return obj, True
         except IntegrityError as error:
             refused = error
-    given |= contents.foreign_keys(state)
+    given |= contents.references(state, foreign_keys)
     found = _find(session, connection, state.mapper, name, public_id, given)
     if found is None:
         raise refused
