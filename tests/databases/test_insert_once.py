@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from marks import on
@@ -37,6 +37,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    MappedAsDataclass,
     Session,
     mapped_column,
     relationship,
@@ -47,9 +48,11 @@ from sqlalchemy.orm import (
 from sqlalchemy_public_id import (
     ConfigurationError,
     InvalidPublicId,
+    PublicIdColumnMixin,
     PublicIdConflict,
     PublicIdMixin,
     TypedId,
+    bigint_key,
     idempotency,
     lookup,
     public_id_column,
@@ -124,6 +127,39 @@ class Line(PublicIdMixin, Base):
     __tablename__ = "line"
     order_id: Mapped[int | None] = mapped_column(ForeignKey(Order.id))
     order: Mapped[Order | None] = relationship(back_populates="lines")
+
+
+class Parcel(PublicIdColumnMixin, Base):
+    """Has a key of its own, and a version."""
+
+    __tablename__ = "parcel"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column()
+    name: Mapped[str | None] = mapped_column(String(50))
+
+    __mapper_args__: ClassVar[dict[str, Any]] = {"version_id_col": version}
+
+
+class Deed(MappedAsDataclass, Base, kw_only=True):
+    """Has a constructor that writes what it is given, or a default."""
+
+    __tablename__ = "deed"
+    id: Mapped[int] = bigint_key(init=False)
+    public_id: Mapped[str | None] = public_id_column()
+    name: Mapped[str | None] = mapped_column(String(50), default=None)
+
+
+class Odd(PublicIdColumnMixin, Base):
+    """Has names that look like placeholders, and need quoting everywhere."""
+
+    __tablename__ = "odd's %s (100%) `t` :x"
+    id: Mapped[int] = mapped_column("key (:id)", primary_key=True)
+    percent: Mapped[str | None] = mapped_column("%s", String(50))
+    named: Mapped[str | None] = mapped_column("%(name)", String(50))
+    colon: Mapped[str | None] = mapped_column(":x(y)", String(50))
+    quotes: Mapped[str | None] = mapped_column("a\"b`c'd", String(50))
+    brackets: Mapped[Decimal | None] = mapped_column(")[%%](", Numeric(10, 2))
+    placed: Mapped[datetime | None] = mapped_column("{placed}", DateTime)
 
 
 A, B = "izkpm55j334u", "8w0tnq3c5yzd"
@@ -298,12 +334,84 @@ def test_id_that_was_read_before(db: Session) -> None:
 def test_object_without_an_id(db: Session, statements: list[str]) -> None:
     """Without an id that somebody knows, an insert could not be repeated."""
     statements.clear()
-    with pytest.raises(ConfigurationError, match="no public_id yet"):
+    with pytest.raises(ConfigurationError, match="no public_id"):
         idempotency.insert_once(db, Order(number="1"))
     with pytest.raises(InvalidPublicId):
         Order(public_id="nonsense")
 
     assert statements == []
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["never read", "read before"])
+def test_none_is_no_id(db: Session, statements: list[str], is_read: bool) -> None:
+    """An explicit ``None`` is refused before anything is sent, as a missing id is, also in place of an id."""
+    order = Order(number="1") if is_read else Order(number="1", public_id=None)
+    before = order.public_id if is_read else None
+    order.public_id = None  # type: ignore[assignment]
+    statements.clear()
+
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="no public_id"):
+            idempotency.insert_once(db, order)
+
+    assert statements == []
+    order.public_id = before or A
+    assert idempotency.insert_once(db, order) == (order, True)
+
+
+def test_none_for_another_id(db: Session) -> None:
+    """``None`` for a public id that is not the repeated one is left to the library, and never a conflict."""
+    order, _ = idempotency.insert_once(db, Order(public_id=A, code=None))
+
+    assert idempotency.insert_once(db, Order(public_id=A, code=None)) == (order, False)
+    with pytest.raises(ConfigurationError, match="no code"):
+        idempotency.insert_once(db, Order(public_id=A, code=None), attribute="code")
+
+
+def test_dataclass(db: Session) -> None:
+    """A dataclass whose constructor is called with ``None`` as its id is refused; with an id it is inserted once."""
+    with pytest.raises(ConfigurationError, match="no public_id"):
+        idempotency.insert_once(db, Deed(public_id=None, name="a"))
+    deed, created = idempotency.insert_once(db, Deed(public_id=A))
+
+    assert created
+    assert idempotency.insert_once(db, Deed(public_id=A)) == (deed, False)
+    assert count(db, Deed) == 1
+
+
+def test_none_where_a_value_is_made(db: Session) -> None:
+    """A key and a version that are ``None`` are made by the INSERT, and are no contents that could differ."""
+    payload: dict[str, Any] = {"public_id": A, "id": None, "version": None, "name": None}
+    parcel, created = idempotency.insert_once(db, Parcel(**payload))
+    db.commit()
+
+    assert created
+    assert idempotency.insert_once(db, Parcel(**payload)) == (parcel, False)
+    with pytest.raises(PublicIdConflict) as caught:
+        idempotency.insert_once(db, Parcel(public_id=A, id=parcel.id + 1))
+    assert caught.value.differing == ("id",)
+
+
+def test_odd_names(db: Session) -> None:
+    """Names of tables and columns may look like placeholders, and values may be ones that the database converts."""
+    payload: dict[str, Any] = {
+        "public_id": A,
+        "percent": "%s",
+        "named": 5,
+        "colon": ":x",
+        "quotes": None,
+        "brackets": "9.99",
+        "placed": NOON,
+    }
+    odd, created = idempotency.insert_once(db, Odd(**payload))
+    db.commit()
+
+    assert created
+    assert idempotency.insert_once(db, Odd(**payload)) == (odd, False)
+    for name in ("percent", "colon", "quotes"):
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(db, Odd(**payload | {name: "other"}))
+        assert caught.value.differing == (name,)
 
 
 def test_attribute(db: Session) -> None:
@@ -632,6 +740,8 @@ def test_async(async_engine: AsyncEngine) -> None:
                 with pytest.raises(PublicIdConflict) as caught:
                     await async_once(session, Buyer(public_id=ADA, name="Grace"))
                 assert caught.value.differing == ("name",)
+                with pytest.raises(ConfigurationError, match="no public_id"):
+                    await async_once(session, Buyer(public_id=None, name="Ada"))
                 line, created = await async_once(session, Line(public_id=A))
                 assert (line.public_id, created) == (A, True)
                 await session.rollback()

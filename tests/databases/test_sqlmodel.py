@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from typing import Annotated, Any, ClassVar
 
 import httpx
@@ -24,16 +25,22 @@ from sqlalchemy_public_id import (
     ImmutablePublicId,
     InvalidPublicId,
     NanoId,
+    PublicIdConflict,
     TypedId,
     Uuid7,
     lookup,
+    public_ref,
     testing,
 )
 from sqlalchemy_public_id.ext.pydantic import PublicId
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
+from sqlalchemy_public_id.idempotency import insert_once
 
 
 class Own(SQLModel, registry=registry()): ...
+
+
+ID = "izkpm55j334u"
 
 
 class TeamId(TypedId, prefix="smteam"): ...
@@ -71,6 +78,18 @@ class Country(PublicIdColumnSQLModel, Own, table=True):
 
     __public_id__: ClassVar[type[TypedId]] = CountryId
     code: str = Field(primary_key=True, max_length=2)
+
+
+class Prize(PublicIdColumnSQLModel, Own, table=True):
+    """Has a key of its own, as SQLModel's documentation declares it, and defaults."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(max_length=50)
+    state: str = Field(default="new", max_length=50)
+    nonce: int = Field(default_factory=count().__next__)
+    team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType)
+    team: Team | None = Relationship()
+    team_public_id = public_ref("team")
 
 
 class TeamPublic(Named):
@@ -326,6 +345,62 @@ def test_without_sqlmodel() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert "MissingExtra: sqlmodel is not installed; run: pip install 'sqlalchemy-public-id[sqlmodel]'" in done.stderr
+
+
+# --- inserts that can be repeated
+
+
+def test_insert_once(db: Session) -> None:
+    """The same payload is never a conflict: what the constructor adds to it by default is not compared."""
+    prize, created = insert_once(db, Prize(public_id=ID, name="Oscar"))
+    db.commit()
+    assert created
+    assert insert_once(db, Prize(public_id=ID, name="Oscar")) == (prize, False)
+
+    prize.state, prize.team = "awarded", Team(name="Z")
+    db.commit()
+    for again in (
+        Prize(public_id=ID, name="Oscar"),
+        Prize.model_validate({"public_id": ID, "name": "Oscar"}),
+        Prize(public_id=ID, name="Oscar", team=prize.team),
+        Prize(public_id=ID, name="Oscar", team_id=prize.team_id),
+        Prize(public_id=ID, name="Oscar", team_public_id=prize.team_public_id),
+    ):
+        assert insert_once(db, again) == (prize, False)
+
+
+def test_insert_once_with_other_contents(db: Session) -> None:
+    """What the payload says is compared, also where it is the default, and where it is assigned later."""
+    team, other = Team(name="Z"), Team(name="Y")
+    db.add_all([team, other])
+    insert_once(db, Prize(public_id=ID, name="Oscar", state="awarded", team=team))
+    db.commit()
+    assigned = Prize(public_id=ID, name="Oscar")
+    assigned.state = "lost"
+
+    for differing, again in (
+        ("name", Prize(public_id=ID, name="Emmy")),
+        ("state", Prize(public_id=ID, name="Oscar", state="new")),
+        ("state", assigned),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team=other)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=other.id)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=None)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_public_id=other.public_id)),
+    ):
+        with pytest.raises(PublicIdConflict) as caught:
+            insert_once(db, again)
+        assert caught.value.differing == (differing,)
+
+
+@pytest.mark.parametrize("payload", [{}, {"public_id": None}], ids=["no id", "None"])
+def test_insert_once_without_an_id(db: Session, payload: dict[str, Any]) -> None:
+    """An id that the constructor has made is none of the sender: it is refused until it is given."""
+    prize = Prize(name="Oscar", **payload)
+    with pytest.raises(ConfigurationError, match="no public_id"):
+        insert_once(db, prize)
+
+    prize.public_id = ID
+    assert insert_once(db, prize) == (prize, True)
 
 
 def test_id_declared_as_optional() -> None:

@@ -89,8 +89,8 @@ def _columns(state: InstanceState[Any]) -> Iterator[tuple[ColumnProperty[Any], C
 def _is_left_out(state: InstanceState[Any], name: str, column: Column[Any]) -> bool:
     """Return True if nobody has given the value, or if an INSERT leaves it out: ``None`` where a value is made."""
     instance: Any = state.obj()
-    given_fields = getattr(instance, "__pydantic_fields_set__", None)
-    if given_fields is not None and name in type(instance).model_fields and name not in given_fields:
+    fields: Mapping[str, Any] = getattr(state.class_, "model_fields", {})
+    if name in fields and name not in instance.model_fields_set:
         return True  # of a SQLModel: its constructor writes all defaults
     if column is state.mapper.version_id_col:
         return True
