@@ -41,6 +41,7 @@ class Own(SQLModel, registry=registry()): ...
 
 
 ID = "izkpm55j334u"
+NONCES = count()
 
 
 class TeamId(TypedId, prefix="smteam"): ...
@@ -86,7 +87,7 @@ class Prize(PublicIdColumnSQLModel, Own, table=True):
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=50)
     state: str = Field(default="new", max_length=50)
-    nonce: int = Field(default_factory=count().__next__)
+    nonce: int = Field(default_factory=lambda: next(NONCES))
     team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType)
     team: Team | None = Relationship()
     team_public_id = public_ref("team")
