@@ -38,6 +38,7 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
 
 __all__ = [
+    "BIGINT_KEY",
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
     "PublicIdMixin",
@@ -48,6 +49,9 @@ __all__ = [
 
 IdT = TypeVar("IdT", bound=str, default=str)
 TypedIdT = TypeVar("TypedIdT", bound=TypedId)
+
+BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
+"""In the ``info`` of a column: :func:`bigint_key` has made it."""
 
 _OWN = ("default", "insert_default", "nullable", "unique", "index", "primary_key")
 _CHANGING = ("onupdate", "server_onupdate")
@@ -65,6 +69,7 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     from sqlalchemy.dialects import mysql  # a third of the time to import this library
 
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
+    kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["added_with", "changes_of", "is_config_table", "removal_of"]
 
 _PREFIX = sequence_name("")
-_COUNTER = re.compile(rf"([\"`])({_PREFIX}.+?)\1|\b({_PREFIX}\w+)")
+_COUNTER = re.compile(
+    r"""(?:nextval\(|INSERT\ INTO\ )        # what draws a number of the counter
+        (?P<escaping>E?)(?P<literal>'?)      # PostgreSQL has the name in a literal
+        (?:(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.(]+)\.)?  # the schema
+        (?P<name>"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.()]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def added_with(column: Column[Any]) -> list[ClusterOp]:
@@ -118,9 +124,21 @@ def is_config_table(op: DropTableOp) -> bool:
 
 def _dropped(table: str, column: str, schema: str | None, made: str) -> list[ClusterOp]:
     """The operation that removes what *made* the keys; none where its counter is not ours."""
-    found = _COUNTER.search(made)
-    counter = "" if found is None else found[2] or found[3]
+    counter = _counter_in(made)
     for sequence in (None, counter.removeprefix(_PREFIX)):
         if counter == sequence_name(sequence or table):
             return [DropClusterSequenceOp(table, column, schema=schema, sequence=sequence)]
     return []
+
+
+def _counter_in(made: str) -> str:
+    """The name of the counter in what *made* the keys, without its schema."""
+    found = _COUNTER.search(made)
+    if found is None:
+        return ""
+    name = found["name"]
+    if found["literal"]:
+        name = name.replace("''", "'")
+    if found["escaping"]:
+        name = name.replace("\\\\", "\\")
+    return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '"`' else name

@@ -38,6 +38,8 @@ def with_clusters(context: AutogenContext, found: UpgradeOps, schemas: object) -
         for column in table.columns
         for change in changes_of(context, column)
     ]
+    configured = {table.schema for table in models.values() if is_config(table)}
+    configured |= {op.schema for op in found.ops if isinstance(op, DropTableOp) and is_config_table(op)}
     ops: list[Any] = []
     last: list[ClusterOp] = []
     for op in found.ops:
@@ -45,8 +47,8 @@ def with_clusters(context: AutogenContext, found: UpgradeOps, schemas: object) -
         if isinstance(op, DropTableOp):
             if is_config_table(op):
                 last.append(DropClusterConfigOp(schema=op.schema))
-            else:
-                ops += removal_of(context, op)
+            else:  # without that table there are no such keys, and nothing is looked up
+                ops += removal_of(context, op) if op.schema in configured else [op]
         elif table is None:
             ops.append(op)
         elif is_config(table):

@@ -28,6 +28,7 @@ from sqlalchemy_public_id.alembic.ops import (
     Options,
 )
 from sqlalchemy_public_id.formats import NanoId
+from sqlalchemy_public_id.mixins import BIGINT_KEY
 from sqlalchemy_public_id.online.making import can_make
 from sqlalchemy_public_id.online.state import State, read
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type
@@ -98,8 +99,8 @@ def knows_no_identity(
     in_database: Column[Any],
     in_model: Column[Any],
 ) -> bool:
-    """Take back that a key is no IDENTITY, where the database has none: ``bigint_key()`` counts up all the same."""
-    identity = in_model.primary_key and isinstance(in_model.server_default, Identity)
+    """Take back that a ``bigint_key()`` is no IDENTITY, if the database has none: it counts up all the same."""
+    identity = BIGINT_KEY in in_model.info and isinstance(in_model.server_default, Identity)
     has_identities = getattr(context.dialect, "supports_identity_columns", True)
     if identity and not has_identities and in_database.server_default is None:
         op.modify_server_default = False

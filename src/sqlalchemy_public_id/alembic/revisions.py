@@ -15,12 +15,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from alembic.operations.ops import DowngradeOps, MigrateOperation, MigrationScript, ModifyTableOps, UpgradeOps
+from alembic.operations.ops import (
+    DowngradeOps,
+    MigrateOperation,
+    MigrationScript,
+    ModifyTableOps,
+    OpContainer,
+    UpgradeOps,
+)
 from alembic.runtime.migration import MigrationContext
 from alembic.util import rev_id
 
 from sqlalchemy_public_id.alembic.compare import FinishPublicIdOp
-from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, BackfillPublicIdOp, ContractPublicIdOp, ExpandPublicIdOp
+from sqlalchemy_public_id.alembic.ops import (
+    AddPublicIdOp,
+    BackfillPublicIdOp,
+    ContractPublicIdOp,
+    ExpandPublicIdOp,
+    PublicIdOp,
+)
 
 __all__ = ["three_revisions", "three_revisions_after"]
 
@@ -49,9 +62,10 @@ def _split(script: MigrationScript) -> list[MigrationScript]:
     found = [_taken_from(upgrade) for upgrade in script.upgrade_ops_list]  # a list for each database
     if not any(found):
         return [script]
-    for upgrade, downgrade in zip(script.upgrade_ops_list, script.downgrade_ops_list, strict=True):
-        upgrade.reverse_into(downgrade)
-    parts = [] if all(upgrade.is_empty() for upgrade in script.upgrade_ops_list) else [script]
+    for adding, downgrade in zip(found, script.downgrade_ops_list, strict=True):
+        _take_undoing(adding, downgrade)
+    others = [*script.upgrade_ops_list, *script.downgrade_ops_list]
+    parts = [] if all(ops.is_empty() for ops in others) else [script]
     for phase in _PHASES:
         upgrades = [
             UpgradeOps(_of_phase(phase, adding), upgrade_token=upgrade.upgrade_token)
@@ -97,11 +111,24 @@ def _next(
 
 def _taken_from(upgrade: UpgradeOps) -> list[AddPublicIdOp]:
     """The operations of *upgrade* that have phases; it has them no longer."""
-    taken: list[AddPublicIdOp] = []
-    for container in (upgrade, *(op for op in upgrade.ops if isinstance(op, ModifyTableOps))):
-        taken += [op for op in container.ops if isinstance(op, AddPublicIdOp)]
-        container.ops[:] = [op for op in container.ops if not isinstance(op, AddPublicIdOp)]
-    upgrade.ops[:] = [op for op in upgrade.ops if not (isinstance(op, ModifyTableOps) and op.is_empty())]
+    return [op for op in _take(upgrade, lambda op: isinstance(op, AddPublicIdOp)) if isinstance(op, AddPublicIdOp)]
+
+
+def _take_undoing(adding: Iterable[AddPublicIdOp], downgrade: DowngradeOps) -> None:
+    """Remove from *downgrade* what undoes *adding*; whatever else the project has made of it stays."""
+    undone = {op.reverse().to_diff_tuple() for op in adding}
+    _take(downgrade, lambda op: isinstance(op, PublicIdOp) and op.to_diff_tuple() in undone)
+
+
+def _take(ops: OpContainer, wanted: Callable[[MigrateOperation], bool]) -> list[MigrateOperation]:
+    """Remove the *wanted* operations from *ops*, with the containers that are empty then, and return them."""
+    taken: list[MigrateOperation] = []
+    for container in [ops, *(op for op in ops.ops if isinstance(op, ModifyTableOps))]:
+        found = [op for op in container.ops if wanted(op)]
+        container.ops[:] = [op for op in container.ops if op not in found]
+        if found and container is not ops and container.is_empty():
+            ops.ops.remove(container)
+        taken += found
     return taken
 
 
