@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from alembic.operations.ops import DropTableOp, MigrateOperation
-from sqlalchemy import Column, Connection, Identity, Table, text
+from sqlalchemy import Column, Connection, Identity, Table
 
 from sqlalchemy_public_id.alembic.cluster_ops import (
     ClusterOp,
@@ -16,8 +16,9 @@ from sqlalchemy_public_id.alembic.cluster_ops import (
     SetClusterOp,
 )
 from sqlalchemy_public_id.audit.clusters import limits, made_by
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, ClusterSpec, cluster_of_environment, cluster_spec
-from sqlalchemy_public_id.keys.cluster.statements import CONFIG, Config, sequence_name
+from sqlalchemy_public_id.keys.cluster.statements import CONFIG, sequence_name
 from sqlalchemy_public_id.keys.numbers import range_of
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def _is_within(context: AutogenContext, column: Column[Any], spec: ClusterSpec) 
 
 def _auto_increment(connection: Connection, table: Table) -> int:
     """The next key. (``information_schema`` of MySQL has an old one.)"""
-    name = Config(connection.dialect).name(table.name, table.schema).replace(":", r"\:")
-    written = str(connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1])
+    query = f"SHOW CREATE TABLE {quoted_table(table.name, table.schema, connection.dialect)}"
+    written = str(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[1])
     found = re.search(r"\bAUTO_INCREMENT=(\d+)", written.rpartition("\n)")[2])
     return 1 if found is None else int(found[1])
 

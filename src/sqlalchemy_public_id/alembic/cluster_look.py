@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, column, func, inspect, select, table, text
+from sqlalchemy import Connection, column, func, inspect, select, table
 
 from sqlalchemy_public_id.alembic.cluster_ops import SetClusterOp
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.keys.cluster.statements import Config
 from sqlalchemy_public_id.keys.numbers import LAST_KEY, SEQUENCE_BITS, Range
 
 __all__ = ["look_at_column", "look_at_rows", "name_in_sqlite"]
@@ -89,9 +89,9 @@ def name_in_sqlite(connection: Connection, name: str, schema: str | None) -> str
 
     :raises ConfigurationError: where there is no such table, or none with a counter.
     """
-    of = "" if schema is None else Config(connection.dialect).column(schema) + "."
-    query = f"SELECT name, sql FROM {of}sqlite_master WHERE type = 'table' AND name = :name COLLATE NOCASE"
-    found = connection.execute(text(query), {"name": name}).one_or_none()
+    master = quoted_table("sqlite_master", schema, connection.dialect)
+    query = f"SELECT name, sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
+    found = connection.exec_driver_sql(query, (name,)).one_or_none()
     if found is None:
         raise ConfigurationError(f"there is no table {name!r}: create it first, or mend its name")
     if "AUTOINCREMENT" not in found.sql.upper():

@@ -10,6 +10,8 @@ from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger,
 from sqlalchemy import column as sql_column
 from sqlalchemy.types import TypeEngine
 
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+
 __all__ = ["Facts", "IndexFacts", "KeyFacts", "read"]
 
 
@@ -137,7 +139,7 @@ SELECT CASE WHEN co.collname = 'default' AND to_jsonb(d) ->> 'datlocprovider' IS
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
                WHERE t.tgrelid = a.attrelid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
-               AND strpos(p.prosrc, a.attname) > 0) AS filled
+               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled
 FROM pg_attribute a
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) d
@@ -174,7 +176,7 @@ def _postgresql(connection: Connection, facts: Facts) -> Facts:
 
 
 def _quoted(connection: Connection, facts: Facts) -> str:
-    return connection.dialect.identifier_preparer.format_table(table(facts.table, schema=facts.schema))
+    return quoted_table(facts.table, facts.schema, connection.dialect)
 
 
 # --- MySQL and MariaDB
@@ -183,7 +185,7 @@ _MYSQL_COLUMN = text("""
 SELECT c.COLLATION_NAME AS collation, c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS made,
        (SELECT COUNT(*) FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
         AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE' AND t.EVENT_MANIPULATION = 'INSERT'
-        AND INSTR(t.ACTION_STATEMENT, c.COLUMN_NAME) > 0) AS filled
+        AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
 FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :name AND c.COLUMN_NAME = :column
 """)

@@ -14,6 +14,7 @@ from sqlalchemy_public_id.advice import Advice, about
 from sqlalchemy_public_id.audit.catalog import Facts
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
+from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.naming import derived_name, unique_name
@@ -69,9 +70,9 @@ class Subject:
             **names,
         }
         if about(slug).language == "sql":
-            quote = self.connection.dialect.identifier_preparer
-            given = {name: quote.quote(value) for name, value in given.items()}
-            given["table"] = quote.format_table(table(facts.table, schema=facts.schema))
+            dialect = self.connection.dialect
+            given = {name: quoted(value, dialect) for name, value in given.items()}
+            given["table"] = quoted_table(facts.table, facts.schema, dialect)
         if facts.type is not None:
             given["type"] = facts.type
         return about(slug, length=facts.length or 12, **given)

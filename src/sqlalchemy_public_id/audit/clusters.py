@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
 
 from sqlalchemy_public_id.audit.report import Finding, Severity
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.keys.cluster.statements import CONFIG, FUNCTION, Config
+from sqlalchemy_public_id.keys.cluster.statements import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.naming import derived_name
 
@@ -142,7 +143,7 @@ def made_by(connection: Connection, name: str, schema: str | None, key: str) -> 
             "SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d JOIN pg_attribute a "
             "ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = to_regclass(:name) AND a.attname = :key"
         )
-        facts = {"name": Config(connection.dialect).name(name, schema), "key": key}
+        facts = {"name": quoted_table(name, schema, connection.dialect), "key": key}
         default = connection.scalar(text(query), facts)
         return str(default) if default is not None and FUNCTION in default else None
     return _trigger(connection, derived_name("cluster_key", name), schema)
@@ -172,7 +173,7 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
 
 def _of_sequence(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
     """The limits of the sequence of PostgreSQL, where somebody has set them."""
-    quoted = Config(connection.dialect).name(name, schema)
+    quoted = quoted_table(name, schema, connection.dialect)
     query = "SELECT seqmin, seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :key)::regclass"
     found = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
     if found is None or found.seqmin < 1:
@@ -190,17 +191,15 @@ def _of_guard(connection: Connection, name: str, schema: str | None) -> Range | 
 
 def _trigger(connection: Connection, name: str, schema: str | None) -> str | None:
     """What a trigger does, if there is one of this *name*."""
-    facts: dict[str, Any] = {"name": name}
+    found: Any = None
     if connection.dialect.name == "sqlite":
-        of = Config(connection.dialect).column(schema) + "." if schema else ""
-        query = f"SELECT sql FROM {of}sqlite_master WHERE type = 'trigger' AND name = :name"
+        master = quoted_table("sqlite_master", schema, connection.dialect)
+        query = f"SELECT sql FROM {master} WHERE type = 'trigger' AND name = ?"
+        found = connection.exec_driver_sql(query, (name,)).scalar()
     elif connection.dialect.name in {"mysql", "mariadb"}:
         query = (
             "SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS "
             "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"
         )
-        facts["schema"] = schema
-    else:
-        return None
-    found = connection.scalar(text(query), facts)
+        found = connection.scalar(text(query), {"name": name, "schema": schema})
     return None if found is None else str(found)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, text
 
 from sqlalchemy_public_id.backfill.keys import Key
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.online import Target
 from sqlalchemy_public_id.online.run import is_busy
 
@@ -69,7 +70,7 @@ def claimed(connection: Connection, target: Target, after: Key | None) -> Genera
     The claim is an advisory lock, which the server gives up when the connection ends. A table of the same name
     in another schema or, where such a lock is one of the whole server, another database, has locks of its own.
     """
-    name = hashlib.sha256(repr((str(target), after)).encode()).hexdigest()[:48]
+    name = hashlib.sha256(repr((target.schema, target.table, target.column, after)).encode()).hexdigest()[:48]
     if connection.dialect.name == "postgresql":
         place = "''" if target.schema else "current_schema()"
         number = f"('x' || left(encode(sha256(convert_to({place} || '{name}', 'UTF8')), 'hex'), 16))::bit(64)::bigint"
@@ -92,7 +93,7 @@ def claimed(connection: Connection, target: Target, after: Key | None) -> Genera
 
 def estimated_rows(connection: Connection, table: Table) -> int | None:
     """How many rows the database believes *table* to have; ``None`` where it does not say."""
-    name = connection.dialect.identifier_preparer.format_table(table)
+    name = quoted_table(table.name, table.schema, connection.dialect)
     found: Any = None
     if connection.dialect.name == "postgresql":
         query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")

@@ -164,7 +164,7 @@ class MySQLPlan(Plan):
     def _only_where(self, condition: str, sql: str) -> Callable[[Connection | None, State], Sequence[str]]:
         """*sql*; in a script, which may be run again, behind a *condition*."""
         in_script = [
-            f"SET @public_id_do = IF({condition}, {_text(sql)}, 'DO 0')",
+            f"SET @public_id_do = IF({condition}, {self.literal(sql)}, 'DO 0')",
             "PREPARE public_id_do FROM @public_id_do",
             "EXECUTE public_id_do",
             "DEALLOCATE PREPARE public_id_do",
@@ -172,17 +172,17 @@ class MySQLPlan(Plan):
         return lambda connection, state: [sql] if connection is not None else in_script
 
     def _column_where(self, also: str = "") -> str:
-        return self._there("COLUMNS", f"COLUMN_NAME = {_text(self.target.column)}{also}")
+        return self._there("COLUMNS", f"COLUMN_NAME = {self.literal(self.target.column)}{also}")
 
     def _index_where(self) -> str:
-        return self._there("STATISTICS", f"INDEX_NAME = {_text(self.target.unique_name)}")
+        return self._there("STATISTICS", f"INDEX_NAME = {self.literal(self.target.unique_name)}")
 
     def _there(self, kind: str, condition: str) -> str:
         """A condition: whether the table has something of this *kind*, in the words of ``information_schema``."""
-        schema = _text(self.target.schema) if self.target.schema else "DATABASE()"
+        schema = self.literal(self.target.schema) if self.target.schema else "DATABASE()"
         return (
             f"EXISTS (SELECT 1 FROM information_schema.{kind} WHERE TABLE_SCHEMA = {schema} "
-            f"AND TABLE_NAME = {_text(self.target.table)} AND {condition})"
+            f"AND TABLE_NAME = {self.literal(self.target.table)} AND {condition})"
         )
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
@@ -195,7 +195,7 @@ class MySQLPlan(Plan):
     def _comment(self, there: str | None) -> str:
         """The comment of the column, the wanted one or the one that is there, as part of its definition."""
         comment = self.target.comment if self.target.comment is not None else there
-        return f" COMMENT {_text(comment)}" if comment else ""
+        return f" COMMENT {self.literal(comment)}" if comment else ""
 
     def _modify(self, state: State, null: str, algorithm: str) -> str:
         """The whole definition of the column."""
@@ -205,10 +205,6 @@ class MySQLPlan(Plan):
         default = f" DEFAULT ({made})" if made is not None else ""
         comment = self._comment(state.comment)
         return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {self.type} {null}{default}{comment}{algorithm}"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _delimited(statement: str) -> list[str]:

@@ -164,8 +164,9 @@ def _as_text(format: BitsFormat, dialect: str, digits: str) -> str:
 
 
 def literal(text: str) -> str:
-    """*text* as SQL writes it; for PostgreSQL and SQLite, and for MySQL where there is no backslash in it."""
-    return "'" + text.replace("'", "''") + "'"
+    """*text* as SQL writes it. One with a backslash is for PostgreSQL; the others are refused before."""
+    written = "'" + text.replace("'", "''") + "'"
+    return "E" + written.replace("\\", "\\\\") if "\\" in text else written
 
 
 def _hyphenated(digits: str, dialect: str) -> str:

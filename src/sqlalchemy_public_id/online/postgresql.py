@@ -6,11 +6,13 @@ no row, ``VALIDATE`` looks at all of them beside readers and writers, and ``SET 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.online.making import function_body, function_type, literal
+from sqlalchemy_public_id.dialects.quoting import dollar_quoted
+from sqlalchemy_public_id.online.making import function_body, function_type
 from sqlalchemy_public_id.online.state import State
 from sqlalchemy_public_id.online.steps import Lock, Plan, Step, statements
 
@@ -64,9 +66,8 @@ class PostgreSQLPlan(Plan):
         """A loop over the pages of the table that commits after each two hundred, and a sweep for what moved."""
         update = f"UPDATE {self.table} SET {self.column} = {self.function}() WHERE {self.column} IS NULL"
         loop = (
-            f"DO $public_id$\n"
             f"DECLARE\n"
-            f"  pages bigint := pg_relation_size({literal(self.table)}) / current_setting('block_size')::bigint;\n"
+            f"  pages bigint := pg_relation_size({self.literal(self.table)}) / current_setting('block_size')::bigint;\n"
             f"BEGIN\n"
             f"  FOR page IN 0..pages BY 200 LOOP\n"
             f"    {update}\n"
@@ -74,10 +75,9 @@ class PostgreSQLPlan(Plan):
             f"    COMMIT;\n"
             f"  END LOOP;\n"
             f"  {update};\n"
-            f"END\n"
-            f"$public_id$"
+            f"END"
         )
-        return [loop]
+        return [f"DO {dollar_quoted(loop)}"]
 
     # --- parts
 
@@ -88,7 +88,7 @@ class PostgreSQLPlan(Plan):
         body = function_body(format, self.dialect.server_version_info)
         create = (
             f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS {function_type(format)} LANGUAGE sql VOLATILE "
-            f"PARALLEL SAFE AS $public_id$\n{body}\n$public_id$"
+            f"PARALLEL SAFE AS {dollar_quoted(body)}"
         )
         return [
             Step("create the function that makes ids", statements(create), needed or self._wants_default, Lock.NONE)
@@ -108,7 +108,7 @@ class PostgreSQLPlan(Plan):
         comment = self.target.comment
         if comment is None:
             return []
-        write = f"COMMENT ON COLUMN {self.table}.{self.column} IS {literal(comment)}"
+        write = f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(comment)}"
         return [Step("write the comment", statements(write), lambda state: state.comment != comment)]
 
     def _collate(self) -> Step:
@@ -122,8 +122,8 @@ class PostgreSQLPlan(Plan):
     def _make_constraint(self) -> Step:
         add = f"ALTER TABLE {self.table} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
         once = _block(
-            f"SELECT FROM pg_constraint WHERE conrelid = to_regclass({literal(self.table)}) "
-            f"AND conname = {literal(self.target.unique_name)}",
+            f"SELECT FROM pg_constraint WHERE conrelid = to_regclass({self.literal(self.table)}) "
+            f"AND conname = {self.literal(self.target.unique_name)}",
             add,
             negated=True,
         )
@@ -136,12 +136,12 @@ class PostgreSQLPlan(Plan):
     def _build_index(self) -> Step:
         concurrently = "CONCURRENTLY " if self.online else ""
         drop = f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique}"
-        create = f"CREATE UNIQUE INDEX {concurrently}{{}}{self.unique} ON {self.table} ({self.column})"
+        create, on = f"CREATE UNIQUE INDEX {concurrently}", f"{self.unique} ON {self.table} ({self.column})"
 
         def sql(connection: Connection | None, state: State) -> list[str]:
             if connection is None:
-                return [self._drop_if_invalid(), create.format("IF NOT EXISTS ")]
-            return [*([drop] if state.index else []), create.format("")]  # what an attempt leaves that was cut short
+                return [self._drop_if_invalid(), f"{create}IF NOT EXISTS {on}"]
+            return [*([drop] if state.index else []), f"{create}{on}"]  # what an attempt leaves that was cut short
 
         lock = Lock.BUILD if self.online else Lock.STRONG
         return Step("build the unique index", sql, lambda state: not state.valid, lock)
@@ -150,7 +150,7 @@ class PostgreSQLPlan(Plan):
         """For a script, where nobody looks before the index is built. It waits for its strong lock a second only."""
         index = f"{self.schema}{self.unique}"
         return _block(
-            f"SELECT FROM pg_index WHERE indexrelid = to_regclass({literal(index)}) AND NOT indisvalid",
+            f"SELECT FROM pg_index WHERE indexrelid = to_regclass({self.literal(index)}) AND NOT indisvalid",
             f"PERFORM set_config('lock_timeout', '1s', true);\n    DROP INDEX {index}",
         )
 
@@ -192,8 +192,12 @@ class PostgreSQLPlan(Plan):
         return [constraint, index] if self.target.unique == "constraint" else [index]
 
     def _drop_default(self) -> list[Step]:
+        name = self.target.helper_name
+        written = (name, '"' + name.replace('"', '""') + '"')  # as the server shows it
+        call = re.compile(rf"(?<![^\s(.])(?:{'|'.join(map(re.escape, written))})\(\)")
+
         def is_ours(state: State) -> bool:
-            return state.default is not None and self.target.helper_name in state.default
+            return state.default is not None and call.search(state.default) is not None
 
         return [self._alter("drop the default", "DROP DEFAULT", is_ours), self._drop_function()]
 
@@ -211,7 +215,6 @@ def _has_no_default(state: State) -> bool:
 
 def _block(query: str, statement: str, *, negated: bool = False) -> str:
     """*statement*, executed if there are rows that *query* finds, or if there are none."""
-    return (
-        f"DO $public_id$\nBEGIN\n  IF {'NOT ' if negated else ''}EXISTS ({query}) THEN\n    {statement};\n  END IF;\n"
-        f"END\n$public_id$"
-    )
+    condition = f"{'NOT ' if negated else ''}EXISTS ({query})"
+    block = f"BEGIN\n  IF {condition} THEN\n    {statement};\n  END IF;\nEND"
+    return f"DO {dollar_quoted(block)}"

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
+from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, shown
 from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
@@ -36,6 +36,7 @@ _PLANS: dict[str, type[Plan]] = {
     "postgresql": PostgreSQLPlan,
     "sqlite": SQLitePlan,
 }
+_MYSQL = {"mysql", "mariadb"}
 _BUSY = {"55P03", "40P01", 1205, 1213, 3572}
 """Lock timeouts and deadlocks, as PostgreSQL, and MySQL and MariaDB number them."""
 _NO_SUCH_ALGORITHM = {1845, 1846, 1221, 4092}
@@ -46,11 +47,34 @@ def plan_for(target: Target, dialect: Dialect, *, online: bool = True) -> Plan:
 
     :raises ConfigurationError: where it is none that is known.
     """
-    try:
-        return _PLANS[dialect.name](target, dialect, online=online)
-    except KeyError:
-        known = ", ".join(sorted(_PLANS))
-        raise ConfigurationError(f"there are no steps for {dialect.name}; expected one of {known}") from None
+    plan = _PLANS.get(dialect.name)
+    if plan is None:
+        raise ConfigurationError(f"there are no steps for {dialect.name}; expected one of {', '.join(sorted(_PLANS))}")
+    _refuse_names(target, dialect)
+    return plan(target, dialect, online=online)
+
+
+def _refuse_names(target: Target, dialect: Dialect) -> None:
+    """Refuse names that the database does not take, or that it would cut."""
+    for kind in ("schema", "table", "column", "unique_name"):
+        name: str | None = getattr(target, kind)
+        if name is None and kind == "schema":
+            continue
+        wrong = None
+        if not name:
+            wrong = "is empty"
+        elif "\0" in name:
+            wrong = "contains NUL, which no database takes in a name"
+        elif name.endswith("\n"):
+            wrong = "ends with a newline, and SQLAlchemy does not quote it"
+        elif dialect.name == "postgresql" and len(name.encode()) > 63:
+            wrong = "has more than 63 bytes, after which PostgreSQL cuts names"
+        elif dialect.name in _MYSQL and len(name) > 64:
+            wrong = f"has more than 64 characters, which {dialect.name} does not take"
+        elif dialect.name in _MYSQL and name.endswith(" "):
+            wrong = f"ends with a blank, which {dialect.name} does not take"
+        if wrong is not None:
+            raise ConfigurationError(f"the name of the {kind}, {shown(name)}, {wrong}: give it another one")
 
 
 def script(steps: Sequence[Step], dialect: Dialect, patience: Patience, write: Callable[[str], None]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.advice import about
+from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.create_table import (
     renamed,
@@ -21,7 +22,7 @@ from sqlalchemy_public_id.online.create_table import (
     with_constraint,
     without_constraint,
 )
-from sqlalchemy_public_id.online.making import expression, is_made_here, literal
+from sqlalchemy_public_id.online.making import expression, is_made_here
 from sqlalchemy_public_id.online.state import State
 from sqlalchemy_public_id.online.steps import Plan, Step, statements
 
@@ -108,7 +109,8 @@ class SQLitePlan(Plan):
     def _copy(self, connection: Connection, definition: str) -> Iterator[str]:
         """The statements that put a copy with another *definition* of the column into the place of the table."""
         name, schema = self.target.table, self.schema or "main."
-        if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() and _is_referred_to(connection, schema, name):
+        of = self.target.schema or "main"
+        if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() and _is_referred_to(connection, of, name):
             advice = about("sqlite-copy", table=name, column=self.target.column)
             raise ConfigurationError(
                 f"PRAGMA foreign_keys is ON, and other tables refer to {name!r}: copying it would delete or orphan "
@@ -129,7 +131,7 @@ class SQLitePlan(Plan):
         new = with_column(without_constraint(old, self.target.unique_name), self.target.column, definition)
         if self.target.unique == "constraint" and definition.endswith("NOT NULL"):
             new = with_constraint(new, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
-        columns = ", ".join(map(quote, _stored_columns(connection, schema, name)))
+        columns = ", ".join(map(quote, _stored_columns(connection, of, name)))
         legacy = connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar()
         yield "PRAGMA legacy_alter_table=ON"  # views and triggers are not looked at while the table is away
         yield renamed(new, copy)
@@ -138,25 +140,24 @@ class SQLitePlan(Plan):
         yield f"DROP TABLE {self.table}"
         yield f"ALTER TABLE {copy} RENAME TO {quote(name)}"
         if counter is not None:
-            yield f"UPDATE {schema}sqlite_sequence SET seq = {counter} WHERE name = {literal(name)}"
+            yield f"UPDATE {schema}sqlite_sequence SET seq = {counter} WHERE name = {self.literal(name)}"
         yield from (_in_schema(sql, schema) for sql in others)
         yield f"PRAGMA legacy_alter_table={legacy}"
 
 
 def _is_referred_to(connection: Connection, schema: str, name: str) -> bool:
-    tables = connection.exec_driver_sql(f"SELECT name FROM {schema}sqlite_master WHERE type = 'table'").scalars().all()
+    master = f"{quoted(schema, connection.dialect)}.sqlite_master"
+    tables = connection.exec_driver_sql(f"SELECT name FROM {master} WHERE type = 'table'").scalars().all()
     return any(
         row[0].lower() == name.lower()
         for table in tables
-        for row in connection.exec_driver_sql('SELECT "table" FROM pragma_foreign_key_list(?)', (table,))
+        for row in connection.exec_driver_sql('SELECT "table" FROM pragma_foreign_key_list(?, ?)', (table, schema))
     )
 
 
 def _stored_columns(connection: Connection, schema: str, name: str) -> list[str]:
     """All columns that are not computed."""
-    rows = connection.exec_driver_sql(
-        "SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0", (name, schema.rstrip(".").strip('"'))
-    )
+    rows = connection.exec_driver_sql("SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0", (name, schema))
     return list(rows.scalars())
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, inspect, select, text
 
+from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.online.target import Target, quoted
+from sqlalchemy_public_id.online.target import Target
 
 __all__ = ["State", "missing_rows", "read"]
 
@@ -172,15 +173,16 @@ SELECT "notnull" AS not_null, dflt_value AS "default" FROM pragma_table_xinfo(:t
 _SQLITE_UNIQUE = text("""
 SELECT l.name, l.origin FROM pragma_index_list(:table, :schema) l
 WHERE l."unique" AND l.partial = 0
-  AND (SELECT group_concat(i.name) FROM pragma_index_info(l.name, :schema) i) = :column
+  AND (SELECT count(*) = 1 AND min(i.name) = :column FROM pragma_index_info(l.name, :schema) i)
 """)
 _STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
 
 
 def _read_sqlite(connection: Connection, target: Target) -> State:
     names = {"table": target.table, "schema": target.schema or "main", "column": target.column}
-    master = f"{connection.dialect.identifier_preparer.quote(names['schema'])}.sqlite_master"
-    created = connection.scalar(text(f"SELECT sql FROM {master} WHERE type = 'table' AND name = :table"), names)
+    master = f"{quoted(names['schema'], connection.dialect)}.sqlite_master"
+    query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?"  # a schema may be called ":table"
+    created = connection.exec_driver_sql(query, (target.table,)).scalar()
     strict = _STRICT.search(created or "") is not None
     found = connection.execute(_SQLITE, names).one_or_none()
     if found is None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
 
+from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.online.state import State
-from sqlalchemy_public_id.online.target import Target, quoted
+from sqlalchemy_public_id.online.target import Target
 
 __all__ = ["Lock", "Plan", "Step"]
 
@@ -55,7 +56,7 @@ class Plan(ABC):
         self.online = online
         """``False`` where all steps run inside one transaction that is open already."""
         self.schema = f"{self.quoted(target.schema)}." if target.schema else ""
-        self.table = f"{self.schema}{self.quoted(target.table)}"
+        self.table = quoted_table(target.table, target.schema, dialect)
         self.column = self.quoted(target.column)
         self.unique = self.quoted(target.unique_name)
         self.check = self.quoted(target.check_name)
@@ -65,6 +66,10 @@ class Plan(ABC):
     def quoted(self, name: str) -> str:
         """*name* for a statement."""
         return quoted(name, self.dialect)
+
+    def literal(self, text: str) -> str:
+        """*text* for a statement."""
+        return literal(text, self.dialect)
 
     @property
     def makes_ids(self) -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy_public_id.naming import derived_name, unique_name
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of, stored_type
 
-__all__ = ["Patience", "ServerDefault", "Target", "Unique", "quoted"]
+__all__ = ["Patience", "ServerDefault", "Target", "Unique"]
 
 Unique: TypeAlias = Literal["index", "constraint"]
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
@@ -103,12 +103,6 @@ class Patience:
     def __post_init__(self) -> None:
         if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
             raise ConfigurationError(f"{self!r} cannot work: expected times above 0 and at least one attempt")
-
-
-def quoted(name: str, dialect: Dialect) -> str:
-    """*name* for a statement that is sent without parameters, so that ``%`` needs no other one before it."""
-    quote = dialect.identifier_preparer.quote
-    return quote(name).replace("%%", "%") if "%%" in quote("%") else quote(name)
 
 
 def _unique_name(table: str, column: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import DDL, table
+from sqlalchemy import DDL
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 
+from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER
 
@@ -35,23 +36,16 @@ class Quoting:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._preparer = dialect.identifier_preparer
-        self._doubled = "%%" in self._preparer.quote("%")  # for statements with parameters, which these are not
 
     def name(self, name: str, schema: str | None = None) -> str:
-        return self._as_it_is(self._preparer.format_table(table(name, schema=schema)))
+        return quoted_table(name, schema, self.dialect)
 
     def column(self, name: str) -> str:
-        return self._as_it_is(self._preparer.quote(name))
-
-    def _as_it_is(self, quoted: str) -> str:
-        return quoted.replace("%%", "%") if self._doubled else quoted
+        return quoted(name, self.dialect)
 
     def text(self, value: str) -> str:
         """*value* as SQL writes it."""
-        if self.dialect.name in MYSQL:
-            value = value.replace("\\", "\\\\")
-        return "'" + value.replace("'", "''") + "'"
+        return literal(value, self.dialect)
 
     def refuse(self) -> ConfigurationError:
         return ConfigurationError(
@@ -109,22 +103,23 @@ class Config(Quoting):
         if self.dialect.name not in POSTGRESQL:
             return []
         hint = f"INSERT INTO {self.table} (cluster) VALUES (10);"
+        body = (
+            f"DECLARE\n"
+            f"    of_cluster bigint;\n"
+            f"    many bigint;\n"
+            f"BEGIN\n"
+            f"    SELECT min(cluster), count(*) INTO of_cluster, many FROM {self.table};\n"
+            f"    IF many <> 1 OR of_cluster IS NULL OR of_cluster NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
+            f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
+            f"            MESSAGE = {self.text(self.wrong)}, HINT = {self.text(hint)};\n"
+            f"    END IF;\n"
+            f"    RETURN of_cluster;\n"
+            f"END"
+        )
         return [
             (
                 f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS bigint\n"
-                f"LANGUAGE plpgsql STABLE AS $cluster$\n"
-                f"DECLARE\n"
-                f"    of_cluster bigint;\n"
-                f"    many bigint;\n"
-                f"BEGIN\n"
-                f"    SELECT min(cluster), count(*) INTO of_cluster, many FROM {self.table};\n"
-                f"    IF many <> 1 OR of_cluster IS NULL OR of_cluster NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
-                f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
-                f"            MESSAGE = {self.text(self.wrong)}, HINT = {self.text(hint)};\n"
-                f"    END IF;\n"
-                f"    RETURN of_cluster;\n"
-                f"END\n"
-                f"$cluster$"
+                f"LANGUAGE plpgsql STABLE AS {dollar_quoted(body)}"
             )
         ]
 

@@ -1,0 +1,34 @@
+"""The command-line client of a database, which runs the scripts of migrations."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from sqlalchemy import Engine
+
+
+def run_script(engine: Engine, sql: str) -> None:
+    """Give *sql* to the client of the database, which stops at the first error."""
+    url = engine.url
+    if engine.name == "postgresql":
+        command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port or 5432)]
+        command += ["-U", url.username, "-d", url.database, "-f", "-"]
+    else:
+        name = "mariadb" if shutil.which("mariadb") else "mysql"
+        command = [name, "-h", url.host, "-P", str(url.port or 3306), "-u", url.username, "--protocol=tcp"]
+        command += ["-D", url.database, "--default-character-set=utf8mb4"]
+    if shutil.which(str(command[0])) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    password = {"PGPASSWORD": url.password or "", "MYSQL_PWD": url.password or ""}
+    done = subprocess.run(
+        [part for part in command if part],
+        input=sql,
+        text=True,
+        capture_output=True,
+        env={**os.environ, **password},
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stderr}\n{sql}"

@@ -1,0 +1,244 @@
+"""Tables, columns and schemas may be called anything that their database takes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from clients import run_script
+from marks import on
+from people import People, send
+from sqlalchemy import Engine, create_engine, event
+
+from sqlalchemy_public_id import ConfigurationError, NanoId, audit
+from sqlalchemy_public_id.merging import merge_check
+
+NAMES = [
+    "t{x}",
+    "t{0}",
+    "a%b",
+    "a%%b",
+    "a%(id)sb",
+    'we"ird',
+    "we'ird",
+    "back`tick",
+    "dollar$public_id$",
+    "new\nline",
+    "co:lon",
+    "co::lon",
+    "semi;colon",
+    "-- dash",
+    "/* c */",
+    "back\\slash",
+    "ünïcödé",
+    "n" * 63,
+    "order",
+    "UPPER",
+    "with space",
+    "a.b",
+    "a,b",
+    ":table",
+    "[square]",
+    "(paren",
+    "end -- ",
+    "//",
+]
+FORMAT = NanoId(prefix="p", separator="$public_id$'%{x}:y\"`;", alphabet="ABCDEFGHIJKLMNOPQRSTUVWXYZ#!?+", length=12)
+ROWS = 7
+SERVERS = ("postgresql", "mysql", "mariadb")
+
+
+def column_of(name: str, database: str) -> str:
+    """A column beside the table *name*: as odd, except where reflection by SQLAlchemy does not find it."""
+    if "\n" in name and database in {"mysql", "mariadb"}:
+        return "public_id"
+    return f"{name}_"[-63:]
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table; it is gone after the test."""
+    made: list[People] = []
+
+    def make(name: str, **options: Any) -> People:
+        if engine.name in {"mysql", "mariadb"} and name.endswith(" "):
+            pytest.skip(f"{engine.name} takes no name that ends with a blank")
+        people = People(engine, table=name, column=column_of(name, engine.name), format=FORMAT, **options)
+        made.append(people)
+        people.create(ROWS)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+def script(people: People, operation: str) -> str:
+    """What Alembic writes for a migration of one *operation*."""
+    output = io.StringIO()
+    context = MigrationContext.configure(
+        dialect_name=people.engine.dialect.name, opts={"as_sql": True, "output_buffer": output}
+    )
+    people.say(Operations(context), operation)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_operations(new_people: Callable[..., People], name: str) -> None:
+    """Each operation works beside any name, in both directions, and leaves nothing."""
+    people = new_people(name, comment=f"{name} of %s {{x}} $public_id$ :x")
+
+    people.add()
+    people.check_complete(ROWS)
+    people.run("loosen_public_id")
+    people.check_expanded()
+    people.run("contract_public_id")
+    people.check_complete(ROWS)
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constraint(new_people: Callable[..., People], name: str) -> None:
+    """A unique constraint and a default that goes work beside any name, inside one transaction."""
+    people = new_people(name, unique="constraint", server_default="drop", online=False)
+
+    people.add()
+    people.check_complete(ROWS)
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts(new_people: Callable[..., People], name: str) -> None:
+    """The scripts of all operations are the same in the client of the database, twice."""
+    people = new_people(name, comment=f"{name} of %s {{x}} $public_id$ :x")
+
+    for operation in ("add_public_id", "add_public_id", "loosen_public_id", "contract_public_id"):
+        run_script(people.engine, script(people, operation))
+    people.check_complete(ROWS)
+    run_script(people.engine, script(people, "drop_public_id"))
+    people.check_gone()
+
+
+@on("postgresql")
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_of_constraints(new_people: Callable[..., People], name: str) -> None:
+    """A script makes the constraint, and takes the default away, once."""
+    people = new_people(name, unique="constraint", server_default="drop")
+
+    for _ in range(2):
+        run_script(people.engine, script(people, "add_public_id"))
+    people.check_complete(ROWS)
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("name", [name for name in NAMES if len(name) < 60])
+def test_schemas(new_people: Callable[..., People], engine: Engine, name: str) -> None:
+    """A schema may have the name, too."""
+    schema = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"
+    if engine.name != "postgresql" and name.endswith(" "):
+        pytest.skip(f"{engine.name} takes no name that ends with a blank")
+    quoted = People(engine, table="x", schema=schema).name.removesuffix(".x")
+    with engine.begin() as connection:
+        send(connection, f"CREATE SCHEMA {quoted}")
+    try:
+        people = new_people(name, schema=schema)
+        people.add()
+        people.check_complete(ROWS)
+        assert [found.problem for found in looked_at(people).at_least("warning")] == []
+        run_script(engine, script(people, "drop_public_id"))
+        people.check_gone()
+        run_script(engine, script(people, "add_public_id"))
+        people.check_complete(ROWS)
+    finally:
+        with engine.begin() as connection:
+            send(connection, f"DROP SCHEMA {quoted}" + " CASCADE" * (engine.name == "postgresql"))
+
+
+@on("sqlite")
+@pytest.mark.parametrize("name", NAMES)
+def test_attached(new_people: Callable[..., People], engine: Engine, name: str, tmp_path: Path) -> None:
+    """A database that SQLite attaches may have the name, too."""
+    quoted = engine.dialect.identifier_preparer.quote_identifier(name)
+    other = str(tmp_path / "other.db")
+    event.listen(engine, "connect", lambda connection, record: connection.execute(f"ATTACH ? AS {quoted}", (other,)))
+    people = new_people(name, schema=name)
+
+    people.add()
+    people.check_complete(ROWS)
+    people.run("loosen_public_id")
+    people.run("contract_public_id")
+    assert looked_at(people).at_least("warning") == []
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+def looked_at(people: People) -> audit.Report:
+    return audit.run(
+        people.engine, schema=people.schema, tables=[people.table], column=people.column, formats={people.table: FORMAT}
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> None:
+    """An audit finds what is wrong beside any name, and nothing more; its lines can be pasted."""
+    people = new_people(name)
+    people.run("expand_public_id")
+
+    found = {each.problem: each for each in looked_at(people).findings}
+    people.run("backfill_public_id")
+    people.run("contract_public_id")
+
+    assert found.keys() >= {"missing-ids", "nullable", "unique-missing"}
+    assert ("default-missing" in found) == (engine.name == "sqlite")
+    assert looked_at(people).at_least("warning") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_merge_check(new_people: Callable[..., People], engine: Engine, name: str) -> None:
+    """Two databases are compared beside any name."""
+    people = new_people(name)
+    people.add()
+
+    other = People(create_engine("sqlite://"), table=name, column=people.column, format=FORMAT)
+    other.create(ROWS)
+    other.add()
+    report = merge_check({"one": engine, "two": other.engine}, tables=[name], column=people.column)
+
+    assert report.clashes == ROWS
+
+
+@pytest.mark.parametrize(
+    ("databases", "name", "wrong"),
+    [
+        (("postgresql",), "n" * 64, "more than 63 bytes"),
+        (("postgresql",), "ü" * 32, "more than 63 bytes"),
+        (("mysql", "mariadb"), "n" * 65, "more than 64 characters"),
+        (("mysql", "mariadb"), "blank ", "ends with a blank"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "nul\0", "NUL"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "", "is empty"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "line\n", "ends with a newline"),
+    ],
+)
+@pytest.mark.parametrize("place", ["table", "column", "schema"])
+def test_refused(
+    engine: Engine, new_people: Callable[..., People], databases: tuple[str, ...], name: str, wrong: str, place: str
+) -> None:
+    """A name that the database does not take is an error that says so, before anything is done."""
+    if engine.name not in databases or (place == "schema" and not name):
+        pytest.skip("is a name here")
+    people = new_people("person")
+    setattr(people, place, name)
+
+    with pytest.raises(ConfigurationError, match=f"{place}.*{wrong}"):
+        people.add()
