@@ -17,6 +17,7 @@ from sqlalchemy_public_id.alembic.cluster_ops import (
 )
 from sqlalchemy_public_id.audit.clusters import limits, made_by
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.reflection import columns_of
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, ClusterSpec, cluster_of_environment, cluster_spec
 from sqlalchemy_public_id.keys.cluster.statements import CONFIG, sequence_name
 from sqlalchemy_public_id.keys.numbers import range_of
@@ -72,7 +73,7 @@ def _columns(context: AutogenContext, column: Column[Any]) -> set[str]:
     inspector, table = context.inspector, column.table
     if not inspector.has_table(table.name, schema=table.schema):
         return set()
-    return {each["name"] for each in inspector.get_columns(table.name, schema=table.schema)}
+    return set(columns_of(inspector, table.name, table.schema))
 
 
 def _is_within(context: AutogenContext, column: Column[Any], spec: ClusterSpec) -> bool:

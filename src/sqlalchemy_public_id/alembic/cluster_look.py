@@ -8,6 +8,7 @@ from sqlalchemy import Connection, column, func, inspect, select, table
 
 from sqlalchemy_public_id.alembic.cluster_ops import SetClusterOp
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.reflection import columns_of
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.numbers import LAST_KEY, SEQUENCE_BITS, Range
 
@@ -26,7 +27,7 @@ def look_at_column(connection: Connection, name: str, key: str, schema: str | No
     if not inspector.has_table(name, schema=schema):
         raise ConfigurationError(f"there is no table {name!r}: create it first, or mend its name")
     dialect = connection.dialect.name
-    columns = {each["name"]: each for each in inspector.get_columns(name, schema=schema)}
+    columns = columns_of(inspector, name, schema)
     found = columns.get(key)
     if found is None:
         raise ConfigurationError(f"{name} has no column {key!r}; there are: {', '.join(columns)}")

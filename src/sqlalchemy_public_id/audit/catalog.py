@@ -11,6 +11,7 @@ from sqlalchemy import column as sql_column
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.reflection import columns_of, primary_key_of, unescaped
 
 __all__ = ["Facts", "IndexFacts", "KeyFacts", "read"]
 
@@ -75,11 +76,11 @@ class Facts:
 
 def read(connection: Connection, inspector: Inspector, name: str, schema: str | None, column: str) -> Facts | None:
     """What is known of the table *name*; ``None`` where it has no such *column*."""
-    columns = {found["name"]: found for found in inspector.get_columns(name, schema=schema)}
+    columns = columns_of(inspector, name, schema)
     if column not in columns:
         return None
     found = columns[column]
-    primary_key = tuple(inspector.get_pk_constraint(name, schema=schema)["constrained_columns"])
+    primary_key = tuple(primary_key_of(inspector, name, schema))
     facts = Facts(
         table=name,
         schema=schema,
@@ -91,7 +92,7 @@ def read(connection: Connection, inspector: Inspector, name: str, schema: str | 
         collation=None,
         collated=True,
         indexes=tuple(_indexes(inspector, name, schema, column, primary_key)),
-        searchable=any(index["column_names"][:1] == [column] for index in inspector.get_indexes(name, schema=schema)),
+        searchable=any(_columns(index, inspector)[:1] == [column] for index in inspector.get_indexes(name, schema)),
         checks=tuple(str(check["name"]) for check in inspector.get_check_constraints(name, schema=schema)),
         primary_key=primary_key,
         key=None,
@@ -104,7 +105,7 @@ def read(connection: Connection, inspector: Inspector, name: str, schema: str | 
     elif dialect == "sqlite":
         facts = _sqlite(connection, facts)
     key = columns[primary_key[0]] if len(primary_key) == 1 else None
-    return facts if key is None else replace(facts, key=_key(connection, facts, key["name"], key["type"]))
+    return facts if key is None else replace(facts, key=_key(connection, facts, primary_key[0], key["type"]))
 
 
 def _indexes(
@@ -115,13 +116,18 @@ def _indexes(
     if list(primary_key) == [column]:
         yield IndexFacts("primary key", unique=True, constraint=True, primary=True)
     for constraint in inspector.get_unique_constraints(name, schema=schema):
-        if constraint["column_names"] == [column]:
+        if _columns(constraint, inspector) == [column]:
             seen.add(constraint["name"])
             yield IndexFacts(str(constraint["name"] or "unnamed"), unique=True, constraint=True)
     for index in inspector.get_indexes(name, schema=schema):
-        if index["column_names"] == [column] and index["name"] not in seen:
+        if _columns(index, inspector) == [column] and index["name"] not in seen:
             partial = any(key.endswith("_where") and value is not None for key, value in _options(index).items())
             yield IndexFacts(str(index["name"]), unique=bool(index["unique"]), partial=partial)
+
+
+def _columns(index: Any, inspector: Inspector) -> list[str | None]:
+    """The names of what *index* is on; ``None`` for an expression."""
+    return [name and unescaped(name, inspector.dialect) for name in index["column_names"]]
 
 
 def _options(index: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Inspector, column, func, not_, select, table,
 
 from sqlalchemy_public_id.audit.report import Finding, Severity
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.reflection import primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.cluster.statements import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
@@ -45,7 +46,7 @@ def counted(
     PostgreSQL tells the limits of a sequence, and all but SQLite what ``way="function"`` made; a trigger of
     ``guarded=True`` tells its range. Of an ``AUTO_INCREMENT`` without one, *clusters* have to tell.
     """
-    primary_key = inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
+    primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
         if name in clusters:
             raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, and_, bindparam, inspect, or_, select, tuple_
 
+from sqlalchemy_public_id.dialects.reflection import columns_of, primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online import Target
 
@@ -25,8 +26,8 @@ class Rows:
         inspector = inspect(connection)
         if not inspector.has_table(target.table, schema=target.schema):
             raise ConfigurationError(f"there is no table {target.table!r}")
-        columns = {column["name"]: column for column in inspector.get_columns(target.table, schema=target.schema)}
-        key = inspector.get_pk_constraint(target.table, schema=target.schema)["constrained_columns"]
+        columns = columns_of(inspector, target.table, target.schema)
+        key = primary_key_of(inspector, target.table, target.schema)
         if not key:
             raise ConfigurationError(
                 f"{target.table} has no primary key, so its rows cannot be told apart; "

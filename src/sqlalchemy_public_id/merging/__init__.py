@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Inspector, create_engine, inspect
 from sqlalchemy.engine import URL
 
+from sqlalchemy_public_id.dialects.reflection import columns_of, primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.merging.members import named_databases
 from sqlalchemy_public_id.merging.report import Clash, Comparison, Proof, Report, TableReport
@@ -100,8 +101,9 @@ def _compare_table(
     primary: set[tuple[str, ...]] = set()
     having = [member for member in members if name in member.tables]
     for member in having:
-        types = {found["name"]: found["type"] for found in member.inspector.get_columns(name, schema=schema)}
-        key = tuple(member.inspector.get_pk_constraint(name, schema=schema)["constrained_columns"])
+        columns = columns_of(member.inspector, name, schema)
+        types = {column: found["type"] for column, found in columns.items()}
+        key = tuple(primary_key_of(member.inspector, name, schema))
         primary.add(key)
         if len(key) == 1:
             keys.append(Stream(member.connection, member.name, name, schema, key[0], types[key[0]]))

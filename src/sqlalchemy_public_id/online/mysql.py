@@ -18,6 +18,8 @@ from sqlalchemy_public_id.online.steps import Plan, Step, statements
 __all__ = ["MySQLPlan"]
 
 _INSTANT, _INPLACE = ", ALGORITHM=INSTANT", ", ALGORITHM=INPLACE, LOCK=NONE"
+_NOT_CUT = 32
+"""How many bytes of a name are left by what MySQL puts before it, at least."""
 
 
 class MySQLPlan(Plan):
@@ -73,12 +75,15 @@ class MySQLPlan(Plan):
 
     def drop(self) -> list[Step]:
         drop = f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
+        name = self.target.column
+        # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
+        algorithm = _INSTANT if name.isascii() or len(name.encode()) <= _NOT_CUT else _INPLACE
         return [
             self._drop_trigger(),
             self._drop_index(),
             Step(
                 "drop the column",
-                self._only_where(self._column_where(), drop + _INSTANT),
+                self._only_where(self._column_where(), drop + algorithm),
                 lambda state: state.exists,
                 instead=statements(drop + _INPLACE),
             ),

@@ -71,6 +71,8 @@ def _refuse_names(target: Target, dialect: Dialect) -> None:
             wrong = "has more than 63 bytes, after which PostgreSQL cuts names"
         elif dialect.name in _MYSQL and len(name) > 64:
             wrong = f"has more than 64 characters, which {dialect.name} does not take"
+        elif dialect.name in _MYSQL and kind != "schema" and {"\n", "\r"} & set(name):
+            wrong = f"has several lines, and SQLAlchemy does not reflect it from {dialect.name}"
         elif dialect.name in _MYSQL and name.endswith(" "):
             wrong = f"ends with a blank, which {dialect.name} does not take"
         if wrong is not None:

@@ -1,0 +1,24 @@
+"""Names of tables, columns and schemas that their databases take, and that programs stumble over."""
+
+from __future__ import annotations
+
+NAMES = {
+    "percents": "{x} {0} %b %%c %(id)s %s",
+    "quotes": "we\"ird it's back`tick",
+    "dollars": "$public_id$ $public_id1$ $cluster$",
+    "lines": "new\nline",
+    "colons": "co:lon co::lon :table; -- dash",
+    "brackets": "/* c */ // [square] (paren, a.b",
+    "backslashes": 'back\\slash "\\',
+    "bytes": "ü" * 31 + "x",
+    "characters": "n" * 63,
+    "reserved": "order",
+    "capitals": "UPPER",
+    "dash": "-- dash",
+}
+"""By what is odd about them. Each is as long as PostgreSQL takes at most: 63 bytes."""
+
+
+def beside(name: str) -> str:
+    """Return a name that is as odd, and as long at most: for a column of the table *name*."""
+    return f"{name[1:]}_"
