@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +163,12 @@ def test_rendered(name: str) -> None:
     assert again.target == op.target
 
 
+def lines_of(finding: audit.Finding) -> str:
+    """The lines to paste."""
+    assert finding.advice is not None
+    return finding.advice.good
+
+
 def looked_at(people: People) -> audit.Report:
     return audit.run(
         people.engine, schema=people.schema, tables=[people.table], column=people.column, formats={people.table: FORMAT}
@@ -174,7 +182,13 @@ def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> 
 
     found = {each.problem: each for each in looked_at(people).findings}
     people.run("backfill_public_id")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        send(connection, lines_of(found["unique-missing"]))
     people.run("contract_public_id")
+
+    assert shlex.split(lines_of(found["missing-ids"]))[-1] == name
+    if engine.name == "sqlite":
+        ast.parse(lines_of(found["nullable"]))
 
     assert found.keys() >= {"missing-ids", "nullable", "unique-missing"}
     assert ("default-missing" in found) == (engine.name == "sqlite")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,7 +71,12 @@ class Subject:
             "check": derived_name("ck", facts.table, facts.column, "not_null"),
             **names,
         }
-        if about(slug).language == "sql":
+        language = about(slug).language
+        if language == "sh":
+            given = {name: shlex.quote(value) for name, value in given.items()}
+        elif language == "text":  # Python, with names between double quotes
+            given |= {name: json.dumps(given[name], ensure_ascii=False)[1:-1] for name in ("table", "column")}
+        else:
             dialect = self.connection.dialect
             given = {name: quoted(value, dialect) for name, value in given.items()}
             given["table"] = quoted_table(facts.table, facts.schema, dialect)

@@ -203,4 +203,7 @@ def _trigger(connection: Connection, name: str, schema: str | None) -> str | Non
             "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"
         )
         found = connection.scalar(text(query), {"name": name, "schema": schema})
+        if found is not None and "`" in found:  # which MySQL shows wrong if a name has one
+            query = f"SHOW CREATE TRIGGER {quoted_table(name, schema, connection.dialect)}"
+            found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[2]
     return None if found is None else str(found)

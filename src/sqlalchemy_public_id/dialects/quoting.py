@@ -7,6 +7,8 @@ The statements are sent as they are, without parameters: a ``%`` stands once, an
 ('"we""ird"', '`order`', '"a%b"')
 >>> literal("it's", postgresql.dialect())
 "'it''s'"
+>>> dollar_quoted("SELECT '$public_id$'", "public_id").splitlines()
+['$public_id1$', "SELECT '$public_id$'", '$public_id1$']
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ def literal(text: str, dialect: Dialect) -> str:
     return doubled if "\\\\" in _compiled("\\", dialect) else plain
 
 
-def dollar_quoted(body: str) -> str:
-    """Return *body* between dollar quotes of PostgreSQL, whose tag does not occur in it."""
-    tags = (f"$public_id{number or ''}$" for number in count())
-    tag = next(tag for tag in tags if tag not in body)
-    return f"{tag}\n{body}\n{tag}"
+def dollar_quoted(body: str, tag: str) -> str:
+    """Return *body* between dollar quotes of PostgreSQL, with a number behind the *tag* if it occurs in the body."""
+    quotes = (f"${tag}{number or ''}$" for number in count())
+    quote = next(quote for quote in quotes if quote not in body)
+    return f"{quote}\n{body}\n{quote}"
 
 
 def _compiled(text: str, dialect: Dialect) -> str:

@@ -18,6 +18,8 @@ from sqlalchemy_public_id.online.steps import Lock, Plan, Step, statements
 
 __all__ = ["PostgreSQLPlan"]
 
+_TAG = "public_id"
+
 
 class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
@@ -77,7 +79,7 @@ class PostgreSQLPlan(Plan):
             f"  {update};\n"
             f"END"
         )
-        return [f"DO {dollar_quoted(loop)}"]
+        return [f"DO {dollar_quoted(loop, _TAG)}"]
 
     # --- parts
 
@@ -88,7 +90,7 @@ class PostgreSQLPlan(Plan):
         body = function_body(format, self.dialect.server_version_info)
         create = (
             f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS {function_type(format)} LANGUAGE sql VOLATILE "
-            f"PARALLEL SAFE AS {dollar_quoted(body)}"
+            f"PARALLEL SAFE AS {dollar_quoted(body, _TAG)}"
         )
         return [
             Step("create the function that makes ids", statements(create), needed or self._wants_default, Lock.NONE)
@@ -217,4 +219,4 @@ def _block(query: str, statement: str, *, negated: bool = False) -> str:
     """*statement*, executed if there are rows that *query* finds, or if there are none."""
     condition = f"{'NOT ' if negated else ''}EXISTS ({query})"
     block = f"BEGIN\n  IF {condition} THEN\n    {statement};\n  END IF;\nEND"
-    return f"DO {dollar_quoted(block)}"
+    return f"DO {dollar_quoted(block, _TAG)}"

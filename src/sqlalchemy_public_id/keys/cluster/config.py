@@ -12,7 +12,7 @@ from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER
 
-__all__ = ["CHECK", "CONFIG", "FUNCTION", "MYSQL", "POSTGRESQL", "Config", "Quoting", "as_ddl"]
+__all__ = ["CHECK", "CONFIG", "FUNCTION", "MYSQL", "POSTGRESQL", "TAG", "Config", "Quoting", "as_ddl"]
 
 CONFIG = "cluster_config"
 """The table that knows the number of the cluster, in one row."""
@@ -20,6 +20,9 @@ CHECK = "ck_cluster_config"
 """The constraint that keeps it to one row, with a number that is one."""
 FUNCTION = "this_cluster"
 """The function of PostgreSQL that tells the number of the cluster."""
+
+TAG = "cluster"
+"""The tag of dollar quotes."""
 
 MYSQL = {"mysql", "mariadb"}
 POSTGRESQL = {"postgresql", "cockroachdb"}
@@ -119,7 +122,7 @@ class Config(Quoting):
         return [
             (
                 f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS bigint\n"
-                f"LANGUAGE plpgsql STABLE AS {dollar_quoted(body)}"
+                f"LANGUAGE plpgsql STABLE AS {dollar_quoted(body, TAG)}"
             )
         ]
 

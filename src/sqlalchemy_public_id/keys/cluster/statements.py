@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
-from sqlalchemy_public_id.keys.cluster.config import CONFIG, FUNCTION, MYSQL, POSTGRESQL, Config, Quoting, as_ddl
+from sqlalchemy_public_id.keys.cluster.config import CONFIG, FUNCTION, MYSQL, POSTGRESQL, TAG, Config, Quoting, as_ddl
 from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
 from sqlalchemy_public_id.naming import derived_name
 
@@ -131,7 +131,7 @@ class ClusterColumn(Quoting):
     def _block(declared: Iterable[str], lines: Iterable[str]) -> str:
         """PostgreSQL: one statement, so one transaction, also with AUTOCOMMIT."""
         written = ["DECLARE", *(f"    {line}" for line in declared), "BEGIN", *(f"    {line}" for line in lines), "END"]
-        return "DO " + dollar_quoted("\n".join(["#variable_conflict use_column", *written]))
+        return "DO " + dollar_quoted("\n".join(["#variable_conflict use_column", *written]), TAG)
 
     def create_guard(self, keys: Range) -> list[str]:
         """Triggers that refuse keys outside of *keys*, where the counter has no limits of its own.
@@ -267,7 +267,7 @@ class ClusterColumn(Quoting):
                 f"    END IF;\n"
                 f"END"
             )
-            return [f"DO {dollar_quoted(block)}"]
+            return [f"DO {dollar_quoted(block, TAG)}"]
         if self.dialect.name not in MYSQL:
             raise self.refuse()
         return [f"DROP TRIGGER IF EXISTS {self.trigger}", *self.drop_counter()]
