@@ -1,0 +1,55 @@
+"""Outcomes of one suite, without the library and with it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Outcome", "Outcomes", "failed", "files", "read", "regressions"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a test ended, and the last line of its traceback if it failed."""
+
+    outcome: str  # passed, failed or skipped
+    cause: str = ""
+
+
+Outcomes = Mapping[str, Outcome]
+
+_ORDER = ("passed", "skipped", "failed")
+
+
+def read(lines: Iterable[str]) -> dict[str, Outcome]:
+    """Return the outcome of each test; of several (setup, call, teardown) the worst one counts."""
+    outcomes: dict[str, Outcome] = {}
+    for line in lines:
+        test, outcome, cause = json.loads(line)
+        before = outcomes.get(test)
+        if before is None or _ORDER.index(outcome) > _ORDER.index(before.outcome):
+            outcomes[test] = Outcome(outcome, cause)
+    return outcomes
+
+
+def failed(outcomes: Outcomes) -> set[str]:
+    """Return the tests that failed."""
+    return {test for test, outcome in outcomes.items() if outcome.outcome == "failed"}
+
+
+def regressions(without: Outcomes, loaded: Outcomes) -> dict[str, str]:
+    """Return test → cause for tests that fail only with the library, or pass without it and no longer run."""
+    found = {test: loaded[test].cause for test in sorted(failed(loaded) - failed(without))}
+    for test, outcome in without.items():
+        if outcome.outcome == "passed" and test not in found:
+            if test not in loaded:
+                found[test] = "did not run"
+            elif loaded[test].outcome == "skipped":
+                found[test] = "was skipped"
+    return found
+
+
+def files(tests: Iterable[str]) -> list[str]:
+    """Return the files of *tests*, each once."""
+    return sorted({test.partition("::")[0] for test in tests})
