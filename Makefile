@@ -18,7 +18,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop test programs lowest browser install databases nodes lint docs bench clean
+.PHONY: demo shop test programs outside lowest browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -45,6 +45,10 @@ lowest: $(LOWEST)/installed.done databases
 install: $(BIN)/python
 	@rm -f $(VENV)/*.done
 	$(BIN)/pip install -qq --editable '.[$(EXTRAS)]' --group test --group lint --group docs --group bench $(PINNED)
+
+# The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: CONTRIBUTING.md.
+outside: $(VENV)/test.done databases
+	$(BIN)/python -m outside $(ARGS)
 
 browser:
 	@scripts/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from outside import environments, suites
-from outside.comparing import failed, files, regressions
-from outside.running import Broken, Run, Runner
+from outside.comparing import Broken, failed, files, regressions
+from outside.running import Run, Runner
 from outside.suites import Excuse, Suite
 
 _console = Console(soft_wrap=True, highlight=False, markup=False)
@@ -41,7 +41,8 @@ class Row:
 @click.option("--series", "all_series", multiple=True, help="Only with this release series of SQLAlchemy.")
 @click.option("--on", "databases", multiple=True, help="Only on this database: sqlite, postgresql.")
 @click.option("--test", "tests", multiple=True, help="Only this file or test, of the one --suite.")
-@click.option("--gate", is_flag=True, help="What .ci/run takes: some tests, and without the library only what failed.")
+@click.option("--once", is_flag=True, help="Run without the library only the files in which a test failed with it.")
+@click.option("--gate", is_flag=True, help="What .ci/run takes: a part of some suites, --once.")
 @click.option("--renew", is_flag=True, help="Write the pins in outside/requirements again, and run nothing.")
 @click.option("-n", "--processes", default=1, show_default=True, help="Of pytest-xdist, for suites that can.")
 @click.option("--timeout", default=7200.0, show_default=True, help="Seconds for one run.")
@@ -53,6 +54,7 @@ def main(
     all_series: Sequence[str],
     databases: Sequence[str],
     tests: Sequence[str],
+    once: bool,
     gate: bool,
     renew: bool,
     processes: int,
@@ -79,7 +81,9 @@ def main(
     with _console.status("") as status:
         runner = Runner(server, processes, timeout, lambda count: status.update(f"{count} outcomes"))
         rows = [
-            _compare(runner, suite, database, tests or (suite.gate if gate else suite.tests), excuses, once=gate)
+            _compare(
+                runner, suite, database, tests or (suite.gate if gate else suite.tests), excuses, once=once or gate
+            )
             for suite in chosen
             for database in suite.databases
             if not databases or database in databases
@@ -124,11 +128,13 @@ def _compare(
     except Broken as error:
         _console.print(f"{title}: {error}")
         return row
-    for test, cause in list(new.items()):
-        excuse = next((excuse for excuse in excuses if excuse.covers(test)), None)
-        _console.print(f"  {'excused' if excuse else 'NEW'}: {test}\n    {excuse.why if excuse else cause}")
-        if excuse:
-            del new[test]
+    for excuse in excuses:
+        excused = [test for test in new if excuse.covers(test)]
+        if excused:
+            _console.print(f"  excused, {len(excused)}: {excuse.test}\n    {excuse.why}")
+            new = {test: cause for test, cause in new.items() if test not in excused}
+    for test, cause in new.items():
+        _console.print(f"  NEW: {test}\n    {cause}")
     row.cases = str(sum(outcome.outcome != "skipped" for outcome in loaded.values()))
     row.without, row.loaded, row.new = str(len(failed(without or {}))), str(len(failed(loaded))), str(len(new))
     return row
@@ -144,7 +150,7 @@ def _print_table(rows: list[Row]) -> None:
         suite = row.suite
         about = (suite.name, suite.version, suite.sqlalchemy, row.database)
         table.add_row(*about, row.cases, row.without, row.loaded, row.new, f"{row.seconds:.0f}")
-    _console.print(table)
+    Console(width=140).print(table)
 
 
 if __name__ == "__main__":

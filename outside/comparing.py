@@ -6,7 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Outcome", "Outcomes", "failed", "files", "read", "regressions"]
+__all__ = ["Broken", "Outcome", "Outcomes", "failed", "files", "read", "regressions"]
+
+
+class Broken(Exception):
+    """A run that proves nothing: it crashed, hung, had no database, or the library was not at work in it."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
+import psycopg
+
+from outside.comparing import Broken
+
 __all__ = ["create"]
 
 _numbers = count(1)
@@ -18,16 +22,21 @@ def create(database: str, server: str) -> Iterator[str]:
     if database == "sqlite":
         yield "sqlite://"
         return
-    import psycopg
-
     name = f"public_id_outside_{os.getpid()}_{next(_numbers)}"
-    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+    with _connect(f"{server}/postgres") as connection:
         connection.execute(f"CREATE DATABASE {name} ENCODING 'utf8' TEMPLATE template0")
         connection.execute(f"ALTER DATABASE {name} SET default_text_search_config = 'pg_catalog.english'")
         try:
-            with psycopg.connect(f"{server}/{name}", autocommit=True) as inside:
+            with _connect(f"{server}/{name}") as inside:
                 for schema in ("test_schema", "test_schema_2"):
                     inside.execute(f"CREATE SCHEMA {schema}")
             yield f"{server}/{name}".replace("postgresql:", "postgresql+psycopg:", 1)
         finally:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _connect(url: str) -> psycopg.Connection:
+    try:
+        return psycopg.connect(url, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise Broken(f"no database: {error}") from error

@@ -6,7 +6,10 @@ loads every plugin that it sees.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,7 +21,7 @@ __all__ = ["LIBRARY", "ROOT", "install_library", "prepare", "renew", "unpack"]
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache" / "outside"
-LIBRARY = CACHE / "library"
+LIBRARY = CACHE / f"library-{os.getpid()}"  # two runners at once are two versions of the library, perhaps
 
 
 def unpack(suite: Suite) -> Path:
@@ -71,8 +74,9 @@ def renew(suite: Suite) -> None:
 
 
 def install_library() -> None:
-    """Build the library of this tree, and install it in its folder."""
-    _run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", LIBRARY, ROOT)
+    """Build the library of this tree, and install it in its folder, until this process ends."""
+    atexit.register(shutil.rmtree, LIBRARY, ignore_errors=True)
+    _run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", LIBRARY, ROOT)
 
 
 def _python(suite: Suite) -> Path:

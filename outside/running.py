@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outside import databases, environments
-from outside.comparing import Outcome, read
+from outside.comparing import Broken, Outcome, read
 from outside.suites import HERE, Suite
 
-__all__ = ["Broken", "Facts", "Run", "Runner"]
+__all__ = ["Facts", "Run", "Runner"]
 
 _PLUGINS = HERE / "plugins"
 _DONE = {0, 1}  # exit statuses of pytest: all passed, some failed
-
-
-class Broken(Exception):
-    """A run that says nothing: it crashed, hung, collected nothing, or the library was not at work in it."""
 
 
 @dataclass(frozen=True)
@@ -64,26 +60,23 @@ class Runner:
         for path in (outcomes, facts):
             path.unlink(missing_ok=True)
         with databases.create(database, self.server) as url:
-            command = [python, "-m", "pytest", *self._options(suite, database, loaded=loaded), *tests]
-            variables = suite.environment.get(database, {})
+            command = [python, "-m", "pytest", *self._options(suite, database, folder, loaded=loaded), *tests]
+            variables = {key: _fill(value, url) for key, value in suite.environment.get(database, {}).items()}
+            variables["PATH"] = os.pathsep.join((str(python.parent), os.environ["PATH"]))  # suites start programs
             environment = _environment({**os.environ, **variables}, outcomes, facts, loaded=loaded)
             begun = time.monotonic()
-            status = self._wait(
-                [str(part).format(url=url) if "{url}" in str(part) else str(part) for part in command],
-                {key: value.replace("{url}", url) for key, value in environment.items()},
-                folder,
-                log,
-                outcomes,
-            )
+            status = self._wait([_fill(str(part), url) for part in command], environment, folder, log, outcomes)
         seconds = time.monotonic() - begun
         if status not in _DONE:
             raise Broken(f"pytest ended with {status} after {seconds:.0f} s; its output is in {log}")
         with outcomes.open(encoding="utf-8") as lines:
             return Run(read(lines), seconds, _read_facts(facts) if loaded else Facts())
 
-    def _options(self, suite: Suite, database: str, *, loaded: bool) -> list[str]:
+    def _options(self, suite: Suite, database: str, folder: Path, *, loaded: bool) -> list[str]:
         plugins = ["public_id_outcomes", *(["public_id_loaded"] if loaded else [])]
+        own = next(name for name in ("pytest.ini", "pyproject.toml") if (folder / name).exists())
         return [
+            *("-c", own),  # or a suite without a section for pytest gets ours
             *(part for plugin in plugins for part in ("-p", plugin)),
             *("-p", "no:cacheprovider", "--tb=native", "-q", "--maxfail=0", "--continue-on-collection-errors"),
             *(("-n", str(self.processes)) if suite.xdist and self.processes > 1 else ()),
@@ -110,6 +103,14 @@ class Runner:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+
+
+def _fill(text: str, url: str) -> str:
+    """Put *url*, that without a driver, and the name of the database into their places in *text*."""
+    places = {"{url}": url, "{dsn}": url.replace("+psycopg:", ":"), "{name}": url.rpartition("/")[2]}
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return text
 
 
 def _environment(variables: dict[str, str], outcomes: Path, facts: Path, *, loaded: bool) -> dict[str, str]:
