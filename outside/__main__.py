@@ -73,7 +73,7 @@ def main(
     if not chosen:
         raise click.UsageError(f"no such suite; there are {', '.join(sorted({suite.name for suite in listed}))}")
     if renew:
-        for suite in {suite.package: suite for suite in reversed(chosen) if suite.requires}.values():
+        for suite in {suite.package: suite for suite in chosen if suite.requires}.values():
             _console.print(f"{suite.requirements} ...")
             environments.renew(suite)
         return
