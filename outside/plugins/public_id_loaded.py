@@ -107,7 +107,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write down whether the library was at work."""
     if path := os.environ.get(VARIABLE):
         revive()
-        _facts["works"] = flush_row()
+        try:
+            _facts["works"] = flush_row()
+        except Exception as error:  # the suite left something behind that the library does not bear
+            _facts["error"] = repr(error)
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(_facts) + "\n")
 
