@@ -103,8 +103,8 @@ def _compare(
     row = Row(suite, database)
     title = f"{suite.name} {suite.version}, SQLAlchemy {suite.sqlalchemy}, {database}"
 
-    def run(tests: Sequence[str], *, loaded: bool) -> Run:
-        result = runner.run(suite, database, tests, loaded=loaded)
+    def run(tests: Sequence[str], *, loaded: bool, again: bool = False) -> Run:
+        result = runner.run(suite, database, tests, loaded=loaded, again=again)
         row.seconds += result.seconds
         facts = f"; {result.facts.engines} engines guarded, {result.facts.revived} listeners revived" if loaded else ""
         _console.print(
@@ -118,9 +118,9 @@ def _compare(
         loaded = run(tests, loaded=True).outcomes
         new = regressions(without or {}, loaded)
         if new:
-            again = files(new)
-            without_again = run(again, loaded=False).outcomes
-            repeated = regressions(without_again, run(again, loaded=True).outcomes)
+            their_files = files(new)
+            without_again = run(their_files, loaded=False, again=True).outcomes
+            repeated = regressions(without_again, run(their_files, loaded=True, again=True).outcomes)
             without = without or without_again
             for test in sorted(set(new) - set(repeated) - failed(without)):
                 _console.print(f"  not repeated: {test}\n    {new[test]}")

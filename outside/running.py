@@ -47,13 +47,13 @@ class Runner:
     timeout: float
     tick: Callable[[int], None]
 
-    def run(self, suite: Suite, database: str, tests: Sequence[str], *, loaded: bool) -> Run:
-        """Run *tests* of *suite*, with the library or without it.
+    def run(self, suite: Suite, database: str, tests: Sequence[str], *, loaded: bool, again: bool = False) -> Run:
+        """Run *tests* of *suite*, with the library or without it; *again* keeps the logs of the first time.
 
         :raises Broken: if the outcomes prove nothing.
         """
         python, folder = environments.prepare(suite), environments.unpack(suite)
-        name = f"{suite.name}-{suite.series}-{database}-{'with' if loaded else 'without'}"
+        name = f"{suite.name}-{suite.series}-{database}-{'with' if loaded else 'without'}{'-again' if again else ''}"
         logs = environments.CACHE / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         log, outcomes, facts = (logs / f"{name}.{kind}" for kind in ("log", "outcomes", "facts"))
