@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import sqlalchemy_public_id
 from outside.comparing import Outcome, failed, files, read, regressions
 from outside.suites import Excuse, load
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", "KeyError: 'id'"), Outcome("skipped")
 PLUGINS = Path(__file__).parents[2] / "outside" / "plugins"
+PATHS = [str(PLUGINS), str(Path(sqlalchemy_public_id.__file__).parents[1])]  # the library under test, not another one
 
 
 def run_pytest(folder: Path, *plugins: str) -> tuple[dict[str, Outcome], list[dict[str, object]]]:
     """Run pytest in *folder* with the plugins of the runner; return the outcomes, and the facts of those that load."""
     outcomes, facts = folder / "outcomes", folder / "facts"
-    variables = {"PUBLIC_ID_OUTCOMES": str(outcomes), "PUBLIC_ID_LOADED": str(facts), "PYTHONPATH": str(PLUGINS)}
+    variables = {
+        "PUBLIC_ID_OUTCOMES": str(outcomes),
+        "PUBLIC_ID_LOADED": str(facts),
+        "PYTHONPATH": os.pathsep.join(PATHS),
+    }
     options = ["-q", "--continue-on-collection-errors", *(part for plugin in plugins for part in ("-p", plugin))]
     subprocess.run([sys.executable, "-m", "pytest", *options], cwd=folder, env=variables, check=False, timeout=120)
     read_facts = [json.loads(line) for line in facts.read_text().splitlines()] if facts.exists() else []
