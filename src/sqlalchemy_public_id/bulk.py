@@ -26,7 +26,7 @@ from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
-from sqlalchemy_public_id import listeners
+from sqlalchemy_public_id import inspection, listeners
 from sqlalchemy_public_id._compat import register_pending, register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import shown
@@ -44,7 +44,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 
     What else is pending in *session* is flushed first. Collisions are retried as everywhere.
     """
-    session = listeners.session_of(session)
+    session = inspection.session_of(session)
     objects = list(objects)  # which holds them: an iterator does not, nor do states
     states = dict.fromkeys(map(_state, objects))  # an object that is named twice is one row
     for prepare in listeners.preparations:
@@ -73,7 +73,7 @@ def _state(instance: object) -> InstanceState[Any]:
 
 def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
     """Whether multi-row statements do for *states* all that the unit of work would."""
-    if listeners.is_sharded(session):  # which sends each object to its own database
+    if inspection.is_sharded(session):  # which sends each object to its own database
         return False
     dialect = session.get_bind(mapper).dialect
     if len(states) < 2 or (dialect.insert_executemany_returning and traits_for(dialect).returns_in_order):
@@ -81,7 +81,7 @@ def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
         return False
-    if keys[0] is not table.autoincrement_column or not listeners.id_attributes(mapper):
+    if keys[0] is not table.autoincrement_column or not inspection.id_attributes(mapper):
         return False
     if mapper.version_id_col is not None or listeners.are_others_listening(session, mapper):
         return False
@@ -118,7 +118,7 @@ def _insert_statements(session: Session, mapper: Mapper[Any], states: list[Insta
 
 def _send(connection: Connection, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
     table = cast("Table", mapper.local_table)
-    ids = listeners.id_attributes(mapper)
+    ids = inspection.id_attributes(mapper)
     columns = {
         prop.key: prop.columns[0]
         for prop in mapper.column_attrs
@@ -162,7 +162,7 @@ def _may_be_left_out(column: Column[Any]) -> bool:
 
 def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str, Any]], unset: list[str]) -> None:
     """Fill in what the database and the column defaults made, found by public id."""
-    (name, column), *_ = listeners.id_attributes(mapper).items()
+    (name, column), *_ = inspection.id_attributes(mapper).items()
     key = mapper.primary_key[0]
     low, high = (
         select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])

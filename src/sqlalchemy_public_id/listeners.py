@@ -11,16 +11,15 @@ The listeners are set up with the mapper: :func:`watch` is called when the first
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from sqlalchemy import Column, Table, event, inspect, select
+from sqlalchemy import Column, Table, event, select
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken, instance_state, set_committed_value
 
 from sqlalchemy_public_id import guard, registry
@@ -28,11 +27,11 @@ from sqlalchemy_public_id.copying import watch_merges
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
+from sqlalchemy_public_id.inspection import id_attributes
 from sqlalchemy_public_id.marks import marks_of, replace
 from sqlalchemy_public_id.types import (
     is_copy,
     is_expression,
-    is_public_id,
     max_retries,
     public_id_type,
     when_first_used,
@@ -41,13 +40,7 @@ from sqlalchemy_public_id.types import (
 __all__ = [
     "are_others_listening",
     "ensure_ids",
-    "id_attributes",
-    "identifier",
-    "ids_of_union",
-    "is_sharded",
     "preparations",
-    "require_session",
-    "session_of",
     "watch",
 ]
 
@@ -57,7 +50,6 @@ MIXED_IN = "sqlalchemy_public_id.mixed_in"
 preparations: list[Callable[[Session, Iterable[object]], None]] = []
 """What a flush does with objects before it sends them, for those who send objects without one."""
 
-_attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _watching = False
@@ -75,72 +67,6 @@ def watch() -> None:
             event.listen(Session, "after_soft_rollback", _on_rolled_back)
             event.listen(Session, "pending_to_transient", _on_taken_back)
             event.listen(Session, "persistent_to_transient", _on_row_taken_back)
-
-
-def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
-    found = _attributes.get(mapper)
-    if found is None:
-        found = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
-        if mapper.configured:  # until then, attributes can come to it
-            _attributes[mapper] = found
-    return found
-
-
-def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
-    """The name and the column of the public id of *model* that is meant: the one named, the only one, or ``public_id``.
-
-    :raises ConfigurationError: where there is none, or several and none is named.
-    """
-    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
-    if not isinstance(mapper, Mapper):
-        but = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
-        raise ConfigurationError(f"{shown(model)} is not a mapped class{but}")
-    attributes = id_attributes(mapper) or ids_of_union(mapper)
-    if not attributes:
-        raise ConfigurationError(
-            f"{mapper.class_.__name__} has no public id; add PublicIdMixin or public_id_column() to it"
-        )
-    if attribute is None:
-        attribute = next(iter(attributes)) if len(attributes) == 1 else "public_id"
-    if attribute not in attributes:
-        raise ConfigurationError(
-            f"{mapper.class_.__name__} has no public id {shown(attribute)}; name one of {', '.join(attributes)} "
-            f"with attribute=…"
-        )
-    return attribute, attributes[attribute]
-
-
-def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Return the public ids that all concrete tables below *mapper* have, which selects from the union of them."""
-    below = [each for each in mapper.self_and_descendants if each is not mapper]
-    columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs}
-    return {
-        name: column
-        for name, column in columns.items()
-        if isinstance(column, Column) and below and all(name in id_attributes(each) for each in below)
-    }
-
-
-def require_session(session: object) -> None:
-    """Refuse what is no synchronous session: a connection would answer as well, with a key."""
-    if not isinstance(session, (Session, scoped_session)):
-        kind = type(session).__name__
-        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
-        raise TypeError(f"expected a Session, not {kind}: {hint}")
-
-
-def session_of(session: Session | scoped_session[Session]) -> Session:
-    """*session*, or the one that a scoped session has; refuses what :func:`require_session` refuses."""
-    require_session(session)
-    return session() if isinstance(session, scoped_session) else session
-
-
-def is_sharded(session: Session | scoped_session[Session]) -> bool:
-    """Whether *session* has several databases. Where the module is not loaded, there is none of its sessions."""
-    session = session_of(session)
-    module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
-    return module is not None and isinstance(session, module.ShardedSession)
 
 
 def ensure_ids(

@@ -214,6 +214,7 @@ def test_ids_of_rows_do_not_change(db: Session) -> None:
     hero = Hero(name="Deadpond")
     db.add(hero)
     db.commit()
+    db.refresh(hero)
     with pytest.raises(ImmutablePublicId):
         hero.public_id = "smhero_000000000000"
     with pytest.raises(ImmutablePublicId):

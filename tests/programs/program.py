@@ -154,6 +154,8 @@ class Program:
 
     def flush(self, chance: random.Random) -> None:
         excuses = [row.excuse for row in self.waiting.values() if row.excuse]
+        if not self.world.rolls_back and any(row.id for row in self.waiting.values()):
+            excuses.append("a given id stays in the table, and is taken for the one that collided")
         self.excuse = "; ".join(excuses)
         with self.collisions(chance):
             self.session.flush()

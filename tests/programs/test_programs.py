@@ -30,6 +30,7 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
     failures: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(tables_in(world.engines, world.metadata))
+        world.meet_triggers()
         switch = stack.enter_context(interruptible(world))
         gc.collect()
         gc.freeze()

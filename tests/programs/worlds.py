@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 from sqlalchemy import DDL, Connection, Engine, ForeignKey, MetaData, String, Table, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin
+from sqlalchemy_public_id import NanoId, PublicIdMixin, testing
 from sqlalchemy_public_id.keys import ShardRouter
 from sqlalchemy_public_id.references import public_ref
 
@@ -146,6 +147,19 @@ class World:
                 session.add_all(boxes)
                 session.commit()
                 self.boxes = {box.public_id: box.id for box in boxes}
+
+    def meet_triggers(self) -> None:
+        """Have the first collision of the engine: on PostgreSQL, what triggers wrote for it stays, and it warns."""
+        if self.audit is None:
+            return
+        with self.session() as session, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            first = self.model(marker=0, code=0)
+            session.add(first)
+            session.flush()
+            with testing.collisions(self.model, first.public_id):
+                session.add(self.model(marker=1, code=1))
+                session.flush()
 
     def connections(self, session: Session) -> dict[str, Connection]:
         """The connections of *session*, by shard."""

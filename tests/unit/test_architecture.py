@@ -24,7 +24,7 @@ LAYERS = (
     {"lookup", "mixins", "references", "keys"},
     {"listeners"},
     {"guard", "copying"},
-    {"marks"},
+    {"inspection", "marks"},
     {"types"},
     {"comparisons"},
     {"typed"},

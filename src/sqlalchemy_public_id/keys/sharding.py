@@ -30,10 +30,10 @@ from sqlalchemy.orm import sessionmaker as sessionmaker_of
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.inspection import id_attributes
 from sqlalchemy_public_id.keys.shard_conditions import conditions, is_never
 from sqlalchemy_public_id.keys.shard_rules import ByHash, ByKey, require_shard, rule_of
 from sqlalchemy_public_id.keys.shard_settings import Place, engines_of, places_of
-from sqlalchemy_public_id.listeners import id_attributes
 from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.types import public_id_type
 

@@ -1,0 +1,83 @@
+"""Models and sessions that are given to the library: the public ids of a model, and the session behind another one."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any, cast
+
+from sqlalchemy import Column, inspect
+from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
+
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.types import is_public_id
+
+__all__ = ["id_attributes", "identifier", "ids_of_union", "is_sharded", "require_session", "session_of"]
+
+_attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
+
+
+def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
+    found = _attributes.get(mapper)
+    if found is None:
+        found = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
+        if mapper.configured:  # until then, attributes can come to it
+            _attributes[mapper] = found
+    return found
+
+
+def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
+    """The name and the column of the public id of *model* that is meant: the one named, the only one, or ``public_id``.
+
+    :raises ConfigurationError: where there is none, or several and none is named.
+    """
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    if not isinstance(mapper, Mapper):
+        but = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
+        raise ConfigurationError(f"{shown(model)} is not a mapped class{but}")
+    attributes = id_attributes(mapper) or ids_of_union(mapper)
+    if not attributes:
+        raise ConfigurationError(
+            f"{mapper.class_.__name__} has no public id; add PublicIdMixin or public_id_column() to it"
+        )
+    if attribute is None:
+        attribute = next(iter(attributes)) if len(attributes) == 1 else "public_id"
+    if attribute not in attributes:
+        raise ConfigurationError(
+            f"{mapper.class_.__name__} has no public id {shown(attribute)}; name one of {', '.join(attributes)} "
+            f"with attribute=…"
+        )
+    return attribute, attributes[attribute]
+
+
+def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Return the public ids that all concrete tables below *mapper* have, which selects from the union of them."""
+    below = [each for each in mapper.self_and_descendants if each is not mapper]
+    columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs}
+    return {
+        name: column
+        for name, column in columns.items()
+        if isinstance(column, Column) and below and all(name in id_attributes(each) for each in below)
+    }
+
+
+def require_session(session: object) -> None:
+    """Refuse what is no synchronous session: a connection would answer as well, with a key."""
+    if not isinstance(session, (Session, scoped_session)):
+        kind = type(session).__name__
+        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
+        raise TypeError(f"expected a Session, not {kind}: {hint}")
+
+
+def session_of(session: Session | scoped_session[Session]) -> Session:
+    """*session*, or the one that a scoped session has; refuses what :func:`require_session` refuses."""
+    require_session(session)
+    return session() if isinstance(session, scoped_session) else session
+
+
+def is_sharded(session: Session | scoped_session[Session]) -> bool:
+    """Whether *session* has several databases. Where the module is not loaded, there is none of its sessions."""
+    session = session_of(session)
+    module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
+    return module is not None and isinstance(session, module.ShardedSession)
