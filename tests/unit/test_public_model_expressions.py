@@ -338,7 +338,7 @@ def test_path_through_a_dictionary(path: tuple[str | int, ...]) -> None:
         ("by_trouble", dict[Annotated[str, PublicId(NanoId())], ItemOut]),
         ("by_key", Annotated[list[ItemOut], BeforeValidator(lambda items: list(items.values()))]),
     ],
-    ids=str,
+    ids=["text", "typed ids", "ids of trouble", "annotated ids", "values"],
 )
 def test_dictionary_of_something_else(name: str, annotation: Any) -> None:
     """A dictionary may be keyed by public ids, by texts that are no keys, or be made a list of."""
