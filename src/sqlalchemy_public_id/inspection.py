@@ -12,7 +12,22 @@ from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.types import is_public_id
 
-__all__ = ["id_attributes", "identifier", "ids_of_union", "is_sharded", "require_session", "session_of"]
+__all__ = [
+    "BIGINT_KEY",
+    "MIXED_IN",
+    "id_attributes",
+    "identifier",
+    "ids_of_union",
+    "is_sharded",
+    "require_session",
+    "session_of",
+]
+
+BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
+"""In the ``info`` of a column: :func:`~sqlalchemy_public_id.bigint_key` has made it."""
+
+MIXED_IN = "sqlalchemy_public_id.mixed_in"
+"""In the same place: it is the key that a mixin adds."""
 
 _attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 

@@ -27,7 +27,7 @@ from sqlalchemy_public_id.copying import watch_merges
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.attempt import exhausted
-from sqlalchemy_public_id.inspection import id_attributes
+from sqlalchemy_public_id.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.marks import marks_of, replace
 from sqlalchemy_public_id.types import (
     is_copy,
@@ -43,9 +43,6 @@ __all__ = [
     "preparations",
     "watch",
 ]
-
-MIXED_IN = "sqlalchemy_public_id.mixed_in"
-"""In the ``info`` of a column: it is the key that a mixin adds."""
 
 preparations: list[Callable[[Session, Iterable[object]], None]] = []
 """What a flush does with objects before it sends them, for those who send objects without one."""

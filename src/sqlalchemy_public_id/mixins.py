@@ -32,13 +32,12 @@ from typing_extensions import TypeVar
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.statements import makes_ids
-from sqlalchemy_public_id.listeners import MIXED_IN
+from sqlalchemy_public_id.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
 
 __all__ = [
-    "BIGINT_KEY",
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
     "PublicIdMixin",
@@ -49,9 +48,6 @@ __all__ = [
 
 IdT = TypeVar("IdT", bound=str, default=str)
 TypedIdT = TypeVar("TypedIdT", bound=TypedId)
-
-BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
-"""In the ``info`` of a column: :func:`bigint_key` has made it."""
 
 _OWN = ("default", "insert_default", "nullable", "unique", "index", "primary_key")
 _CHANGING = ("onupdate", "server_onupdate")

@@ -27,7 +27,7 @@ from typing_extensions import Self
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra
 from sqlalchemy_public_id.ext import mapped
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.listeners import MIXED_IN
+from sqlalchemy_public_id.inspection import MIXED_IN
 from sqlalchemy_public_id.mixins import bigint_key, public_id_column
 from sqlalchemy_public_id.references.reference import Declared
 from sqlalchemy_public_id.references.waiting import Waiting

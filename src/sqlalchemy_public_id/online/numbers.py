@@ -160,13 +160,14 @@ def _as_text(format: BitsFormat, dialect: str, digits: str) -> str:
         return text
     if dialect in ("mysql", "mariadb") and "\\" in format.separator:
         raise _refusal(format, dialect, "how it reads a backslash depends on its settings")
-    return _WORDS[dialect].joined([literal(format.prefix + format.separator), text])
+    return _WORDS[dialect].joined([literal(format.prefix + format.separator, dialect), text])
 
 
-def literal(text: str) -> str:
-    """*text* as SQL writes it. One with a backslash is for PostgreSQL; the others are refused before."""
+def literal(text: str, dialect: str = "postgresql") -> str:
+    """Return *text* as SQL writes it; one with a backslash is refused before on MySQL and MariaDB."""
     written = "'" + text.replace("'", "''") + "'"
-    return "E" + written.replace("\\", "\\\\") if "\\" in text else written
+    is_escaped = "\\" in text and dialect == "postgresql"
+    return "E" + written.replace("\\", "\\\\") if is_escaped else written
 
 
 def _hyphenated(digits: str, dialect: str) -> str:
