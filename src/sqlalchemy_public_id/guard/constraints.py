@@ -54,5 +54,7 @@ def _names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
 
 
 def _unquoted(name: str, prepare: Any) -> str:
-    quote = prepare.initial_quote
-    return name[1:-1] if name.startswith(quote) else name
+    """Return the name that errors have: without quotes, and without what is doubled between them."""
+    if name.startswith(prepare.initial_quote):
+        name = name[1:-1].replace(prepare.final_quote * 2, prepare.final_quote)
+    return name.replace("%%", "%") if "%%" in prepare.quote("%") else name

@@ -1,0 +1,33 @@
+"""The name of a unique index, as an error of the database has it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Column, Index, Integer, MetaData, String, Table
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.dialects import Violation
+from sqlalchemy_public_id.guard.constraints import Match, matches
+
+DIALECTS: dict[str, Dialect] = {
+    "psycopg": postgresql.psycopg.dialect(),
+    "asyncpg": postgresql.asyncpg.dialect(),
+    "pymysql": mysql.pymysql.dialect(),
+}
+NAMES = ["uq_plain", 'uq_we"ird', "uq_back`tick", "uq_per%cent", "uq_%%", "uq_it's", "UPPER", "uq_with space", "order"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
+    """Whatever is doubled between quotes stands once in the error, so that the index is recognised for certain."""
+    column = Column("public_id", String(12))
+    other = Column("code", String(12))
+    table = Table("user", MetaData(), Column("id", Integer, primary_key=True), column, other)
+    Index(name, column, unique=True)
+    Index(f"{name}_2", other, unique=True)
+
+    assert matches(Violation(constraint=name), column, DIALECTS[dialect]) is Match.YES
+    assert matches(Violation(constraint=f"{name}_2"), column, DIALECTS[dialect]) is Match.NO
+    assert matches(Violation(constraint=f"{table.name}.{name}"), column, DIALECTS[dialect]) is Match.YES
