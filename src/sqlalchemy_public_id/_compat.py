@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
-from sqlalchemy.orm import InstanceState, Session
-from sqlalchemy.orm.persistence import _emit_insert_statements
+from sqlalchemy.orm import InstanceState, Session, persistence
 
 __all__ = [
     "bulk_saved_objects",
@@ -83,6 +82,9 @@ def key_behind_returning(compiled: Any) -> Column[Any] | None:
     return column
 
 
+_EXECUTING: CodeType = persistence._emit_insert_statements.__code__  # pyright: ignore[reportUnknownMemberType]
+
+
 def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
     """Return the ``__dict__`` of each object whose row ``Session.bulk_save_objects()`` is inserting, in their order.
 
@@ -90,7 +92,7 @@ def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
     the function that executes the INSERT.
     """
     frame: FrameType | None = sys._getframe(1) if "compiled_cache" in context.execution_options else None
-    while frame is not None and frame.f_code is not _emit_insert_statements.__code__:
+    while frame is not None and frame.f_code is not _EXECUTING:
         frame = frame.f_back
     if frame is None:
         return []

@@ -175,7 +175,7 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
     """Return True if *model* has a mixin and a table of its own; not if its table is a copy, a query or a union."""
     table = mapper.local_table
-    return hasattr(model, "__public_id__") and isinstance(table, Table) and not any(map(is_copy, table.columns))
+    return hasattr(model, "__public_id__") and isinstance(table, Table) and not any(is_copy(each) for each in table.c)
 
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
