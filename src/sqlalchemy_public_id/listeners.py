@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from sqlalchemy import Column, Table, event, select
+from sqlalchemy import Column, FromClause, Table, event, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken, instance_state, set_committed_value
@@ -174,8 +174,10 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
     """Return True if *model* has a mixin and a table of its own; not if its table is a copy, a query or a union."""
-    table = mapper.local_table
-    return hasattr(model, "__public_id__") and isinstance(table, Table) and not any(is_copy(each) for each in table.c)
+    table: FromClause = mapper.local_table
+    if not (hasattr(model, "__public_id__") and isinstance(table, Table)):
+        return False
+    return not any(map(is_copy, cast("Table", table).columns))
 
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
