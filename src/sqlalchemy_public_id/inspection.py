@@ -33,7 +33,7 @@ _attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = we
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Attribute name → column, for the public ids of *mapper*, those of the models it inherits from included."""
+    """Return the public ids of *mapper*, attribute → column; those of the models that it inherits from included."""
     found = _attributes.get(mapper)
     if found is None:
         found = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
@@ -43,9 +43,9 @@ def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
-    """The name and the column of the public id of *model* that is meant: the one named, the only one, or ``public_id``.
+    """Return the name and the column of a public id of *model*: the one named, the only one, or ``public_id``.
 
-    :raises ConfigurationError: where there is none, or several and none is named.
+    :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
@@ -78,7 +78,7 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def require_session(session: object) -> None:
-    """Refuse what is no synchronous session: a connection would answer as well, with a key."""
+    """Refuse anything but a synchronous session: a connection would execute the query as well, and return a key."""
     if not isinstance(session, (Session, scoped_session)):
         kind = type(session).__name__
         hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
@@ -86,13 +86,13 @@ def require_session(session: object) -> None:
 
 
 def session_of(session: Session | scoped_session[Session]) -> Session:
-    """*session*, or the one that a scoped session has; refuses what :func:`require_session` refuses."""
+    """Return *session*, or the one of a scoped session; raise as :func:`require_session` does."""
     require_session(session)
     return session() if isinstance(session, scoped_session) else session
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
-    """Whether *session* has several databases. Where the module is not loaded, there is none of its sessions."""
+    """Return True if *session* has several databases. If the module is not loaded, no session is of its class."""
     session = session_of(session)
     module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
     return module is not None and isinstance(session, module.ShardedSession)

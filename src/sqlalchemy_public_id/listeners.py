@@ -53,7 +53,7 @@ _watching = False
 
 
 def watch() -> None:
-    """Begin to look at mappers and sessions. Safe to call again."""
+    """Listen to mappers and sessions. Safe to call again."""
     global _watching
     with _lock:
         if not _watching:

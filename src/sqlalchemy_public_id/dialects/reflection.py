@@ -1,4 +1,4 @@
-"""What the Inspector finds, with the names of columns as they are.
+"""Tables as the Inspector reflects them, with the names of columns as they are.
 
 From MySQL and MariaDB, SQLAlchemy reads names as ``SHOW CREATE TABLE`` quotes them, and leaves a quote in them doubled.
 """

@@ -1,4 +1,4 @@
-"""What an attribute of a mapped class shows, or a path of attributes: an integer key, related objects, a dictionary.
+"""Attributes of a mapped class, and paths of them: those that show an integer key, related objects or a dictionary.
 
 Synonyms, column properties, hybrids, composites and association proxies are seen through. Those that only configured
 mappers can tell are left out until then.
@@ -142,7 +142,7 @@ def _key_in(mapper: Mapper[Any], expression: ClauseElement) -> mapped.Key | None
 
 
 def _of_the_class(mapper: Mapper[Any], name: str) -> Any:
-    """What the class has as *name* beside its properties, once the mappers are configured."""
+    """Return the descriptor *name* of the class, once the mappers are configured."""
     if name not in mapper.all_orm_descriptors or not mapper.configured:
         return None
     try:

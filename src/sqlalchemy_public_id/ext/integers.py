@@ -33,7 +33,7 @@ class Found:
     is_apart: bool = False
     """Whether the names are not its own, but those of a mapping or a tuple that it is one part of."""
     is_coerced: bool = False
-    """Whether its texts may be made of numbers."""
+    """True if its texts may be made of numbers."""
 
 
 def integers(

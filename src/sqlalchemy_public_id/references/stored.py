@@ -1,4 +1,4 @@
-"""What the tables hold, past the conditions that a program adds to the queries of its sessions.
+"""Rows as the tables hold them, past the conditions that a program adds to the queries of its sessions.
 
 ``with_loader_criteria()`` and listeners to ``do_orm_execute`` hide objects. A foreign key is no object, and neither is
 the public id that stands for it. So these statements are sent on the session's connection, and name tables.

@@ -107,7 +107,7 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
 def _targets(
     session: Session, source: Source, members: list[tuple[InstanceState[Any], PublicRef, str]]
 ) -> tuple[dict[str, object], dict[str, Any], dict[tuple[InstanceState[Any], PublicRef], Any]]:
-    """What the public ids of *members* mean: objects, as of those that this flush will insert, and keys of rows.
+    """Return the objects that public ids of *members* stand for, new ones included, and the keys of other rows.
 
     The last answer is the keys that members have already: an object may keep its reference to a row that the program
     hides from its queries.

@@ -1,4 +1,4 @@
-"""What forked children inherit: a copy of each socket, for which the server keeps the locks of a killed parent.
+"""Sockets that forked children inherit, and for which the server keeps the locks of a killed parent.
 
 A server undoes a transaction when it sees the end of its connection, and no end is seen while any process has the
 socket. So no child may hold the one of a lease. A connection that was opened before a fork is not used for leases after
