@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 NAMES = {
-    "percents": "{x} {0} %b %%c %(id)s %s",
-    "quotes": "we\"ird it's back`tick",
-    "dollars": "$public_id$ $public_id1$ $cluster$",
+    "percents and quotes": "{x} {0} %b %%c %(id)s %s we\"ird it's back`tick",
+    "dollars and colons": "$public_id$ $cluster$ co::lon :table; /* c */ [Sq] (p, a.b -- d",
     "lines": "new\nline",
-    "colons": "co:lon co::lon :table; -- dash",
-    "brackets": "/* c */ // [square] (paren, a.b",
     "backslashes": 'back\\slash "\\',
     "bytes": "ü" * 31 + "x",
     "characters": "n" * 63,
     "reserved": "order",
-    "capitals": "UPPER",
-    "dash": "-- dash",
 }
 """By what is odd about them. Each is as long as PostgreSQL takes at most: 63 bytes."""
 
