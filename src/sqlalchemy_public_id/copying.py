@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy import Column
 from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper, Session
-from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id.marks import marks_of
 from sqlalchemy_public_id.types import public_id_type
@@ -43,7 +43,8 @@ class MergedId(ColumnProperty[Any]):
         of the first copy, and the second copy gets one of its own.
         """
         name = self.key
-        is_made = source_dict.get(name) is None or name in marks_of(source_state).made
+        marks = marks_of(source_state)
+        is_made = source_dict.get(name) is None or name in marks.made or name in marks.settled
         if load and is_made and source_state.key is None and source_state is not dest_state:
             if dest_state.key is None:
                 self._hand_over(source_state, source_dict, dest_state, dest_dict)
@@ -58,28 +59,31 @@ class MergedId(ColumnProperty[Any]):
     def _hand_over(
         self, source_state: InstanceState[Any], source_dict: Any, dest_state: InstanceState[Any], dest_dict: Any
     ) -> None:
-        name, source = self.key, marks_of(source_state, create=True)
-        copy = source.copies[name]() if name in source.copies else None
-        if copy is not None and not copy.transient:  # it may be transient again, or gone, after a rollback
+        name = self.key
+        source, dest = marks_of(source_state, create=True), marks_of(dest_state, create=True)
+        if dest_dict.get(name) is not None:  # it is the copy of another object with the same key, too
+            set_committed_value(source_state.obj(), name, dest_dict[name])
+            source.settle(name)
+            dest.sources.append(weakref.ref(source_state))
             return
-        if source_dict.get(name) is None:
+        copy = source.copies.get(name)
+        if copy is not None and not instance_state(copy).transient:  # which it is again after a rollback
+            return
+        if source_dict.get(name) is None or name in source.settled:
             source_dict[name] = public_id_type(cast("Column[Any]", self.columns[0])).next_id()
-            source.make(name)
+        source.make(name)
+        source.copies[name] = dest_state.obj()
         dest_dict[name] = source_dict[name]
-        dest = marks_of(dest_state, create=True)
         dest.make(name)
         dest.sources.append(weakref.ref(source_state))
-        source.copies[name] = weakref.ref(dest_state)
 
     def _show_stored(self, source_state: InstanceState[Any], source_dict: Any, stored: str | None) -> None:
         """Have the source show the *stored* id, or none if it is not loaded: its own belongs to no row."""
-        source = marks_of(source_state, create=True)
-        source.give(self.key)
+        marks_of(source_state, create=True).settle(self.key)
         if stored is not None:
             set_committed_value(source_state.obj(), self.key, stored)
         else:
             source_dict.pop(self.key, None)
-            source.settled.add(self.key)
 
 
 def watch_merges(mapper: Mapper[Any], names: Iterable[str]) -> None:

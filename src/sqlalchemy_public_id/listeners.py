@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from sqlalchemy import Column, FromClause, Table, event, select
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session
+from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import AttributeEventToken, instance_state, set_committed_value
 
 from sqlalchemy_public_id import guard, registry
@@ -76,16 +76,19 @@ def ensure_ids(
         waiting = pending.begin(connection, states[0].session)
     columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
     for state in states:
-        values = state.dict
+        values, marks = state.dict, marks_of(state)
         for key, column, next_id in columns:
             value = values.get(key)
-            if value is None:
+            if value is None or key in marks.settled:
                 value = next_id()
-            elif key in marks_of(state).made:
-                marks_of(state).made.discard(key)  # the row has it from now on; a rollback marks it again
+                if key in marks.settled:
+                    marks.forget(key)
+            elif key in marks.made:
+                marks.made -= {key}  # the row has it from now on; a rollback marks it again
                 waiting.shown.add((column, value))
             else:
-                marks_of(state, create=True).give(key)
+                marks = marks_of(state, create=True)
+                marks.give(key)
                 if not is_expression(value):
                     _make_room(waiting, column, value, connection)
                 continue
@@ -207,7 +210,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     key, type_ = attribute.key, public_id_type(column)
 
     def on_first_access(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
-        if state.has_identity or key in marks_of(state).settled:
+        if state.has_identity or (key in marks_of(state).settled and not state.pending):
             return value
         made = values[key] = make_early(state)
         return made
@@ -220,6 +223,8 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row from before the column was filled has none yet
             same = type_.canonical(value)
+            if same is not None and state.committed_state.get(key, "") is LoaderCallableStatus.NO_VALUE:
+                return same  # as what was assigned before: the flush compares
             if isinstance(old, str) and old in (value, same):
                 return old
             if isinstance(old, str) or same is None:
@@ -227,7 +232,10 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             return same  # that of the row is not loaded: the flush compares
         if value is None:  # "make me one", as the constructors of dataclasses and SQLModel say it
             made = make_early(state)
-            marks_of(state).asked.add(key)
+            if state.has_identity:
+                marks_of(state).give(key)
+            else:
+                marks_of(state).asked |= {key}
             return made
         checked = value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
         marks_of(state, create=True).give(key)
@@ -235,7 +243,8 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
 
     def on_delete(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
         if state.has_identity:
-            raise _immutable(state.class_.__name__, key, value, None)
+            raise _immutable(state.class_.__name__, key, value if isinstance(value, str) else None, None)
+        marks_of(state, create=True).forget(key)
 
     event.listen(attribute, "init_scalar", on_first_access, raw=True, retval=True)
     event.listen(attribute, "set", on_set, raw=True, retval=True)
@@ -268,10 +277,10 @@ def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[A
 
 def _stored_id(state: InstanceState[Any], key: str, connection: Connection) -> str | None:
     mapper = state.mapper
-    own = [mapper.get_property_by_column(column).class_attribute for column in mapper.primary_key]
-    query = select(mapper.attrs[key].class_attribute)
-    for attribute, value in zip(own, cast("tuple[Any, ...]", state.identity), strict=True):
-        query = query.where(attribute == value)
+    own = mapper.class_manager  # of the class itself: those of the base would be those of another table
+    query = select(own[key])
+    for column, value in zip(mapper.primary_key, cast("tuple[Any, ...]", state.identity), strict=True):
+        query = query.where(own[mapper.get_property_by_column(column).key] == value)
     return connection.execute(query).scalar()
 
 
@@ -282,7 +291,7 @@ def _on_expire(state: InstanceState[Any], names: object) -> None:
         for key in marks.made:
             state.dict.pop(key, None)
             state.expired_attributes.add(key)
-        marks.made.clear()
+            marks.forget(key)
 
 
 # --- sessions

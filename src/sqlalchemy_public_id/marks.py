@@ -7,7 +7,7 @@ that the caller gave, and one that a row has had.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from sqlalchemy.orm import InstanceState
@@ -18,53 +18,72 @@ __all__ = ["Marks", "marks_of", "replace"]
 _MARKS = "sqlalchemy_public_id"
 
 
+_NONE = frozenset[str]()
+
+
 class Marks:
     """The marks of one object, each with the names of attributes."""
 
     __slots__ = ("asked", "copies", "given", "made", "settled", "sources")
 
-    def __init__(self, given: Iterable[str] = (), made: Iterable[str] = ()) -> None:
-        self.given = set(given)
+    def __init__(
+        self,
+        given: frozenset[str] = _NONE,
+        made: frozenset[str] = _NONE,
+        asked: frozenset[str] = _NONE,
+        settled: frozenset[str] = _NONE,
+    ) -> None:
+        self.given = given
         """Ids that are never replaced."""
-        self.made = set(made)
+        self.made = made
         """Ids that the library made on first access, and that no row has yet."""
-        self.asked = set[str]()
+        self.asked = asked
         """Those of them that were made because ``None`` was assigned."""
-        self.settled = set[str]()
-        """Attributes of an object whose row belongs to another object: the source of a ``merge()``."""
-        self.copies = dict[str, weakref.ref[InstanceState[Any]]]()
-        """Attribute → the copy by ``merge()`` that has the id."""
+        self.settled = settled
+        """Ids of a row that ``merge()`` has found by its key, which belong to the row and not to this object."""
+        self.copies: dict[str, object] = {}
+        """Attribute → the copy by ``merge()`` that has the id. It lives as long as its source, to tell a rollback."""
         self.sources: list[weakref.ref[InstanceState[Any]]] = []
         """Objects that this one is a copy of, and that show its id."""
 
     def give(self, name: str) -> None:
         """Keep the id in the attribute *name* from now on."""
-        self.made.discard(name)
-        self.asked.discard(name)
-        self.settled.discard(name)
-        self.given.add(name)
+        self.forget(name)
+        self.given |= {name}
 
     def make(self, name: str) -> None:
         """Let the id in the attribute *name* be replaced if it collides."""
-        self.given.discard(name)
-        self.asked.discard(name)
-        self.settled.discard(name)
-        self.made.add(name)
+        self.forget(name)
+        self.made |= {name}
 
-    def __reduce__(self) -> tuple[type[Marks], tuple[set[str], set[str]]]:
-        """Pickle the origin alone: other objects stay behind."""
-        return Marks, (self.given, self.made)
+    def settle(self, name: str) -> None:
+        """Let the attribute *name* show the id of a row that another object has."""
+        self.forget(name)
+        self.settled |= {name}
+
+    def forget(self, name: str) -> None:
+        """Remove all marks of the attribute *name*."""
+        self.given -= {name}
+        self.made -= {name}
+        self.asked -= {name}
+        self.settled -= {name}
+        self.copies.pop(name, None)
+
+    def __reduce__(self) -> tuple[type[Marks], tuple[frozenset[str], ...]]:
+        """Pickle the marks alone: other objects stay behind."""
+        return Marks, (self.given, self.made, self.asked, self.settled)
 
 
-_NONE = Marks()
+_UNMARKED = Marks()
 
 
 def marks_of(state: InstanceState[Any], *, create: bool = False) -> Marks:
     """Return the marks of an object; empty ones, not to be changed, if it has none and *create* is false."""
-    if create:
-        found: Marks = state.info.setdefault(_MARKS, Marks())
-        return found
-    return cast("Marks", state.info.get(_MARKS, _NONE))
+    info = vars(state).get("info")  # the attribute would make a dictionary for every object
+    found = None if info is None else cast("Marks | None", info.get(_MARKS))
+    if found is None and create:
+        found = state.info[_MARKS] = Marks()
+    return found or _UNMARKED
 
 
 def replace(state: InstanceState[Any], name: str, new: str) -> None:
@@ -81,3 +100,4 @@ def _sources(state: InstanceState[Any]) -> Iterator[InstanceState[Any]]:
         source = reference()
         if source is not None and source.transient:
             yield source
+            yield from _sources(source)

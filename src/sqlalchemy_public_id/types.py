@@ -57,8 +57,11 @@ MAX_RETRIES = 1000
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
 
-_ORIGIN = "sqlalchemy_public_id.origin"
-"""In the ``info`` of a column: the key of the table that it was made for."""
+_ATTACHED = "sqlalchemy_public_id.attached"
+"""In the ``info`` of a column, which is copied with it: it belongs to a table."""
+
+_COPIED = "sqlalchemy_public_id.copied"
+"""In the same place: it belonged to one before it was copied into another."""
 
 _first_use: list[Callable[[], None]] = []
 
@@ -312,11 +315,12 @@ def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
 
 def is_copy(column: Column[Any]) -> bool:
     """Return True if the column was copied with its table, as ``to_metadata()`` and version tables do."""
-    origin = column.info.get(_ORIGIN)
-    return origin is not None and origin != column.table.key
+    return _COPIED in column.info
 
 
 def _is_unique(column: Column[Any]) -> bool:
+    if list(column.table.primary_key) == [column]:
+        return True
     made_of = [index.columns for index in column.table.indexes if index.unique]
     made_of += [each.columns for each in column.table.constraints if isinstance(each, UniqueConstraint)]
     return any(list(columns) == [column] for columns in made_of)
@@ -328,13 +332,13 @@ def _watch_columns() -> None:
 
 def _on_column(type_: PublicIdType, column: Any) -> None:
     if isinstance(column, Column):
-        event.listen(column, "after_parent_attach", _remember_origin)
+        event.listen(column, "after_parent_attach", _on_table)
 
 
-def _remember_origin(column: Column[Any], table: Any) -> None:
-    """Note the table of a column that is no copy: ``info`` is copied with it, and a text can be pickled."""
+def _on_table(column: Column[Any], table: Any) -> None:
+    """Mark a column that belongs to a table: a copy of it has the mark already when it comes into another one."""
     if isinstance(table, Table):
-        column.info.setdefault(_ORIGIN, table.key)
+        column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
 
 
 when_first_used(_watch_columns)

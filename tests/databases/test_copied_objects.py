@@ -23,7 +23,7 @@ from sqlalchemy.orm import (
 )
 
 from conftest import Statements
-from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, bulk, testing
+from sqlalchemy_public_id import ImmutablePublicId, NanoId, PublicIdMixin, TypedId, bulk, testing
 
 
 class Base(DeclarativeBase):
@@ -452,3 +452,142 @@ def test_statements_of_a_merge(session: Session, statements: Statements) -> None
     session.flush()
 
     assert len(statements) == 1
+
+
+# --- found by review
+
+
+@on("sqlite")
+def test_two_objects_of_one_key_merged(session: Session) -> None:
+    """Two objects with one key in a graph are one row: a given id is kept, and both objects show it."""
+    session.add(User(id=1))
+    session.commit()
+    given = NoteId()
+    source = User(id=1, notes=[Note(id=1, public_id=given), Note(id=1)])
+    merged = session.merge(source)
+    session.commit()
+
+    assert [note.public_id for note in merged.notes] == [given]
+    assert [note.public_id for note in source.notes] == [given, given]
+
+
+@on("sqlite")
+@READ
+def test_template_of_many_rows(session: Session, read: bool) -> None:
+    """A template that is merged again after its first copy is gone shows the id of that copy."""
+    template = user(read)
+    first = session.merge(template)
+    session.commit()
+    shown = first.public_id
+    del first
+    for _ in range(3):
+        session.merge(template)
+        session.commit()
+
+    assert template.public_id == shown
+    assert len(set(stored(session, User).values())) == 4
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    "forget", [lambda each: setattr(each, "public_id", None), lambda each: delattr(each, "public_id")]
+)
+def test_template_that_gets_another_id(session: Session, forget: Callable[[User], None]) -> None:
+    """A template whose id is taken back hands the next one over."""
+    template = user(read=True)
+    session.merge(template)
+    forget(template)
+    shown = template.public_id
+    merged = session.merge(template)
+    session.commit()
+
+    assert merged.public_id == shown
+
+
+@on("sqlite")
+def test_template_of_several_keys(session: Session) -> None:
+    """An object that is merged with one key after the other takes the id of none of the rows along."""
+    session.add(User(id=1))
+    session.commit()
+    template = User(name="Ada")
+    for key in (1, 2, 3):
+        template.id = key
+        session.merge(template)
+        session.commit()
+        assert template.public_id in stored(session, User).values()
+    template.id = None  # type: ignore[assignment]
+    session.add(template)
+    session.commit()
+
+    assert len(set(stored(session, User).values())) == 4
+
+
+@on("sqlite")
+def test_bulk_saved_object_keeps_its_id(session: Session) -> None:
+    """An id that was read before ``bulk_save_objects()`` is that of the row."""
+    saved = user(read=True)
+    shown = saved.public_id
+    session.bulk_save_objects([saved])
+    session.commit()
+    session.add(saved)
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+    assert saved.public_id == shown
+
+
+@on("sqlite")
+def test_subclass_compares_its_own_row(session: Session) -> None:
+    """The id of a joined subclass, assigned while it is not loaded, is compared with that of its own row."""
+    admins = [Admin(), Admin(), Admin()]
+    session.add_all(admins)
+    session.commit()
+    ids = [each.public_id for each in admins]
+    session.expire_all()
+    admins[1].public_id = ids[1]
+    session.commit()
+    for other in (ids[0], ids[2]):
+        admins[1].public_id = other
+        with pytest.raises(ImmutablePublicId):
+            session.flush()
+        session.rollback()
+
+    assert [each.public_id for each in admins] == ids
+
+
+@on("sqlite")
+def test_own_id_after_another_one(session: Session) -> None:
+    """Of two ids that are assigned while that of the row is not loaded, the last one counts."""
+    row = User(public_id=A)
+    session.add(row)
+    session.commit()
+    row.public_id = B
+    row.public_id = A
+    session.commit()
+
+    assert row.public_id == A
+
+
+@on("sqlite")
+def test_id_asked_for_by_a_row_without_one(session: Session) -> None:
+    """A row from before the backfill is given an id by ``None``, which a refresh of other attributes leaves."""
+    session.connection().execute(
+        text("CREATE TABLE unfilled (id INTEGER PRIMARY KEY, public_id VARCHAR(12), name TEXT)")
+    )
+    session.connection().execute(text("INSERT INTO unfilled (id) VALUES (1)"))
+
+    class Own(DeclarativeBase): ...
+
+    class Unfilled(PublicIdMixin, Own):
+        __tablename__ = "unfilled"
+        name: Mapped[str | None] = mapped_column()
+
+    row = session.scalars(select(Unfilled)).one()
+    row.public_id = None  # type: ignore[assignment]
+    made = row.public_id
+    session.refresh(row, ["name"])
+    session.flush()
+
+    assert made
+    assert session.scalar(text("SELECT public_id FROM unfilled")) == made
+    session.rollback()

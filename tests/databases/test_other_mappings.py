@@ -354,3 +354,31 @@ def test_copy_of_a_cluster_key(session: Session) -> None:
     Own.metadata.create_all(session.get_bind())
 
     assert inspect(session.connection()).has_table("event_version")
+
+
+def test_copy_of_the_same_name(session: Session) -> None:
+    """A copy in another metadata is one under the same name, too; renaming a table makes no copy of it."""
+
+    class Own(DeclarativeBase): ...
+
+    class Thing(PublicIdMixin, Own):
+        __tablename__ = "thing"
+        __public_id__ = NanoId(prefix="same_name")
+
+    archive = Thing.__table__.to_metadata(MetaData())  # type: ignore[attr-defined]
+    archive.indexes.clear()
+
+    class Archived: ...
+
+    Own.registry.map_imperatively(Archived, archive)
+    Thing.__table__.schema = "main"  # type: ignore[attr-defined]
+    configure_mappers()
+    Own.metadata.create_all(session.get_bind())
+    thing = Thing()
+    session.add(thing)
+    session.flush()
+
+    assert lookup.resolve(session, thing.public_id) is thing
+    assert Archived().public_id is None  # type: ignore[attr-defined]
+    session.rollback()
+    Own.metadata.drop_all(session.get_bind())

@@ -468,3 +468,4 @@ def test_another_mistake_while_a_backref_is_awaited() -> None:
     Other.registry.configure()
 
     assert Room().public_id
+    Own.registry.dispose()  # or the mistake is there for whoever configures all mappers next

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm.attributes import set_committed_value
 
 from sqlalchemy_public_id._compat import bulk_saved_objects
+from sqlalchemy_public_id.guard import pending
 from sqlalchemy_public_id.guard.batch import id_parameters
 from sqlalchemy_public_id.marks import marks_of
 
@@ -17,13 +18,13 @@ __all__ = ["show_made_ids"]
 
 
 def show_made_ids(context: Any) -> None:
-    """Have each object that the INSERT of *context* has stored show the id that was made for its row."""
-    made = [parameter for parameter in id_parameters(context.compiled) if parameter.made]
-    if not made:
-        return
+    """Have each object that the INSERT of *context* has stored show the id that its row has, for ever."""
+    if pending.of(context.root_connection):
+        return  # a flush, which knows its objects
     for values, row in zip(bulk_saved_objects(context), context.compiled_parameters, strict=False):
         state = values["_sa_instance_state"]
-        for parameter in made:
+        for parameter in id_parameters(context.compiled):
             name = state.mapper.get_property_by_column(parameter.column).key
-            set_committed_value(state.obj(), name, row[parameter.name])
+            if parameter.made:
+                set_committed_value(state.obj(), name, row[parameter.name])
             marks_of(state, create=True).give(name)

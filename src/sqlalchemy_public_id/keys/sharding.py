@@ -200,6 +200,9 @@ class ShardRouter:
         if column is None:
             return None
         name = _attribute(state.mapper, column)
+        if state.identity is None and name in marks_of(state).settled:
+            state.dict.pop(name, None)  # that of a row, which is not this one
+            marks_of(state).forget(name)
         public_id = getattr(state.obj(), name)  # which makes it if there is none yet
         if not isinstance(public_id, str):
             raise ConfigurationError(
