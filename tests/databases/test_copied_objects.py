@@ -74,6 +74,13 @@ def user(read: bool = False, **values: Any) -> User:
     return made
 
 
+def make_clone(session: Session, row: User) -> None:
+    """Make an object of a stored row one of a row to come, as SQLAlchemy's recipe does."""
+    session.expunge(row)
+    make_transient(row)
+    row.id = None  # type: ignore[assignment]  # there is none until the flush
+
+
 # --- make_transient()
 
 
@@ -85,9 +92,7 @@ def test_clone_keeps_the_id_of_its_row(session: Session, read: bool) -> None:
     session.add(original)
     session.commit()
     published = original.public_id
-    session.expunge(original)
-    make_transient(original)
-    original.id = None  # type: ignore[assignment]
+    make_clone(session, original)
     session.add(original)
 
     with pytest.raises(IntegrityError):
@@ -107,9 +112,7 @@ def test_clone_keeps_its_id_when_it_was_pending(session: Session, read: bool) ->
     session.add(original)
     session.commit()
     published = original.public_id
-    session.expunge(original)
-    make_transient(original)
-    original.id = None  # type: ignore[assignment]
+    make_clone(session, original)
     for _ in range(2):
         session.add(original)
         session.expunge(original)
@@ -128,9 +131,7 @@ def test_flushed_row_made_transient_keeps_its_id(session: Session, read: bool) -
     session.add(original)
     session.flush()
     flushed = original.public_id
-    session.expunge(original)
-    make_transient(original)
-    original.id = None  # type: ignore[assignment]
+    make_clone(session, original)
     session.add(original)
 
     with pytest.raises(IntegrityError):

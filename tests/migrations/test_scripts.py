@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
+from clients import run_script
 from marks import on
 from people import People
 from sqlalchemy import Engine, exc
@@ -63,30 +62,6 @@ def script(people: People, *operations: str) -> str:
     return output.getvalue()
 
 
-def run(people: People, sql: str) -> None:
-    """Give a script to the client of the database, which stops at the first error."""
-    url = people.engine.url
-    if people.engine.name == "postgresql":
-        command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port or 5432)]
-        command += ["-U", url.username, "-d", url.database, "-f", "-"]
-    else:
-        name = "mariadb" if shutil.which("mariadb") else "mysql"
-        command = [name, "-h", url.host, "-P", str(url.port or 3306), "-u", url.username, "--protocol=tcp"]
-        command += ["-D", url.database]
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    password = {"PGPASSWORD": url.password or "", "MYSQL_PWD": url.password or ""}
-    done = subprocess.run(
-        [part for part in command if part],
-        input=sql,
-        text=True,
-        capture_output=True,
-        env={**os.environ, **password},
-        timeout=120,
-    )
-    assert done.returncode == 0, f"{done.stderr}\n{sql}"
-
-
 servers = on("postgresql", "mysql", "mariadb")
 
 
@@ -96,7 +71,7 @@ def test_script(new_people: Callable[..., People], options: dict[str, Any]) -> N
     """The script ends where a migration with a connection ends."""
     people = new_people(**options)
 
-    run(people, script(people, "add_public_id"))
+    run_script(people.engine, script(people, "add_public_id"))
 
     people.check_complete(300)
 
@@ -107,14 +82,14 @@ def test_phases(new_people: Callable[..., People], options: dict[str, Any]) -> N
     """Scripts of the phases end there too, and the way down ends where it began."""
     people = new_people(**options)
 
-    run(people, script(people, "expand_public_id"))
+    run_script(people.engine, script(people, "expand_public_id"))
     people.check_expanded()
-    run(people, script(people, "backfill_public_id"))
-    run(people, script(people, "contract_public_id"))
+    run_script(people.engine, script(people, "backfill_public_id"))
+    run_script(people.engine, script(people, "contract_public_id"))
     people.check_complete(300)
-    run(people, script(people, "loosen_public_id"))
+    run_script(people.engine, script(people, "loosen_public_id"))
     people.check_expanded()
-    run(people, script(people, "drop_public_id"))
+    run_script(people.engine, script(people, "drop_public_id"))
     people.check_gone()
 
 
@@ -124,10 +99,10 @@ def test_twice(new_people: Callable[..., People], options: dict[str, Any]) -> No
     """On PostgreSQL a script can be run again, and changes no id."""
     people = new_people(**options)
     sql = script(people, "add_public_id")
-    run(people, sql)
+    run_script(people.engine, sql)
     ids = people.ids()
 
-    run(people, sql)
+    run_script(people.engine, sql)
 
     people.check_complete(300)
     assert people.ids() == ids
@@ -139,7 +114,7 @@ def test_drop(new_people: Callable[..., People]) -> None:
     people = new_people()
     people.add()
 
-    run(people, script(people, "drop_public_id"))
+    run_script(people.engine, script(people, "drop_public_id"))
 
     people.check_gone()
 
@@ -149,7 +124,7 @@ def test_odd_names(new_people: Callable[..., People]) -> None:
     """Names are quoted in scripts too."""
     people = new_people(table='it\'s a "table"', column="select")
 
-    run(people, script(people, "add_public_id"))
+    run_script(people.engine, script(people, "add_public_id"))
 
     people.check_complete(300)
 
@@ -159,7 +134,7 @@ def test_percent_in_a_name(new_people: Callable[..., People]) -> None:
     """A percent sign in a name is written once."""
     people = new_people(table="100% sure")
 
-    run(people, script(people, "add_public_id"))
+    run_script(people.engine, script(people, "add_public_id"))
 
     people.check_complete(300)
 
@@ -177,7 +152,7 @@ def test_script_after_an_invalid_index(new_people: Callable[..., People]) -> Non
         connection.exec_driver_sql("CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON person (public_id)")
     people.execute("UPDATE person SET public_id = NULL")
 
-    run(people, script(people, "add_public_id"))
+    run_script(people.engine, script(people, "add_public_id"))
 
     people.check_complete(300)
 

@@ -10,14 +10,14 @@ from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import MappedColumn, mapped_column
-from sqlalchemy.sql import ClauseElement, operators
+from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
-from sqlalchemy_public_id.types import differing
+from sqlalchemy_public_id.types import differing, is_expression
 
 __all__ = ["TokenType", "token_column"]
 
@@ -84,7 +84,7 @@ def _several(given: Any) -> list[Any] | None:
     """What ``in_`` was given, where it is an iterable; ``None`` for a subquery or a parameter."""
     if isinstance(given, (str, bytes, IssuedToken)):
         raise _NoDigest(f"{concealed(given)} was given to in_, which takes several tokens, not one: write in_([token])")
-    if isinstance(given, ClauseElement) or hasattr(given, "__clause_element__"):
+    if is_expression(given):
         return None
     return [*given] if hasattr(given, "__iter__") else None
 
