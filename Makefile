@@ -16,7 +16,7 @@ BENCH  := .venv/benchmarks-$(SQLALCHEMY)
 LOWEST := .venv/lowest
 EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
-SOURCES := $(shell find src -name '*.py') pyproject.toml README.md LICENSE
+SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
 .PHONY: demo shop test programs outside lowest browser install databases nodes lint docs bench clean
 

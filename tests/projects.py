@@ -14,9 +14,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Engine, MetaData, text
 from sqlalchemy.engine import URL
 
-import sqlalchemy_public_id
-
-TEMPLATES = Path(sqlalchemy_public_id.__file__).parent / "alembic_templates"
+TEMPLATES = Path(__file__).parents[1] / "alembic_templates"
 
 
 class Project:

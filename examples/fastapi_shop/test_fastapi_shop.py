@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from examples.fastapi_shop.app import create_app
 from examples.fastapi_shop.models import OrderId
 from examples.fastapi_shop.sample import some_rows, tables
-from sqlalchemy_public_id.ext.lint import lint_app
+from sqlalchemy_public_id.ext._lint import lint_app
 
 
 def test_an_order(tmp_path: Path) -> None:

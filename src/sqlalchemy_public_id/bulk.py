@@ -26,11 +26,13 @@ from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
-from sqlalchemy_public_id import inspection, listeners
 from sqlalchemy_public_id._compat import register_pending, register_persistent
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import shown
-from sqlalchemy_public_id.guard import pending
+from sqlalchemy_public_id.events import flush
+from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.orm import inspection
+from sqlalchemy_public_id.orm.sessions import is_sharded, session_of
 from sqlalchemy_public_id.types import public_id_type
 
 __all__ = ["insert"]
@@ -44,10 +46,10 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 
     What else is pending in *session* is flushed first. Collisions are retried as everywhere.
     """
-    session = inspection.session_of(session)
+    session = session_of(session)
     objects = list(objects)  # which holds them: an iterator does not, nor do states
     states = dict.fromkeys(map(_state, objects))  # an object that is named twice is one row
-    for prepare in listeners.preparations:
+    for prepare in flush.preparations:
         prepare(session, [state.obj() for state in states])
     groups = [(mapper, list(group)) for mapper, group in groupby(states, key=attrgetter("mapper"))]
     together = [_goes_in_statements(session, mapper, states) for mapper, states in groups]
@@ -73,7 +75,7 @@ def _state(instance: object) -> InstanceState[Any]:
 
 def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
     """Whether multi-row statements do for *states* all that the unit of work would."""
-    if inspection.is_sharded(session):  # which sends each object to its own database
+    if is_sharded(session):  # which sends each object to its own database
         return False
     dialect = session.get_bind(mapper).dialect
     if len(states) < 2 or (dialect.insert_executemany_returning and traits_for(dialect).returns_in_order):
@@ -83,7 +85,7 @@ def _goes_in_statements(session: Session, mapper: Mapper[Any], states: Sequence[
         return False
     if keys[0] is not table.autoincrement_column or not inspection.id_attributes(mapper):
         return False
-    if mapper.version_id_col is not None or listeners.are_others_listening(session, mapper):
+    if mapper.version_id_col is not None or flush.are_others_listening(session, mapper):
         return False
     if not all(state.transient for state in states):
         return False
@@ -112,7 +114,7 @@ def _insert_statements(session: Session, mapper: Mapper[Any], states: list[Insta
         except BaseException:
             transaction.rollback()  # as a flush does: nothing stays half-done
             raise
-    pending.drop(connection, session)
+    generated.drop(connection, session)
     register_persistent(session, states)
 
 
@@ -127,7 +129,7 @@ def _send(connection: Connection, mapper: Mapper[Any], states: list[InstanceStat
     constant: dict[str, Any] = {}
     if isinstance(mapper.polymorphic_on, Column):
         constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
-    listeners.ensure_ids(states, ids, connection)
+    flush.ensure_ids(states, ids, connection)
     for names, rows in _alike([state.dict for state in states], columns):
         sent = [(name, columns[name].key) for name in names]
         unset = [name for name in columns if name not in names]

@@ -31,9 +31,9 @@ from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.guard.statements import makes_ids
-from sqlalchemy_public_id.inspection import BIGINT_KEY, MIXED_IN
+from sqlalchemy_public_id.guard.refusals import makes_ids
 from sqlalchemy_public_id.naming import unique_name
+from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
 

@@ -28,10 +28,10 @@ from sqlalchemy_public_id import (
     lookup,
     public_id_column,
 )
-from sqlalchemy_public_id.formats.coprime import CoprimeStep
 from sqlalchemy_public_id.keys.blocks import BlockAllocator
-from sqlalchemy_public_id.keys.coprime import CoprimeKey
-from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
 STEP = CoprimeStep(BASE36, 6)
 SECRET = bytes(range(32))

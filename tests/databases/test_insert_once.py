@@ -61,7 +61,7 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.formats import Uuid7
-from sqlalchemy_public_id.inspection import id_attributes
+from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 
 

@@ -190,7 +190,7 @@ def test_a_session_with_work_in_it(engine: Engine) -> None:
 
 def test_very_many_attempts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any number of attempts the last error of the database is told, and no other one."""
-    from sqlalchemy_public_id.guard import transactions
+    from sqlalchemy_public_id import transactions
 
     monkeypatch.setattr(transactions.time, "sleep", lambda seconds: None)
 

@@ -22,7 +22,7 @@ from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Tab
 from sqlalchemy import select as sql_select
 
 from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
-from sqlalchemy_public_id.cli.inspecting import guesses
+from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
 
 NAME = "invoice"

@@ -24,7 +24,7 @@ from sqlalchemy_public_id import (
     KeySpaceExhausted,
     formats,
 )
-from sqlalchemy_public_id.formats.coprime import CoprimeStep
+from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
 unhurried = limits(deadline=None)  # other processes may have the machine for a while
 

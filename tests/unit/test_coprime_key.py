@@ -23,9 +23,9 @@ from sqlalchemy_public_id import (
     formats,
     testing,
 )
-from sqlalchemy_public_id.formats.coprime import CoprimeStep
-from sqlalchemy_public_id.keys.coprime import CoprimeKey
-from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 from sqlalchemy_public_id.online.making import can_make
 
 STEP = CoprimeStep(BASE36, 6)

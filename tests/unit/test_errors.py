@@ -33,7 +33,7 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.guard.statements import refuse_mistakes
+from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
 FORMAT = NanoId(length=1)
 EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [

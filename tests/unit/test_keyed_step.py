@@ -24,7 +24,7 @@ from sqlalchemy_public_id import (
     KeySpaceExhausted,
     MissingExtra,
 )
-from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 
 unhurried = limits(deadline=None)  # other processes may have the machine for a while
 

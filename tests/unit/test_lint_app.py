@@ -23,8 +23,8 @@ from starlette.routing import Route
 from typing_extensions import TypeAliasType, TypedDict
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, PublicIdMixin, TypedId
+from sqlalchemy_public_id.ext._integers import integers
 from sqlalchemy_public_id.ext.fastapi import Finding, by_public_id, install, lint_app
-from sqlalchemy_public_id.ext.integers import integers
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
 

@@ -28,8 +28,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, registry, rel
 from typing_extensions import NotRequired, TypedDict
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin
+from sqlalchemy_public_id.ext._integers import integers
 from sqlalchemy_public_id.ext.fastapi import lint_app
-from sqlalchemy_public_id.ext.integers import integers
 
 
 class Base(DeclarativeBase): ...

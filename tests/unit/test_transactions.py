@@ -19,7 +19,7 @@ from sqlalchemy_public_id.dialects.cockroachdb import CockroachDB
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
-from sqlalchemy_public_id.guard.transactions import Tries
+from sqlalchemy_public_id.transactions import Tries
 
 
 class WithState(Exception):

@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("alembic", extra="alembic") from error
 
-from sqlalchemy_public_id.alembic.cluster_ops import (
+from sqlalchemy_public_id.alembic.clusters.ops import (
     ClusterOp,
     CreateClusterConfigOp,
     CreateClusterSequenceOp,

@@ -28,9 +28,9 @@ from sqlalchemy_public_id.alembic.ops import (
     Options,
 )
 from sqlalchemy_public_id.formats import NanoId
-from sqlalchemy_public_id.inspection import BIGINT_KEY
 from sqlalchemy_public_id.online.making import can_make
 from sqlalchemy_public_id.online.state import State, read
+from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type
 
 if TYPE_CHECKING:

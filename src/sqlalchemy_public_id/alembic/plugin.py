@@ -8,8 +8,8 @@ from typing import Any
 
 from alembic.operations import Operations
 
-from sqlalchemy_public_id.alembic.cluster_compare import keeps_cluster_counter, with_clusters
-from sqlalchemy_public_id.alembic.cluster_ops import ClusterOp
+from sqlalchemy_public_id.alembic.clusters.compare import keeps_cluster_counter, with_clusters
+from sqlalchemy_public_id.alembic.clusters.ops import ClusterOp
 from sqlalchemy_public_id.alembic.compare import fold, keeps_default, knows_no_identity
 from sqlalchemy_public_id.alembic.ops import PublicIdOp
 from sqlalchemy_public_id.alembic.render import render_plain_types
@@ -61,7 +61,7 @@ def register() -> None:
 def _carry_out(operations: Operations, op: PublicIdOp | ClusterOp) -> None:
     """Load what the operations do when one is invoked: Alembic is only half imported when it loads plugins."""
     import_module("sqlalchemy_public_id.alembic.toimpl")
-    import_module("sqlalchemy_public_id.alembic.cluster_toimpl")
+    import_module("sqlalchemy_public_id.alembic.clusters.toimpl")
     operations.invoke(op)  # by its own class now
 
 

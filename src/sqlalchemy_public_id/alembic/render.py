@@ -23,9 +23,9 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats.keyspace import KeySpace
 from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
-from sqlalchemy_public_id.keys.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
+from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import PublicIdType, stored_in

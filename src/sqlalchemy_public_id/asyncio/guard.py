@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 from sqlalchemy_public_id.errors import shown
-from sqlalchemy_public_id.guard.transactions import Tries, refuse_begun, refuse_factory, refuse_generator
+from sqlalchemy_public_id.transactions import Tries, refuse_begun, refuse_factory, refuse_generator
 
 __all__ = ["run_transaction"]
 

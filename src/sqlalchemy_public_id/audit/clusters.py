@@ -13,8 +13,8 @@ from sqlalchemy_public_id.audit.report import Finding, Severity
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.dialects.reflection import primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.keys.cluster.statements import CONFIG, FUNCTION
-from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
+from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.naming import derived_name
 
 __all__ = ["Clusters", "Counted", "counted", "findings", "limits", "made_by"]

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id._version import __version__
-from sqlalchemy_public_id.cli.auditing import audit
-from sqlalchemy_public_id.cli.budgeting import budget
-from sqlalchemy_public_id.cli.console import Refusal
-from sqlalchemy_public_id.cli.filling import backfill
-from sqlalchemy_public_id.cli.inspecting import inspect
-from sqlalchemy_public_id.cli.making import new, template
-from sqlalchemy_public_id.cli.merging import merge_check
+from sqlalchemy_public_id.cli._console import Refusal
+from sqlalchemy_public_id.cli.audit import audit
+from sqlalchemy_public_id.cli.backfill import backfill
+from sqlalchemy_public_id.cli.budget import budget
+from sqlalchemy_public_id.cli.inspect import inspect
+from sqlalchemy_public_id.cli.merge_check import merge_check
+from sqlalchemy_public_id.cli.new import new, template
 from sqlalchemy_public_id.errors import PublicIdError
 
 __all__ = ["public_id"]

@@ -37,8 +37,8 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     shown,
 )
-from sqlalchemy_public_id.ext import mapped
-from sqlalchemy_public_id.inspection import require_session
+from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.orm.sessions import require_session
 from sqlalchemy_public_id.types import public_id_type
 
 try:
@@ -53,7 +53,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import WithJsonSchema
 
-from sqlalchemy_public_id.ext.lint import Finding, lint_app
+from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def by_public_id(
     :param malformed: the answer to a text that cannot be an id: 404 as for an unknown one, or 422, saying why.
     :raises ConfigurationError: where *model* has no such public id.
     """
-    name, column = mapped.public_id(model, attribute)
+    name, column = _mapped.public_id(model, attribute)
     format = public_id_type(column).id_format
     if malformed not in (404, 422):
         raise ConfigurationError(f"malformed is {shown(malformed)}, expected 404 or 422")
@@ -118,7 +118,7 @@ def by_public_id(
             raise _NoRow(public_id, model=model.__name__)
         return found
 
-    alias = param or f"{mapped.snake_case(model.__name__)}_id"
+    alias = param or f"{_mapped.snake_case(model.__name__)}_id"
     parameters = {
         "public_id": Annotated[str, shape, Path(alias=alias, description=f"The public id of the {model.__name__}.")],
         "session": Annotated[Any, Depends(session)],

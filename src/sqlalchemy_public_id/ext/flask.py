@@ -25,7 +25,7 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, MissingExtra, shown
-from sqlalchemy_public_id.ext import mapped
+from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import How
 from sqlalchemy_public_id.typed import TypedId
@@ -94,7 +94,7 @@ def _converter(source: Format | type[Any], attribute: str | None) -> type[BaseCo
         type_ = PublicIdType(source)
     else:
         model = source
-        key, column = mapped.public_id(model, attribute)
+        key, column = _mapped.public_id(model, attribute)
         type_ = public_id_type(column)
     anchored = type_.id_format.pattern
 

@@ -40,7 +40,7 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
-from sqlalchemy_public_id.ext import attributes, mapped, samples
+from sqlalchemy_public_id.ext import _attributes, _mapped, _samples
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
@@ -48,14 +48,14 @@ from sqlalchemy_public_id.types import public_id_type
 try:
     import_module("pydantic")
 except ModuleNotFoundError as error:
-    raise MissingExtra("pydantic", extra="fastapi") from error
+    raise MissingExtra("pydantic", extra="pydantic") from error
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from sqlalchemy_public_id.ext import related
-from sqlalchemy_public_id.ext.paths import paths_of
+from sqlalchemy_public_id.ext import _related
+from sqlalchemy_public_id.ext._paths import paths_of
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
 
 __all__ = ["PublicId", "PublicModel"]
@@ -82,8 +82,8 @@ class PublicId:
             self.id_format, self._check = source, source.validate
         elif isinstance(source, type) and issubclass(source, TypedId) and hasattr(source, "id_format"):
             self.id_format, self._check = source.id_format, source
-        elif mapped.mapper_of(source) is not None:
-            type_ = public_id_type(mapped.public_id(source, attribute)[1])
+        elif _mapped.mapper_of(source) is not None:
+            type_ = public_id_type(_mapped.public_id(source, attribute)[1])
             self.id_format, self._check = type_.id_format, type_.checked
         else:
             raise ConfigurationError(
@@ -139,7 +139,7 @@ class PublicModel(BaseModel):
     def __pydantic_init_subclass__(cls, *, model: type[Any] | None = None, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if model is not None:
-            if mapped.mapper_of(model) is None:
+            if _mapped.mapper_of(model) is None:
                 raise ConfigurationError(f"{cls.__name__}: model is {shown(model)}, expected a mapped class")
             cls.__mapped_class__ = model
         cls.__checked__ = frozenset()
@@ -167,7 +167,7 @@ class PublicModel(BaseModel):
         """Let no object in that the fields were not checked for."""
         model = cls.__mapped_class__
         kind = type(source)
-        if kind is dict or (model is None and mapped.mapper_of(kind) is None):
+        if kind is dict or (model is None and _mapped.mapper_of(kind) is None):
             return source
         if model is None:
             raise ConfigurationError(
@@ -177,7 +177,7 @@ class PublicModel(BaseModel):
         if isinstance(source, model):
             if kind not in cls.__checked__:  # which may be a subclass, whose attributes are its own
                 _refuse_keys(cls, kind)
-        elif mapped.mapper_of(kind) is not None:
+        elif _mapped.mapper_of(kind) is not None:
             facts = {"expected": model.__name__, "found": kind.__name__}
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
         return source
@@ -188,7 +188,7 @@ class PublicModel(BaseModel):
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
     """Check the fields of *cls*; what configured mappers, or types declared below, alone tell is for the next time."""
-    mapper = mapped.mapper_of(model) or mapped.mapper_of(cls.__mapped_class__)
+    mapper = _mapped.mapper_of(model) or _mapped.mapper_of(cls.__mapped_class__)
     assert mapper is not None
     if cls.model_config.get("extra") == "allow":
         raise ConfigurationError(
@@ -196,7 +196,7 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
         )
     for name, field in cls.model_fields.items():
         paths = list(paths_of(cls, name, field))
-        found = [path for path in paths if attributes.has_attribute(mapper, str(path[0]))]
+        found = [path for path in paths if _attributes.has_attribute(mapper, str(path[0]))]
         if not found and field.is_required():
             read = " or ".join(repr(path[0]) for path in paths)
             raise ConfigurationError(
@@ -204,15 +204,15 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
                 f"name an attribute with validation_alias=…, or give the field a default"
             )
         for path in found:
-            key = attributes.key_behind(mapper, path)
+            key = _attributes.key_behind(mapper, path)
             if key is not None:
                 raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-            relationship = attributes.relationship_behind(mapper, path)
+            relationship = _attributes.relationship_behind(mapper, path)
             if relationship is not None:
                 _refuse_others(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
             first = str(path[0])
-            dictionary = attributes.dictionary_behind(mapper, first) if len(path) == 1 else None
-            if dictionary is not None and mapper.configured and related.shows_keys(field.annotation, PublicId):
+            dictionary = _attributes.dictionary_behind(mapper, first) if len(path) == 1 else None
+            if dictionary is not None and mapper.configured and _related.shows_keys(field.annotation, PublicId):
                 _refuse_dictionary(cls, name, dictionary)
             if len(path) == 1 and mapper.has_property(first):
                 break  # it is always there, so that Pydantic does not go on to the next
@@ -222,8 +222,8 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
 
 def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: type[Any] | None) -> None:
     """Refuse what shows related objects, of the class *target*, without being a ``PublicModel``."""
-    is_free = related.is_not_validated(field.metadata)
-    what = related.NOT_VALIDATED if is_free else related.lets_through(field.annotation, PublicModel, target)
+    is_free = _related.is_not_validated(field.metadata)
+    what = _related.NOT_VALIDATED if is_free else _related.lets_through(field.annotation, PublicModel, target)
     if what is not None:
         raise ConfigurationError(
             f"{cls.__name__}.{name} shows related objects as {what}, which may show their keys; "
@@ -234,8 +234,8 @@ def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: 
 def _refuse_dictionary(cls: type[PublicModel], name: str, dictionary: RelationshipProperty[Any]) -> None:
     """Refuse the keys of a dictionary of related objects where they are integer keys, or cannot be checked."""
     try:
-        key = attributes.key_of_dictionary(dictionary)
-    except samples.Untold:
+        key = _attributes.key_of_dictionary(dictionary)
+    except _samples.Untold:
         raise ConfigurationError(
             f"{cls.__name__}.{name} shows a dictionary whose keys cannot be checked; make them public ids, of a typed "
             f"id or Annotated[str, PublicId(…)], or show a list"

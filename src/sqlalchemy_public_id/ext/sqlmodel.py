@@ -25,10 +25,10 @@ from sqlalchemy.orm.attributes import set_attribute
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra
-from sqlalchemy_public_id.ext import mapped
+from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.inspection import MIXED_IN
 from sqlalchemy_public_id.mixins import bigint_key, public_id_column
+from sqlalchemy_public_id.orm.inspection import MIXED_IN
 from sqlalchemy_public_id.references.reference import Declared
 from sqlalchemy_public_id.references.waiting import Waiting
 from sqlalchemy_public_id.typed import TypedId
@@ -151,7 +151,7 @@ def _declared(cls: type[PublicIdColumnSQLModel]) -> Format | type[TypedId]:
 
 def _refs(cls: type[Any]) -> set[str]:
     """The names of the references of a table."""
-    mapper = mapped.mapper_of(cls)
+    mapper = _mapped.mapper_of(cls)
     found = () if mapper is None else mapper.all_orm_descriptors.items()
     return {str(name) for name, each in found if isinstance(each, Declared)}
 
@@ -166,7 +166,7 @@ def _given(obj: Any, names: Iterable[str]) -> dict[str, Any]:
     """What *obj* says of the references *names*. A row says it by its foreign key."""
     if isinstance(obj, dict):
         return {name: obj[name] for name in names if name in obj}
-    if mapped.mapper_of(obj.__class__) is not None:
+    if _mapped.mapper_of(obj.__class__) is not None:
         return {}
     said = obj.model_fields_set if isinstance(obj, BaseModel) else names
     return {name: getattr(obj, name) for name in names if name in said and hasattr(obj, name)}

@@ -27,12 +27,12 @@ from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.guard.attempt import Attempt
-from sqlalchemy_public_id.guard.batch import id_parameters, rows_of
+from sqlalchemy_public_id.guard.bulk_saves import show_made_ids
+from sqlalchemy_public_id.guard.execution import Attempt
+from sqlalchemy_public_id.guard.parameters import id_parameters, rows_of
+from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
-from sqlalchemy_public_id.guard.saved import show_made_ids
-from sqlalchemy_public_id.guard.statements import refuse_mistakes
-from sqlalchemy_public_id.guard.transactions import run_transaction
+from sqlalchemy_public_id.transactions import run_transaction
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

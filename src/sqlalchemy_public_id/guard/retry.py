@@ -19,9 +19,9 @@ from typing import Any
 
 from sqlalchemy_public_id._compat import set_rowcount
 from sqlalchemy_public_id.dialects import ManyRows
-from sqlalchemy_public_id.guard import quiet
-from sqlalchemy_public_id.guard.attempt import Attempt
-from sqlalchemy_public_id.guard.batch import Batch, Row
+from sqlalchemy_public_id.guard import on_conflict
+from sqlalchemy_public_id.guard.execution import Attempt
+from sqlalchemy_public_id.guard.parameters import Batch, Row
 
 __all__ = ["run", "run_again", "run_many"]
 
@@ -36,7 +36,7 @@ def run(attempt: Attempt, parameters: Any, first: int) -> None:
     batch = Batch(attempt.context, parameters, first)
     if not batch.may_be_ours or not attempt.tells_outcome:
         attempt.execute(parameters)
-    elif not (attempt.risks_transaction and attempt.sees_commits and quiet.run(attempt, batch)):
+    elif not (attempt.risks_transaction and attempt.sees_commits and on_conflict.run(attempt, batch)):
         attempt.until_it_fits(batch, attempt.execute)
 
 

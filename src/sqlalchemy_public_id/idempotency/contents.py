@@ -11,7 +11,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.idempotency.asking import made_of
 from sqlalchemy_public_id.idempotency.values import is_equal, is_same
-from sqlalchemy_public_id.marks import marks_of
+from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_expression
 

@@ -22,8 +22,9 @@ from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, sh
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.idempotency import contents
 from sqlalchemy_public_id.idempotency.turns import begun, in_turn
-from sqlalchemy_public_id.inspection import id_attributes, identifier, is_sharded, session_of
-from sqlalchemy_public_id.marks import marks_of
+from sqlalchemy_public_id.orm.inspection import id_attributes, identifier
+from sqlalchemy_public_id.orm.marks import marks_of
+from sqlalchemy_public_id.orm.sessions import is_sharded, session_of
 from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["insert_once"]

@@ -1,11 +1,9 @@
 """Keys that a database coordinates: leased in blocks, stepped through a space of texts, marked with a cluster."""
 
-from sqlalchemy_public_id.formats.coprime import CoprimeStep
 from sqlalchemy_public_id.keys.blocks import BlockAllocator, block_key
 from sqlalchemy_public_id.keys.cluster import cluster_key, cluster_of, hex_of, in_cluster, sequence_of
-from sqlalchemy_public_id.keys.coprime import CoprimeKey
-from sqlalchemy_public_id.keys.keyed import KeyedStep
-from sqlalchemy_public_id.keys.numbers import ClusterKey, Range, Ranges, range_of, ranges
+from sqlalchemy_public_id.keys.coprime import CoprimeKey, CoprimeStep, KeyedStep
+from sqlalchemy_public_id.keys.ranges import ClusterKey, Range, Ranges, range_of, ranges
 from sqlalchemy_public_id.keys.sharding import ShardRouter
 
 __all__ = [

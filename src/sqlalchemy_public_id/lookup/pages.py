@@ -12,7 +12,8 @@ from sqlalchemy.orm import Mapper, Session, aliased
 from typing_extensions import Required, TypedDict, Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, shown
-from sqlalchemy_public_id.inspection import identifier, is_sharded, require_session
+from sqlalchemy_public_id.orm.inspection import identifier
+from sqlalchemy_public_id.orm.sessions import is_sharded, require_session
 from sqlalchemy_public_id.types import numbered, public_id_type
 
 __all__ = ["Page", "Place", "page"]

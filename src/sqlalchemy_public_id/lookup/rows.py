@@ -13,7 +13,8 @@ from typing_extensions import TypedDict, Unpack
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, shown
-from sqlalchemy_public_id.inspection import id_attributes, identifier, ids_of_union, require_session
+from sqlalchemy_public_id.orm.inspection import id_attributes, identifier, ids_of_union
+from sqlalchemy_public_id.orm.sessions import require_session
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = ["How", "get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]

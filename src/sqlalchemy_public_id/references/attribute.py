@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterable, MutableMapping
 from typing import Any, NoReturn, cast
@@ -13,15 +12,13 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.listeners import preparations
+from sqlalchemy_public_id.events.flush import preparations
+from sqlalchemy_public_id.orm.listening import Listeners
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.comparing import RefExpression
 from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, refs_of
 
 __all__ = ["public_ref"]
-
-_lock = threading.Lock()
-_watching = False
 
 _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 """Mappers that are configured, but lack the relationship of a reference."""
@@ -43,7 +40,7 @@ def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any
             f"public_ref({shown(relationship)}): expected the name of the relationship, as a text: "
             f'public_ref("customer")'
         )
-    _watch()
+    _LISTENERS.install()
     return cast("Mapped[Any]", _RefAttribute(relationship, attribute))
 
 
@@ -82,19 +79,6 @@ class _RefAttribute(Declared, hybrid_property[Any]):
             self._in_values(cls, value)
 
 
-def _watch() -> None:
-    """Begin to look at mappers and sessions. Safe to call again."""
-    global _watching
-    with _lock:
-        if not _watching:
-            _watching = True
-            event.listen(Mapper, "mapper_configured", _on_mapper_configured)
-            event.listen(Mapper, "after_configured", _after_configured)
-            event.listen(Session, "before_flush", writing.before_flush)
-            event.listen(Session, "do_orm_execute", writing.do_orm_execute)
-            preparations.append(writing.resolve)
-
-
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     if has_relationships(mapper):
         _listen(mapper)
@@ -131,3 +115,12 @@ def _listen_to_relationship(relationship: QueryableAttribute[Any], ref: PublicRe
         writing.follow(state, ref, value)
 
     event.listen(relationship, "set", on_set, raw=True)
+
+
+_LISTENERS = Listeners(
+    (Mapper, "mapper_configured", _on_mapper_configured),
+    (Mapper, "after_configured", _after_configured),
+    (Session, "before_flush", writing.before_flush),
+    (Session, "do_orm_execute", writing.do_orm_execute),
+)
+preparations.append(writing.resolve)

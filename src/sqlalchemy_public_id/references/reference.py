@@ -13,7 +13,7 @@ from sqlalchemy.orm.exc import UnmappedColumnError
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.inspection import identifier
+from sqlalchemy_public_id.orm.inspection import identifier
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 

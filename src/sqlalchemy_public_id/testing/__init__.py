@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.inspection import identifier
+from sqlalchemy_public_id.orm.inspection import identifier
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of, public_id_type
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, Integer, event
@@ -10,14 +9,12 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
+from sqlalchemy_public_id.orm.listening import Listeners
 
 __all__ = ["block_key"]
 
 _ALLOCATOR = "sqlalchemy_public_id.allocator"
 """In the ``info`` of a column: what its keys come from."""
-
-_lock = threading.Lock()
-_watching = False
 
 
 def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
@@ -46,7 +43,7 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     for option in ("default", "insert_default", "primary_key", "autoincrement"):
         if option in kwargs:
             raise ConfigurationError(f"block_key() sets {option} itself: the keys come from {allocator!r}")
-    _watch()
+    _LISTENERS.install()
     from sqlalchemy.dialects import mysql  # a third of the time to import this library
 
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
@@ -60,15 +57,6 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
         info=info,
         **kwargs,
     )
-
-
-def _watch() -> None:
-    """Begin to look at mappers: when the first key is declared, never at import."""
-    global _watching
-    with _lock:
-        if not _watching:
-            _watching = True
-            event.listen(Mapper, "mapper_configured", _on_mapper_configured)
 
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
@@ -88,3 +76,6 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
                 state.dict[key] = allocator.next()
 
     event.listen(mapper, "before_insert", before_insert, raw=True)
+
+
+_LISTENERS = Listeners((Mapper, "mapper_configured", _on_mapper_configured))

@@ -26,8 +26,8 @@ from sqlalchemy.schema import conv
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.cluster.config import CHECK, CONFIG, Config, as_ddl
-from sqlalchemy_public_id.keys.cluster.statements import ClusterColumn, sequence_name
-from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER, Range, checked_cluster, range_of
+from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, sequence_name
+from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 
 __all__ = ["ENVIRONMENT", "Cluster", "ClusterSpec", "Way", "asked", "cluster_key", "cluster_spec", "is_config"]
 

@@ -10,7 +10,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.keys.numbers import LAST_CLUSTER
+from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER
 
 __all__ = ["CHECK", "CONFIG", "FUNCTION", "MYSQL", "POSTGRESQL", "TAG", "Config", "Quoting", "as_ddl"]
 

@@ -11,7 +11,7 @@ from sqlalchemy.types import BigInteger
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.column import asked
-from sqlalchemy_public_id.keys.numbers import LAST_SEQUENCE, SEQUENCE_BITS, range_of
+from sqlalchemy_public_id.keys.ranges import LAST_SEQUENCE, SEQUENCE_BITS, range_of
 
 __all__ = ["cluster_of", "hex_of", "in_cluster", "sequence_of"]
 

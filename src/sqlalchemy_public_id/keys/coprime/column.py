@@ -1,0 +1,245 @@
+"""Public ids that are counted by the database and written as keys of fixed width.
+
+>>> from sqlalchemy_public_id import BASE36
+>>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
+>>> from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+>>> format = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")
+>>> format.is_valid("ord_m8yzrz"), format.number("ord_m8yzrz")
+(True, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, cast
+
+from typing_extensions import Self
+
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, PublicIdError, shown
+from sqlalchemy_public_id.formats._base import Format, character_class, in_words
+from sqlalchemy_public_id.formats.alphabets import BASE36
+from sqlalchemy_public_id.formats.budget import Budget
+from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
+from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
+from sqlalchemy_public_id.types import unwrapped
+
+__all__ = ["Allocator", "CoprimeKey"]
+
+
+_SHORT = CoprimeStep(BASE36, 6)
+
+
+class Allocator(Protocol):
+    """Who gives each number once: :class:`~sqlalchemy_public_id.keys.blocks.BlockAllocator`, or your own."""
+
+    @property
+    def name(self) -> str:
+        """The name of the sequence."""
+        ...
+
+    def next(self) -> int:
+        """The next number, 0 or more. Safe in threads, and after a fork."""
+        ...
+
+    def take(self, count: int) -> list[range]:
+        """The next *count* numbers."""
+        ...
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CoprimeKey(Format):
+    """Ids that are the keys of *step*, one after the other, with an optional *prefix*.
+
+    The *allocator* counts, in the database, so that no two processes make the same id, and none is drawn twice. The
+    unique index stays all the same: it is what knows of rows that came another way.
+
+    Instead of an allocator, its name will do where ids are checked and never made: in a migration, or in a service that
+    only reads. This is how the format is shown and pickled, for an allocator holds an engine, which is of one process;
+    two formats are equal where name and settings are.
+
+    **An id reveals**, with :class:`~sqlalchemy_public_id.keys.coprime.step.CoprimeStep`, how many ids were generated
+    before it, to anyone who has or computes the step; with
+    :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, nothing without the secret.
+
+    :raises ConfigurationError: where the settings cannot work, such as a separator that the alphabet contains.
+    """
+
+    allocator: Allocator | str
+    """Who counts, or the name of the sequence."""
+    step: KeySpace = _SHORT
+    """Which keys there are, and in which order: six characters of base 36, two billion keys, where nothing is said."""
+    prefix: str | None = None
+    separator: str = "_"
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        step = self.step
+        if not isinstance(step, KeySpace):
+            raise ConfigurationError(f"step is {shown(step)}, expected CoprimeStep(alphabet, length), or a KeyedStep")
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigurationError(
+                f"the allocator {shown(self.allocator)} has no name, expected BlockAllocator(engine, name)"
+            )
+        if self.prefix is not None and set(str(self.separator)) & set(step.alphabet):
+            raise ConfigurationError(
+                f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told: "
+                f"use a separator such as '.' or '~', or another alphabet"
+            )
+        length, alphabet = step.length, step.alphabet
+        self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
+        shorter = None if step.before is None else self._with(step=step.before)
+        object.__setattr__(self, "_shorter", shorter)
+
+    _shorter: ClassVar[CoprimeKey | None]  # each format has its own, set above; as a ClassVar it is no field
+
+    @property
+    def name(self) -> str:
+        """The name of the sequence that the ids are counted in."""
+        allocator = self.allocator
+        return allocator if isinstance(allocator, str) else cast("str", getattr(allocator, "name", ""))
+
+    @property
+    def capacity(self) -> int:
+        return self.step.capacity
+
+    @property
+    def entropy_bits(self) -> float:
+        """What guessing an id costs somebody who has seen others: 0 for a plain step."""
+        return self.step.entropy_bits
+
+    def budget(self) -> Budget:
+        """There is none: these ids are counted, so they do not collide by chance.
+
+        :raises ConfigurationError: always.
+        """
+        raise ConfigurationError(
+            "coprime-step keys are not random, so there is no chance of a collision to compute: there is none while "
+            "one sequence counts them all; step.remaining(issued) tells how many are left"
+        )
+
+    def number(self, public_id: object, field: str | None = None) -> int:
+        """The number in the sequence that *public_id* stands for.
+
+        :raises InvalidPublicId: where it is malformed, or not of this format but of an older one that it accepts.
+        """
+        canonical = self.validate(public_id, field)
+        if not self._accepts(canonical):
+            reason = f"it is of an older format than {self!r}; ask that one for its number"
+            raise InvalidPublicId(public_id, expected=self.expected, reason=reason, field=field)
+        return self.step.index(canonical[len(self._lead) :])
+
+    def example(self) -> str:
+        """An id for documentation: the same one each time, and no number is taken for it."""
+        return self._lead + self.step.key(self.capacity * 2 // 3)
+
+    # --- making ids
+
+    def generate(self) -> str:
+        """One new id.
+
+        :raises KeySpaceExhausted: where the last one has been made.
+        :raises LeaseNotAvailable: where the allocator has none in memory, and gets none in time.
+        """
+        if self._pool:  # of ids fixed by a test
+            return super().generate()
+        try:
+            number = self._counting().next()
+            if number >= self.step.capacity:
+                raise self._exhausted(number)
+        except PublicIdError as error:
+            unwrapped(error)  # a column default is where SQLAlchemy would hide it
+            raise
+        return self._lead + self.step.key(number)
+
+    def _make(self, count: int) -> list[str]:
+        # exactly so many: what is made ahead is the allocator's to keep, and to drop after a fork
+        lead, texts = self._lead, list[str]()
+        for numbers in self._counting().take(count):
+            if numbers.stop > self.step.capacity:
+                raise self._exhausted(numbers.stop - 1)
+            texts += self.step.keys(numbers.start, len(numbers))
+        return [lead + text for text in texts] if lead else texts
+
+    def _counting(self) -> Allocator:
+        """Who counts.
+
+        :raises ConfigurationError: where only a name is known.
+        """
+        if isinstance(self.allocator, str):
+            raise ConfigurationError(
+                f"this format knows the name {self.name!r} of a sequence, and no database that counts it: it checks "
+                f"ids, and makes none; write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
+            )
+        return self.allocator
+
+    def _exhausted(self, number: int) -> KeySpaceExhausted:
+        longer = self.step.length + 1
+        return KeySpaceExhausted(
+            f"the sequence {self.name!r} is at number {number}, and all {self.capacity} ids of {self!r} have been "
+            f"issued; widen the column and go on with step.extend(), whose ids have {longer} characters: those that "
+            f"were issued stay as they are"
+        )
+
+    # --- checking ids
+
+    def _accepts(self, text: str) -> bool:
+        return super()._accepts(text) or (self._shorter is not None and self._shorter._accepts(text))
+
+    def _chain(self) -> Iterator[Format]:
+        own, *older = super()._chain()
+        yield own
+        if self._shorter is not None:
+            yield from self._shorter._chain()
+        yield from older
+
+    def _reason(self, text: object) -> str:
+        if self._shorter is not None and isinstance(text, str) and len(text) < self._own_length:
+            return self._shorter._reason(text)
+        return super()._reason(text)
+
+    # --- a value
+
+    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
+        for other in older:
+            if isinstance(other, CoprimeKey) and other._lead == self._lead:
+                own = {part.length: part for part in self.step.parts()}
+                clash = next((part for part in other.step.parts() if own.get(part.length, part) != part), None)
+                if clash is not None:
+                    raise ConfigurationError(
+                        f"{self!r} and {other!r} have keys of {clash.length} characters in different orders: new ids "
+                        f"would be old ones; go on with longer keys, or with another prefix"
+                    )
+        return super()._with_accepted(older)
+
+    def named(self) -> Self:
+        """The same format with the name of its allocator, instead of the allocator: it checks ids, and makes none."""
+        return self._with(allocator=self.name)._with_accepted(self._accepted)
+
+    def _with(self, **settings: Any) -> Self:
+        return type(self)(**dict(self._settings(), **settings))
+
+    def _compared(self) -> tuple[object, ...]:
+        return type(self), self.name, self.step, self.prefix, self.separator, self._accepted
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CoprimeKey) and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def __repr__(self) -> str:
+        """A constructor call with the name of the allocator, which :func:`eval` turns back into an equal format.
+
+        Only a :class:`KeyedStep` does not come back: it does not show its secret.
+        """
+        return super(CoprimeKey, self.named()).__repr__()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return super(CoprimeKey, self.named()).__reduce__()

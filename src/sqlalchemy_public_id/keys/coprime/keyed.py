@@ -1,0 +1,125 @@
+"""Keys in an order that cannot be told without a secret: format-preserving encryption of the index.
+
+>>> from sqlalchemy_public_id import BASE36
+>>> from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
+>>> step = KeyedStep(BASE36, 8, secret=bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))  # secrets.token_bytes(16)
+>>> step.keys(0, 3)
+['lg3x34n7', 'k4g4u9qy', 'pgfb6skv']
+>>> step.index("pgfb6skv")
+2
+
+The method is FF1 of NIST SP 800-38G (2016), with AES: the n-th key is the encryption of the index, written in *length*
+digits of *alphabet*. A permutation has no two equal values, so no key comes twice. The cipher is the one of ``libffx``,
+on the AES of ``cryptography``; it is the standard and nothing more, so any other FF1 gives the same keys.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
+from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
+
+if TYPE_CHECKING:
+    from ffx import FF1  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it has none
+
+__all__ = ["KeyedStep"]
+
+_FEWEST = 1_000_000
+"""Of the draft of revision 1 of NIST SP 800-38G: the order of fewer keys can be found out by trying."""
+_SECRET_BYTES = (16, 24, 32)
+_LONGEST_TWEAK = 255
+
+
+@dataclass(frozen=True, repr=False)
+class KeyedStep(KeySpace):
+    """The texts of *length* characters of *alphabet*, in the order that a *secret* gives them.
+
+    Without the secret, nobody learns from any number of keys which one comes next, or in which order they were issued.
+    With it, anybody can list them all. It can never be changed: another secret is another order, in which keys that
+    were issued come again. It is in no ``repr``; it is in a pickle, which has to be kept as the secret is.
+
+    Takes ``pip install 'sqlalchemy-public-id[keyed]'``, and some 30 µs for a key.
+
+    :raises MissingExtra: where the cipher is not installed.
+    :raises ConfigurationError: where the settings cannot work, such as fewer than a million keys.
+    """
+
+    alphabet: str
+    length: int
+    secret: bytes
+    """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
+    tweak: bytes = b""
+    """What tells two sequences with one secret apart, such as the name of the table. It is no secret."""
+    _before: KeySpace | None = field(default=None, init=False)
+
+    _kept: ClassVar[tuple[str, ...]] = ("alphabet", "secret", "tweak")
+    _cipher: ClassVar[FF1]  # each one has its own, set below; as a ClassVar it is no field
+
+    def __post_init__(self) -> None:
+        self._describe()
+        secret, tweak = self.secret, self.tweak
+        if not isinstance(secret, bytes) or len(secret) not in _SECRET_BYTES:
+            what = f"of {len(secret)} bytes" if isinstance(secret, bytes) else f"of type {type(secret).__name__}"
+            raise ConfigurationError(
+                f"the secret is {what}, expected 16, 24 or 32 random bytes: make it once with "
+                f"secrets.token_bytes(16), and keep it where passwords are kept"
+            )
+        if not isinstance(tweak, bytes) or len(tweak) > _LONGEST_TWEAK:
+            raise ConfigurationError(f"tweak is {shown(tweak)}, expected up to {_LONGEST_TWEAK} bytes: b'customer'")
+        if self.size < _FEWEST:
+            raise ConfigurationError(
+                f"{len(self.alphabet)}**{self.length} are {self.size} keys, and their order could be found out by "
+                f"trying: expected {_FEWEST:,} or more, so length={_length_for(len(self.alphabet))}"
+            )
+        object.__setattr__(self, "_cipher", _ff1(secret, self.alphabet))
+
+    @property
+    def entropy_bits(self) -> float:
+        """The bits of the shortest keys. With *n* of them issued, a guess hits one in ``size / n``."""
+        shortest = next(self.parts())
+        return shortest.length * math.log2(len(shortest.alphabet))
+
+    def extend(self, length: int | None = None) -> KeyedStep:
+        """The same keys with the same indices, and after the last of them the keys of *length* characters.
+
+        :param length: more than now; one more by default.
+        """
+        length = self.length + 1 if length is None else length
+        return KeyedStep(self.alphabet, length, self.secret, self.tweak)._after(self)
+
+    # --- inside
+
+    def _text(self, place: int) -> str:
+        text: str = self._cipher.encrypt(self._write(place), tweak=self.tweak)
+        return text
+
+    def _place(self, text: str) -> int:
+        return self._read(self._cipher.decrypt(text, tweak=self.tweak))
+
+    def _texts(self, place: int, count: int) -> list[str]:
+        return [self._text(at) for at in range(place, place + count)]
+
+    def _shown(self) -> dict[str, str]:
+        shown = super()._shown() | {"secret": "..."}
+        if not self.tweak:
+            del shown["tweak"]
+        return shown
+
+
+def _ff1(secret: bytes, alphabet: str) -> FF1:
+    try:
+        from ffx import FF1  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError as error:  # of version 1 too, which has no FF1
+        raise MissingExtra("libffx", extra="keyed") from error
+    return FF1(secret, alphabet=alphabet)
+
+
+def _length_for(base: int) -> int:
+    """The shortest length for which there are keys enough."""
+    length = 1
+    while base**length < _FEWEST:
+        length += 1
+    return length
