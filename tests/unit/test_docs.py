@@ -139,13 +139,12 @@ def test_every_error_has_a_heading() -> None:
     assert sorted(set(errors.__all__) - {"PublicIdError"}) == sorted(headings)
 
 
-def test_number_of_functions_to_look_up() -> None:
-    """The guide to looking up counts the functions of the module, and names each."""
+def test_every_lookup_function_is_in_the_guide() -> None:
+    """The guide to looking up names every function of the module."""
     functions = [name for name in lookup.__all__ if inspect.isfunction(getattr(lookup, name))]
     guide = (DOCS / "guides" / "looking-up.md").read_text()
 
-    assert len(functions) == 7
-    assert "`lookup` has seven functions" in guide
+    assert functions
     assert not [name for name in functions if f"`{name}" not in guide and f"lookup.{name}(" not in guide]
 
 
