@@ -1,6 +1,6 @@
-"""What goes wrong with public ids in a database, why, and the lines to paste instead: each said in one place.
+"""Migration advice: what goes wrong with public ids in a database, why, and the lines to paste instead.
 
-Errors, :mod:`sqlalchemy_public_id.audit` and the page "Dangerous migrations" of the documentation show these texts.
+Errors, :mod:`sqlalchemy_public_id.audit` and the page "Dangerous migrations" of the documentation share these pieces.
 
 >>> piece = about("invalid-index", table="invoice")
 >>> piece.title
@@ -30,30 +30,30 @@ _NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "s
 
 @dataclass(frozen=True)
 class Advice:
-    """One danger, and the way around it."""
+    """One danger, and its remedy."""
 
     slug: str
-    """The name of the piece, for programs and for links."""
+    """The identifier of the piece, for programs and links."""
     title: str
     """The danger in a few words."""
     danger: str
-    """What happens."""
+    """What happens, and why."""
     lock: str
-    """Which lock is taken, and for how long."""
+    """The lock, and its duration."""
     bad: str
-    """The lines that people write."""
+    """The dangerous lines."""
     good: str
-    """The lines to paste instead, or afterwards to mend it."""
+    """The lines to paste instead, or to repair the damage."""
     databases: tuple[Database, ...] = _ALL
-    """The databases it is about."""
+    """The databases concerned."""
     language: Literal["sql", "sh", "text"] = "text"
-    """What the lines are: SQL, a shell, or ``text``: Python in a migration or a model."""
+    """The language of the lines; ``text`` is Python in a migration or a model."""
 
     def as_markdown(self) -> str:
-        """The piece as a section of a page."""
-        where = ", ".join(_NAMES[database] for database in self.databases)
+        """Return the piece as a section of a Markdown page."""
+        databases = ", ".join(_NAMES[database] for database in self.databases)
         return (
-            f"({self.slug})=\n## {self.title}\n\n*{where}*\n\n{self.danger}\n\n**Lock:** {self.lock}\n\n"
+            f"({self.slug})=\n## {self.title}\n\n*{databases}*\n\n{self.danger}\n\n**Lock:** {self.lock}\n\n"
             f"Bad:\n\n```{self.language}\n{self.bad}\n```\n\nGood:\n\n```{self.language}\n{self.good}\n```\n"
         )
 
@@ -61,14 +61,14 @@ class Advice:
 def about(
     slug: str, *, table: str = "customer", column: str = "public_id", key: str = "id", length: int = 12, **names: str
 ) -> Advice:
-    """The piece called *slug*, its lines filled with your names, which are put in as they are: quote them yourself.
+    """Return the piece *slug*, with these names in its lines. Names are inserted unquoted.
 
     :param key: the column of the integer key.
-    :param length: how many characters the column takes.
-    :param names: ``index`` and ``check``, where they are called otherwise than ``uq_<table>_<column>`` and
-        ``ck_<table>_<column>_not_null``; ``new`` and ``old``, two formats; ``type``, the column type, where it is no
-        text.
-    :raises KeyError: where there is no such piece.
+    :param length: the length of the column in characters.
+    :param names: ``index`` and ``check``, if they differ from ``uq_<table>_<column>`` and
+        ``ck_<table>_<column>_not_null``; ``new`` and ``old``, two formats; ``type``, the column type, if it is not
+        a string.
+    :raises KeyError: if there is no such piece.
 
     >>> about("one-update", table="invoice").good
     'public-id backfill "$DATABASE_URL" invoice'
@@ -82,12 +82,12 @@ def about(
 
 
 def as_markdown() -> str:
-    """All pieces, as the page of the documentation."""
+    """Return all pieces, as the page of the documentation."""
     head = (
         "# Dangerous migrations\n\n"
-        "What goes wrong when a table gains public ids, which lock it takes, and what to write instead.\n"
-        "`op.add_public_id()` and its three phases do all this the good way; `public-id audit` finds what was left.\n"
-        "The page shows what `sqlalchemy_public_id.advice` holds, so that errors and reports can say the same.\n"
+        "This page lists what goes wrong when a table gains public ids, the lock of each statement, and the remedy.\n"
+        "`op.add_public_id()` and its three phases avoid all of these dangers, and `public-id audit` finds old ones.\n"
+        "The page is generated from `sqlalchemy_public_id.advice`, which errors and reports use as well.\n"
     )
     return "\n".join([head, *(piece.as_markdown() for piece in ADVICE.values())])
 
@@ -96,23 +96,23 @@ _PIECES = (
     Advice(
         "not-null-at-once",
         "A NOT NULL column added at once",
-        "The rows that are there have no public id, so PostgreSQL and SQLite refuse the column. A default that is "
-        "the same for all rows is refused by the unique index instead. And from this moment on, old code that does "
-        "not know the column cannot insert.",
-        "ACCESS EXCLUSIVE on PostgreSQL, and an exclusive metadata lock on MySQL and MariaDB: nobody reads or "
-        "writes meanwhile.",
+        "Existing rows have no public id, so PostgreSQL and SQLite refuse the column. A default that is the same for "
+        "all rows is refused by the unique index instead. From this moment on, every INSERT of code that predates the "
+        "column fails.",
+        "ACCESS EXCLUSIVE on PostgreSQL, and an exclusive metadata lock on MySQL and MariaDB. Both block readers and "
+        "writers.",
         'op.add_column("{table}", sa.Column("{column}", sa.String({length}), nullable=False))\n'
         'op.create_unique_constraint("{index}", "{table}", ["{column}"])',
         'op.add_public_id("{table}", "{column}")',
     ),
     Advice(
         "volatile-default",
-        "A column added together with a default that makes ids",
-        "Each row needs another value, so the whole table is written anew before anyone may use it again. SQLite "
-        "refuses it.",
-        "ACCESS EXCLUSIVE on PostgreSQL, ALGORITHM=COPY on MySQL and MariaDB: writers wait until the last row is "
-        "written, minutes for a hundred million rows. A default that is set afterwards holds for new rows only, and"
-        " takes milliseconds.",
+        "A column added together with a default that generates ids",
+        "Each row needs a different value, so the whole table is rewritten before it can be used again. SQLite "
+        "refuses the statement.",
+        "ACCESS EXCLUSIVE on PostgreSQL, ALGORITHM=COPY on MySQL and MariaDB. Writers wait until the last row is "
+        "written, minutes for a hundred million rows. A default that is set afterwards applies to new rows only, and "
+        "takes milliseconds.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) DEFAULT make_public_id();",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});\n"
         "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT make_public_id();",
@@ -122,10 +122,10 @@ _PIECES = (
     Advice(
         "unique-constraint",
         "A unique constraint or index without CONCURRENTLY",
-        "The index is built while writers wait. It looks harmless on a small table and stops the service on a large"
-        " one.",
-        "ACCESS EXCLUSIVE (constraint) or SHARE (index) on the table for as long as the build takes; CONCURRENTLY "
-        "takes SHARE UPDATE EXCLUSIVE, beside readers and writers. It cannot run inside a transaction.",
+        "Writers wait while the index is built. This is harmless on a small table and stops the service on a large "
+        "one.",
+        "ACCESS EXCLUSIVE (constraint) or SHARE (index) on the table during the build. CONCURRENTLY takes SHARE "
+        "UPDATE EXCLUSIVE, beside readers and writers, and cannot run inside a transaction.",
         "ALTER TABLE {table} ADD CONSTRAINT {index} UNIQUE ({column});",
         "CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
         ("postgresql",),
@@ -133,11 +133,11 @@ _PIECES = (
     ),
     Advice(
         "unique-index-algorithm",
-        "A unique index whose algorithm is left to the server",
-        "Where the server cannot build the index beside writers, it copies the table and says nothing. With the "
-        "algorithm named, it refuses instead.",
-        "With ALGORITHM=COPY, writers wait until the copy is done. INPLACE with LOCK=NONE needs an exclusive "
-        "metadata lock for a moment at the start and at the end.",
+        "A unique index without an explicit algorithm",
+        "If the server cannot build the index beside writers, it silently copies the table. If the statement names "
+        "the algorithm, the server refuses instead.",
+        "With ALGORITHM=COPY, writers wait until the copy is complete. INPLACE with LOCK=NONE needs a brief exclusive "
+        "metadata lock at the start and at the end.",
         "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column});",
         "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
@@ -146,9 +146,9 @@ _PIECES = (
     Advice(
         "unique-missing",
         "No unique index",
-        "Two rows can have one public id, and a lookup then answers with either. Nothing else guards against it: a "
-        "SELECT before the INSERT is a race. Collisions cannot be retried, and every lookup reads the whole table.",
-        "None on SQLite but the one of every write: the index is built in one transaction.",
+        "Two rows can have the same public id, and a lookup returns either of them. Nothing else prevents this: a "
+        "SELECT before the INSERT is a race. Collisions cannot be retried, and every lookup scans the whole table.",
+        "On SQLite only that of every write: the index is built in one transaction.",
         "CREATE INDEX ix_{table}_{column} ON {table} ({column});",
         "CREATE UNIQUE INDEX {index} ON {table} ({column});",
         ("sqlite",),
@@ -157,10 +157,10 @@ _PIECES = (
     Advice(
         "set-not-null",
         "SET NOT NULL without a validated CHECK",
-        "PostgreSQL reads the whole table to see that there is no NULL, and nobody may use it meanwhile. A CHECK "
-        "constraint that was validated before, beside readers and writers, spares it the reading.",
-        "ACCESS EXCLUSIVE for as long as the reading takes; in the good lines for milliseconds each, and SHARE UPDATE "
-        "EXCLUSIVE while VALIDATE reads.",
+        "PostgreSQL scans the whole table for NULL, and blocks all access during the scan. With a CHECK constraint "
+        "that was validated before, beside readers and writers, it skips the scan.",
+        "ACCESS EXCLUSIVE during the scan. The good lines take it for milliseconds each, and SHARE UPDATE EXCLUSIVE "
+        "during VALIDATE.",
         "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL;",
         "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL) NOT VALID;\n"
         "ALTER TABLE {table} VALIDATE CONSTRAINT {check};\n"
@@ -171,11 +171,12 @@ _PIECES = (
     ),
     Advice(
         "modify-not-null",
-        "MODIFY that says half of the definition",
-        "What MODIFY does not repeat is lost: without the character set, the column goes back to the collation of "
-        "the table, and the default is gone. Outside strict mode, rows without an id silently get the empty text.",
-        "INPLACE with LOCK=NONE writes the table anew beside readers and writers, with an exclusive metadata lock "
-        "for a moment at the start and at the end.",
+        "MODIFY with an incomplete definition",
+        "MODIFY drops every attribute that it does not repeat. Without the character set, the column reverts to the "
+        "collation of the table, and its default is gone. Outside strict mode, rows without an id silently get the "
+        "empty string.",
+        "INPLACE with LOCK=NONE rewrites the table beside readers and writers. It needs a brief exclusive metadata "
+        "lock at the start and at the end.",
         "ALTER TABLE {table} MODIFY {column} varchar({length}) NOT NULL;",
         "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');\n"
         "ALTER TABLE {table} MODIFY {column} {type} NOT NULL, ALGORITHM=INPLACE, LOCK=NONE;",
@@ -185,17 +186,17 @@ _PIECES = (
     Advice(
         "half-done",
         "A migration finished by hand",
-        "A migration that stopped between two steps leaves a column that may be NULL, or no index, or another "
-        "collation. What one dialect finishes in a line, another forgets half of: a MODIFY of MySQL loses the default "
-        "and the comment that it does not repeat. The operation looks at what is there, and goes on from it.",
-        "Those of each step that is left, with a short timeout.",
+        "A migration that stopped between two steps leaves a nullable column, no index, or another collation. The "
+        "missing steps differ by database: on MySQL, a MODIFY loses the default and the comment that it does not "
+        "repeat. The operation inspects the current state, and continues from there.",
+        "Those of each remaining step, with a short timeout.",
         'op.alter_column("{table}", "{column}", existing_type=sa.String({length}), nullable=False)',
         'op.contract_public_id("{table}", "{column}")  # with the format= of the model',
     ),
     Advice(
         "empty-text",
-        "ADD COLUMN … NOT NULL fills in the empty text",
-        "Neither MySQL nor MariaDB refuses the column, not even in strict mode: every row gets the empty text as "
+        "ADD COLUMN … NOT NULL fills in the empty string",
+        "Neither MySQL nor MariaDB refuses the column, not even in strict mode. Every row gets the empty string as "
         "its id, and the unique index fails at the second row.",
         "None that matters (ALGORITHM=INSTANT); the damage is in the rows.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) NOT NULL;",
@@ -207,10 +208,11 @@ _PIECES = (
     Advice(
         "one-update",
         "A backfill in one UPDATE",
-        "One transaction changes every row: the table doubles, replicas fall behind, nothing that was deleted can "
-        "be cleaned up, and an error near the end undoes all of it.",
-        "A row lock on each row, kept until the last one is written: whoever updates or deletes one waits as long. "
-        "The backfill keeps those of one batch, for half a second, and can be stopped and run again at any time.",
+        "One transaction changes every row: the table doubles, replicas fall behind, dead rows cannot be cleaned up, "
+        "and an error near the end undoes all of it.",
+        "A row lock on each row, held until the last row is written: other updates and deletes of these rows wait. "
+        "The backfill command holds the locks of one batch for half a second, and can be stopped and resumed at any "
+        "time.",
         'psql "$DATABASE_URL" -c "UPDATE {table} SET {column} = make_public_id() WHERE {column} IS NULL"',
         'public-id backfill "$DATABASE_URL" {table}',
         _ALL,
@@ -218,11 +220,11 @@ _PIECES = (
     ),
     Advice(
         "no-lock-timeout",
-        "ALTER TABLE that waits for its lock",
-        "The statement itself takes milliseconds. But while it waits behind one long SELECT, everybody else waits "
-        "behind it: the service stands still for as long as a report takes.",
-        "A strong lock is only asked for, and that is enough. With a short timeout the statement gives up, others "
-        "go on, and it is tried again.",
+        "ALTER TABLE without a lock timeout",
+        "The statement itself takes milliseconds. But while it waits behind one long SELECT, all later statements "
+        "wait behind it: the service stops for as long as the SELECT takes.",
+        "A strong lock blocks others as soon as it is requested. With a short timeout, the statement fails, others "
+        "proceed, and the statement is retried.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});",
         "BEGIN;\n"
         "SET LOCAL lock_timeout = '1s';  -- MySQL and MariaDB: SET SESSION lock_wait_timeout = 1\n"
@@ -233,20 +235,20 @@ _PIECES = (
     ),
     Advice(
         "no-default",
-        "No default in the database while old code writes",
-        "Programs that do not know the column go on inserting NULL behind the backfill. Then SET NOT NULL fails, or"
-        " it succeeds and these programs fail.",
-        "None: setting a default takes milliseconds, and no row is written.",
+        "No server default while old code writes",
+        "Applications that do not use the column continue to insert NULL behind the backfill. Then either SET NOT "
+        "NULL fails, or it succeeds and these applications fail.",
+        "None that matters: setting a default takes milliseconds, and no row is written.",
         'op.expand_public_id("{table}", "{column}", server_default="none")',
-        'op.expand_public_id("{table}", "{column}")  # sets a default that makes ids of the same format',
+        'op.expand_public_id("{table}", "{column}")  # sets a default that generates ids of the same format',
     ),
     Advice(
         "default-collation",
         "Public ids with the default collation",
         "The default collations of MySQL and MariaDB ignore case: aB and Ab are one id to the unique index and to "
-        "every lookup, and each character may take four bytes.",
-        "Another character set means a copy of the table (ALGORITHM=COPY): writers wait until it is done. Do it "
-        "while the table is small, or in a quiet hour.",
+        "every lookup. Each character may take four bytes.",
+        "Another character set requires a copy of the table (ALGORITHM=COPY), and writers wait until it is complete. "
+        "Make the change while the table is small, or in a quiet hour.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) NULL;",
         "ALTER TABLE {table} MODIFY {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;",
         _MYSQL,
@@ -254,10 +256,10 @@ _PIECES = (
     ),
     Advice(
         "linguistic-collation",
-        "Public ids sorted as words of a language",
-        "Each comparison in the index asks the rules of a language. An upgrade of the C library or of ICU can "
-        "change the rules: the index is then out of order, lookups miss rows that are there, and duplicates get in.",
-        "ACCESS EXCLUSIVE while the indexes of the column are built anew; no row is written.",
+        "Public ids with a linguistic collation",
+        "Each comparison in the index follows the rules of a language. An upgrade of the C library or of ICU can "
+        "change the rules. The index is then out of order: lookups miss existing rows, and duplicates get in.",
+        "ACCESS EXCLUSIVE while the indexes of the column are rebuilt; no row is written.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});",
         'ALTER TABLE {table} ALTER COLUMN {column} TYPE varchar({length}) COLLATE "C";',
         ("postgresql",),
@@ -267,7 +269,7 @@ _PIECES = (
         "nocase-collation",
         "Public ids compared without regard to case",
         "With COLLATE NOCASE, aB and Ab are one id to the unique index and to every lookup.",
-        "The one of every write: SQLite copies the table in one transaction.",
+        "That of every write: SQLite copies the table in one transaction.",
         "ALTER TABLE {table} ADD COLUMN {column} VARCHAR({length}) COLLATE NOCASE;",
         "ALTER TABLE {table} ADD COLUMN {column} VARCHAR({length});",
         ("sqlite",),
@@ -276,8 +278,9 @@ _PIECES = (
     Advice(
         "invalid-index",
         "An INVALID index left behind",
-        "CREATE UNIQUE INDEX CONCURRENTLY that fails, at a duplicate or a timeout, leaves an index that no query "
-        "uses and that guarantees nothing. With IF NOT EXISTS, the next attempt finds it there and reports success.",
+        "If CREATE UNIQUE INDEX CONCURRENTLY fails, because of a duplicate or a timeout, an index remains that no "
+        "query uses and that guarantees nothing. With IF NOT EXISTS, the next attempt accepts this index and reports "
+        "success.",
         "SHARE UPDATE EXCLUSIVE, beside readers and writers, for both good lines.",
         "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table} ({column});",
         "DROP INDEX CONCURRENTLY {index};\nCREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
@@ -287,8 +290,8 @@ _PIECES = (
     Advice(
         "left-over-check",
         "A CHECK constraint left over",
-        "The constraint was there to make SET NOT NULL quick. Now it costs a little at each write, and Alembic may "
-        "find it.",
+        "The constraint was there to make SET NOT NULL fast. It now adds a small cost to each write, and Alembic may "
+        "report it.",
         "ACCESS EXCLUSIVE for milliseconds.",
         "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL);",
         "ALTER TABLE {table} DROP CONSTRAINT {check};",
@@ -298,10 +301,10 @@ _PIECES = (
     Advice(
         "copying-tools",
         "A UNIQUE key added through gh-ost or pt-online-schema-change",
-        "Both copy the rows with INSERT IGNORE. A row whose id is a duplicate is dropped without a word, and so is "
-        "every row but one that has the empty text. Only the nullable column may come that way; the index is built "
-        "by the server, which reports duplicates.",
-        "ALGORITHM=INPLACE, LOCK=NONE: an exclusive metadata lock for a moment at the start and at the end.",
+        "Both tools copy the rows with INSERT IGNORE. Rows with a duplicate id are silently dropped, and so are all "
+        "rows but one that have the empty string. Add only the nullable column this way. The server builds the index, "
+        "and reports duplicates.",
+        "ALGORITHM=INPLACE, LOCK=NONE: a brief exclusive metadata lock at the start and at the end.",
         "gh-ost --table={table} --execute \\\n"
         '    --alter="ADD COLUMN {column} varchar({length}) NOT NULL, ADD UNIQUE ({column})"',
         "gh-ost --table={table} --execute \\\n"
@@ -314,11 +317,11 @@ _PIECES = (
     Advice(
         "sqlite-copy",
         "A table copied with foreign_keys=ON",
-        "SQLite changes a column by copying the table and dropping the old one. With PRAGMA foreign_keys=ON, the "
-        "drop deletes the rows first: with ON DELETE CASCADE, the rows of other tables go with them, without an "
-        "error. The pragma does nothing inside a transaction, so it has to come first. Batch mode also loses "
-        "triggers and indexes on expressions.",
-        "The one of every write, until the copy is done.",
+        "SQLite changes a column by copying the table and dropping the old one. With PRAGMA foreign_keys=ON, the drop "
+        "first deletes the rows; with ON DELETE CASCADE, it also deletes the rows of other tables, without an error. "
+        "The pragma has no effect inside a transaction, so it has to come first. Batch mode also loses triggers and "
+        "indexes on expressions.",
+        "That of every write, until the copy is complete.",
         'with op.batch_alter_table("{table}") as batch:\n    batch.alter_column("{column}", nullable=False)',
         "# env.py, before context.begin_transaction()\n"
         'connection.exec_driver_sql("PRAGMA foreign_keys=OFF")\n'
@@ -329,10 +332,10 @@ _PIECES = (
     Advice(
         "key-nearly-full",
         "An integer key that is nearly full",
-        "When the key reaches the largest number of its type, every INSERT fails at once, and so do those of all "
-        "tables that refer to it. Foreign keys have to grow first, each with its index.",
-        "A wider type writes the table anew under ACCESS EXCLUSIVE, or by ALGORITHM=COPY: plan it before it is "
-        "urgent, by way of a second column that is filled in batches.",
+        "When the key reaches the largest number of its type, every INSERT fails, and so does every INSERT into "
+        "tables that refer to it. The foreign keys have to be widened first, each with its index.",
+        "A wider type rewrites the table under ACCESS EXCLUSIVE, or with ALGORITHM=COPY. Plan the change before it is "
+        "urgent, by a second column that is filled in batches.",
         "{key}: Mapped[int] = mapped_column(primary_key=True)",
         "{key}: Mapped[int] = bigint_key()",
         _SERVERS,
@@ -340,18 +343,18 @@ _PIECES = (
     Advice(
         "redundant-index",
         "A second index on the same column",
-        "The unique index serves every lookup. Another one on the column alone is never used, and costs space and "
+        "The unique index serves every lookup. Another index on the column alone is never used, and costs space and "
         "time at each write.",
-        "DROP INDEX takes a strong lock for milliseconds; CONCURRENTLY (PostgreSQL) does not let others wait behind"
-        " it.",
+        "DROP INDEX takes a strong lock for milliseconds. On PostgreSQL, CONCURRENTLY does not block others while it "
+        "waits for the lock.",
         "{column}: Mapped[str] = mapped_column(String({length}), unique=True, index=True)",
         "{column}: Mapped[str] = public_id_column()",
     ),
     Advice(
         "mixed-formats",
-        "Ids of several forms in one column",
-        "The format of the model refuses the older ids: lookups answer that there is no such row, and the old links"
-        " are dead. Ids that were issued once have to stay valid.",
+        "Ids of several formats in one column",
+        "The format of the model refuses the older ids: lookups find no row, and the old links are dead. Ids that "
+        "were issued once have to stay valid.",
         "None: only the model changes.",
         "__public_id__ = {new}",
         "__public_id__ = {new}.accepting({old})",
@@ -361,7 +364,7 @@ _PIECES = (
 _TEXTS: Mapping[str, Advice] = MappingProxyType({piece.slug: piece for piece in _PIECES})
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({slug: about(slug) for slug in _TEXTS})
-"""All pieces by slug, in the order of a migration, with ``customer`` for the table."""
+"""All pieces by slug, in the order of a migration, for the table ``customer``."""
 
 if __name__ == "__main__":
     sys.stdout.write(as_markdown())
