@@ -40,7 +40,7 @@ class PostId(TypedId, prefix="post", format=Uuid7()):
 
 
 def divmod_loop(number: int) -> str:
-    """A number in base 36, one digit at a time: the method of seed 002."""
+    """Return *number* in base 36, one digit at a time."""
     digits = []
     while number > 0:
         number, digit = divmod(number, 36)

@@ -35,8 +35,7 @@ class BlockAllocator:
 
     A table holds one row for each named sequence. A lease moves its counter on, in a transaction of its own on a
     connection of its own; then the numbers are served from memory, to any number of threads. When half of a block is
-    used, the next one is leased in the background. The source of the method is the ``hi/lo`` generator of old, and the
-    block generation of seed 003.
+    used, the next one is leased in the background. The method is known as hi/lo.
 
     * **No number is issued twice**, whatever is rolled back, killed or forked. Numbers that were leased and not used
       are lost: with a killed process, with a connection that broke before the answer came, with :meth:`close`.
