@@ -208,10 +208,10 @@ _PIECES = (
     Advice(
         "one-update",
         "A backfill in one UPDATE",
-        "One transaction changes every row: the table doubles, replicas fall behind, dead rows cannot be cleaned up, "
-        "and an error near the end undoes all of it.",
+        "One transaction changes every row: the table doubles, replicas fall behind, and dead rows cannot be cleaned "
+        "up. An error near the end undoes all of it.",
         "A row lock on each row, held until the last row is written: other updates and deletes of these rows wait. "
-        "The backfill command holds the locks of one batch for half a second, and can be stopped and resumed at any "
+        "The backfill command holds the locks of one batch, for half a second. It can be stopped and resumed at any "
         "time.",
         'psql "$DATABASE_URL" -c "UPDATE {table} SET {column} = make_public_id() WHERE {column} IS NULL"',
         'public-id backfill "$DATABASE_URL" {table}',
@@ -278,9 +278,9 @@ _PIECES = (
     Advice(
         "invalid-index",
         "An INVALID index left behind",
-        "If CREATE UNIQUE INDEX CONCURRENTLY fails, because of a duplicate or a timeout, an index remains that no "
-        "query uses and that guarantees nothing. With IF NOT EXISTS, the next attempt accepts this index and reports "
-        "success.",
+        "If CREATE UNIQUE INDEX CONCURRENTLY fails, at a duplicate or a timeout, it leaves an index behind. No query "
+        "uses this index, and it guarantees nothing. With IF NOT EXISTS, the next attempt accepts this index and "
+        "reports success.",
         "SHARE UPDATE EXCLUSIVE, beside readers and writers, for both good lines.",
         "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table} ({column});",
         "DROP INDEX CONCURRENTLY {index};\nCREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
@@ -332,8 +332,8 @@ _PIECES = (
     Advice(
         "key-nearly-full",
         "An integer key that is nearly full",
-        "When the key reaches the largest number of its type, every INSERT fails, and so does every INSERT into "
-        "tables that refer to it. The foreign keys have to be widened first, each with its index.",
+        "When the key reaches the largest number of its type, every INSERT fails. So does every INSERT into tables "
+        "that refer to it. The foreign keys have to be widened first, each with its index.",
         "A wider type rewrites the table under ACCESS EXCLUSIVE, or with ALGORITHM=COPY. Plan the change before it is "
         "urgent, by a second column that is filled in batches.",
         "{key}: Mapped[int] = mapped_column(primary_key=True)",
