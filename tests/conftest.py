@@ -1,4 +1,4 @@
-"""Engines and sessions on every database that was found, and the same with every driver."""
+"""Options, tiers, and the fixtures for databases: SQLite, and every other one for tests that are marked ``backend``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import itertools
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,11 +25,18 @@ from sqlalchemy.pool import NullPool
 sys.path.insert(0, str(Path(__file__).parent))
 
 import servers
+from resident_tables import ResidentTables
+
+_FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
+"""Folder of tests → the mark of all tests in it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-all-databases", action="store_true", help="fail where a database is missing, instead of skipping"
+    )
+    parser.addoption(
+        "--on", action="append", choices=list(servers.DRIVERS), help="only on this database; may be repeated"
     )
     parser.addoption("--programs", type=int, default=24, metavar="N", help="random programs a database")
     parser.addoption("--program", metavar="SEED|STEPS", help="one random program, as a failure has named it")
@@ -43,6 +51,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--on"):
+        servers.restrict(config.getoption("--on"))
     if config.getoption("--require-all-databases") and not hasattr(config, "workerinput"):
         missing = servers.DRIVERS.keys() - servers.servers().keys()
         if missing:
@@ -55,6 +65,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     servers.stop_containers()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on SQLite; on every database, and with every driver, if it is marked ``backend``."""
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    named = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
+    databases = list(servers.DRIVERS) if metafunc.definition.get_closest_marker("backend") else ["sqlite"]
+    if "database" in metafunc.fixturenames and "database" not in named:
+        metafunc.parametrize("database", databases, indirect=True)
+    if "async_engine" in metafunc.fixturenames and "async_engine" not in named:
+        drivers = [pair for pair in servers.ASYNC_DRIVERS if pair[0] in databases]
+        metafunc.parametrize("async_engine", drivers, ids=map("-".join, drivers), indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of a folder, and leave out those of other databases than ``--on`` names."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(folder):
+            mark = _FOLDERS.get(item.path.relative_to(folder).parts[0])
+            if mark is not None:
+                item.add_marker(mark)
+    if config.getoption("--on"):
+        others = servers.DRIVERS.keys() - set(config.getoption("--on"))
+        left_out = [item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 def _server(database: str) -> servers.Server:
     found = servers.servers().get(database)
     if found is None:
@@ -62,9 +99,9 @@ def _server(database: str) -> servers.Server:
     return found
 
 
-@pytest.fixture(params=list(servers.DRIVERS))
+@pytest.fixture
 def database(request: pytest.FixtureRequest) -> str:
-    """The name of each database; a test for some of them says ``@on("mysql", "mariadb")``."""
+    """Return ``"sqlite"``, or each database for a ``backend`` test; ``@on("mysql", "mariadb")`` names some of them."""
     _server(request.param)
     return str(request.param)
 
@@ -131,19 +168,25 @@ def engine(database: str, new_engine: Callable[..., Engine]) -> Engine:
     return new_engine(database)
 
 
+@pytest.fixture(scope="session")
+def resident_tables(own_database: None) -> Iterator[ResidentTables]:
+    """The tables that outlive a test, because the next one needs the same."""
+    with ResidentTables() as tables:
+        yield tables
+
+
+@pytest.fixture(autouse=True)
+def no_foreign_tables(request: pytest.FixtureRequest, resident_tables: ResidentTables) -> None:
+    """A test that does not create its tables with :func:`create` finds none of another test."""
+    if "create" not in request.fixturenames:
+        resident_tables.drop()
+
+
 @pytest.fixture
-def create(engine: Engine) -> Iterator[Callable[[MetaData], None]]:
-    """Create the tables of a metadata, and drop them after the test."""
-    created: list[MetaData] = []
-
-    def make(metadata: MetaData) -> None:
-        metadata.drop_all(engine)
-        metadata.create_all(engine)
-        created.append(metadata)
-
-    yield make
-    for metadata in reversed(created):
-        metadata.drop_all(engine)
+def create(engine: Engine, resident_tables: ResidentTables) -> Iterator[Callable[[MetaData], None]]:
+    """Create the tables of a metadata. After the test they are emptied if they are needed again, or dropped."""
+    with resident_tables.of_test(engine) as make:
+        yield make
 
 
 @pytest.fixture
@@ -153,9 +196,9 @@ def session(engine: Engine) -> Iterator[Session]:
         yield session
 
 
-@pytest.fixture(params=servers.ASYNC_DRIVERS, ids=map("-".join, servers.ASYNC_DRIVERS))
+@pytest.fixture
 def async_engine(request: pytest.FixtureRequest) -> AsyncEngine:
-    """An engine for each asynchronous driver of each database. Use it inside one ``asyncio.run()``."""
+    """An engine for ``aiosqlite``, or for each asynchronous driver in a ``backend`` test; for one ``asyncio.run()``."""
     database, driver = request.param
     return create_async_engine(url_of(database, driver), poolclass=NullPool)
 

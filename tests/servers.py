@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,23 +60,32 @@ class Server:
         return self.url.set(drivername=self.database if driver == "sqlite" else f"{self.database}+{name}")
 
 
+_wanted: set[str] = set(DRIVERS)
+
+
+def restrict(databases: Iterable[str]) -> None:
+    """Look for these databases only."""
+    _wanted.intersection_update(databases)
+
+
 @cache
 def servers() -> dict[str, Server]:
     """Database → server, for all that were found."""
     found = {"sqlite": _sqlite()}
+    usual_urls = {database: url for database, url in _USUAL.items() if database in _wanted}
     named = [url.strip() for url in os.environ.get("PUBLIC_ID_TEST_URLS", "").split(",") if url.strip()]
-    for text_ in named:
+    for text_ in named if usual_urls else []:
         url = make_url(text_)
         server = _answering(url.get_backend_name(), url, "PUBLIC_ID_TEST_URLS")
         if server is not None:
             found[server.database] = server
-    for database, usual in _USUAL.items():
+    for database, usual in usual_urls.items():
         if database not in found and (server := _answering(database, make_url(usual), "usual port")) is not None:
             found[database] = server
-    for database in _USUAL.keys() - found.keys():
+    for database in usual_urls.keys() - found.keys():
         if (server := _container(database)) is not None:
             found[database] = server
-    return {database: found[database] for database in DRIVERS if database in found}
+    return {database: found[database] for database in DRIVERS if database in found and database in _wanted}
 
 
 def report(required: bool) -> list[str]:
@@ -83,7 +93,9 @@ def report(required: bool) -> list[str]:
     lines = [f"{'database':<12}{'version':<26}{'drivers':<34}found"]
     for database, drivers in DRIVERS.items():
         server = servers().get(database)
-        if server is None:
+        if database not in _wanted:
+            lines.append(f"{database:<12}{'-':<26}{'-':<34}left out")
+        elif server is None:
             lines.append(f"{database:<12}{'-':<26}{'-':<34}{'NO' if required else 'no (its tests are skipped)'}")
         else:
             lines.append(f"{database:<12}{server.version:<26}{', '.join(drivers):<34}{server.source}")

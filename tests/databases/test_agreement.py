@@ -16,6 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, make_transient, map
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, testing
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

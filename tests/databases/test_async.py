@@ -28,6 +28,8 @@ from sqlalchemy_public_id import lookup as sync_lookup
 from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup, references, tokens
 from sqlalchemy_public_id.tokens import Token, token_column
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

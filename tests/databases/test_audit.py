@@ -45,6 +45,8 @@ from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.naming import derived_name
 from sqlalchemy_public_id.types import stored_type
 
+pytestmark = pytest.mark.backend
+
 NAME = "invoice"
 
 Make = Callable[..., Table]

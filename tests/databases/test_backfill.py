@@ -17,6 +17,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
 
+pytestmark = pytest.mark.backend
+
 MODULE: Any = import_module("sqlalchemy_public_id.backfill.run")  # the package has a function of this name
 ROWS = 3_000
 KEYS = {

@@ -19,6 +19,8 @@ from sqlalchemy_public_id import ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.keys import BlockAllocator
 from sqlalchemy_public_id.keys.blocks.lease import Mover, compared, lease, remembered, returned
 
+pytestmark = pytest.mark.backend
+
 Allocators = Callable[..., BlockAllocator]
 END = 2**63 - 1
 

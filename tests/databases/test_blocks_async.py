@@ -15,6 +15,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped
 from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
+pytestmark = pytest.mark.backend
+
 Story = Callable[[BlockAllocator, AsyncEngine], Awaitable[None]]
 
 _names = itertools.count()

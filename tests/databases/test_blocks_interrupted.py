@@ -17,6 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import BlockAllocator
 
+pytestmark = pytest.mark.backend
+
 Allocators = Callable[..., BlockAllocator]
 
 

@@ -13,6 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, bulk
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -20,6 +20,8 @@ from sqlalchemy.pool import NullPool, QueuePool
 from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator
 
+pytestmark = pytest.mark.backend
+
 Allocators = Callable[..., BlockAllocator]
 
 

@@ -74,7 +74,7 @@ class Shown(PublicIdMixin, Base):
 
 
 A = "usr_aaaaaaaaaaaa"
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ class Watched(PublicIdMixin, Base):
     name: Mapped[str | None] = mapped_column(String(50))
 
 
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from sqlalchemy_public_id import ConfigurationError, audit
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, range_of, ranges
 
+pytestmark = pytest.mark.backend
+
 SIZE = 2**48 - 1
 
 

@@ -20,6 +20,8 @@ from sqlalchemy_public_id.keys import (
     ranges,
 )
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 LAST = 2**48 - 1
 

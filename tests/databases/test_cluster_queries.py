@@ -18,6 +18,8 @@ from sqlalchemy_public_id.keys import (
     sequence_of,
 )
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 LAST = 2**48 - 1
 

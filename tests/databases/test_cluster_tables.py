@@ -19,6 +19,8 @@ import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are reg
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 SCHEMA = f"cluster_attic_{os.getpid()}"  # on MySQL and MariaDB it is one of the whole server
 

@@ -36,7 +36,7 @@ class Tiny(PublicIdMixin, Base):
     user_id: Mapped[int | None] = mapped_column(ForeignKey("user.id"))
 
 
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
+pytestmark = pytest.mark.backend
+
 STEP = CoprimeStep(BASE36, 6)
 SECRET = bytes(range(32))
 

@@ -16,6 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, bulk, guard, testing
 from sqlalchemy_public_id.asyncio import bulk as async_bulk
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

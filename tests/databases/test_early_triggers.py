@@ -17,6 +17,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

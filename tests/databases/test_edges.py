@@ -64,7 +64,7 @@ class Shy(Base):
     public_id: Mapped[str] = public_id_column(NanoId(), deferred=True)
 
 
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 A = "a" * 12
 
 

@@ -30,6 +30,8 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.ext.fastapi import by_public_id, install
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

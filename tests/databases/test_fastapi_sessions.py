@@ -15,6 +15,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, obje
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
 from sqlalchemy_public_id.ext.fastapi import by_public_id
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

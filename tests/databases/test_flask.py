@@ -38,6 +38,8 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.ext.flask import get_or_404, register
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -45,6 +45,8 @@ from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.idempotency import insert_once
 
+pytestmark = pytest.mark.backend
+
 ID = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 FIRST = "izkpm55j334u"
 

@@ -32,6 +32,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
 from sqlalchemy_public_id.idempotency import insert_once
 
+pytestmark = pytest.mark.backend
+
 
 class Absolute(TypeDecorator[float]):
     """A type of the program for a number, which changes what it is given."""

@@ -20,6 +20,8 @@ from sqlalchemy.pool import NullPool
 from conftest import url_of
 from sqlalchemy_public_id import PublicIdMixin, guard, testing
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -26,6 +26,8 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

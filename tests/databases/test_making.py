@@ -16,6 +16,8 @@ from sqlalchemy_public_id import BASE36, BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.formats import Format, alphabets
 from sqlalchemy_public_id.online.making import expression, function_body, trigger_body
 
+pytestmark = pytest.mark.backend
+
 SUSPECT = 1e-6 / 100
 """There are about a hundred chances below; together they give a false alarm once in a million runs."""
 ALPHABETS = {

@@ -27,6 +27,8 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.online.making import expression, function_body
 
+pytestmark = pytest.mark.backend
+
 SUSPECT = 1e-6 / 1000
 """There are some hundred chances below; together they give a false alarm once in a million runs."""
 NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), TypeIdFormat("person"), Ulid(), ObjectId(prefix="oid")]

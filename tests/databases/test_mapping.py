@@ -16,6 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, regi
 
 from sqlalchemy_public_id import BASE62, NanoId, PublicIdMixin, bigint_key, guard, lookup, public_id_column, testing
 
+pytestmark = pytest.mark.backend
+
 
 def table_of(model: Any) -> Table:
     return inspect(model).local_table

@@ -16,6 +16,8 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy_public_id import ConfigurationError, Format, NanoId, PublicIdType, Ulid, Uuid7
 from sqlalchemy_public_id.merging import Clash, Report, merge_check
 
+pytestmark = pytest.mark.backend
+
 ID = "izkpm55j334u"
 
 

@@ -14,6 +14,8 @@ from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id.merging import Comparison, merge_check
 
+pytestmark = pytest.mark.backend
+
 Databases = Callable[..., Engine]
 
 

@@ -39,6 +39,8 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.formats import Uuid7
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -18,6 +18,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, 
 
 from sqlalchemy_public_id import DuplicatePrefix, NanoId, PublicIdMixin, TypedId, lookup, public_id_column
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -16,6 +16,8 @@ from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

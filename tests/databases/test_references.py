@@ -55,6 +55,8 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

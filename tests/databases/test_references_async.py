@@ -15,6 +15,8 @@ from sqlalchemy_public_id import PublicIdMixin, PublicIdNotFound, TypedId
 from sqlalchemy_public_id.asyncio import bulk, references
 from sqlalchemy_public_id.references import eager, public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

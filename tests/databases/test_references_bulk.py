@@ -15,6 +15,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_col
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, bulk
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -44,6 +44,8 @@ from sqlalchemy_public_id.asyncio import references as awaited
 from sqlalchemy_public_id.keys import ShardRouter
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

@@ -13,6 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, load_only,
 from sqlalchemy_public_id import NanoId, PublicIdMixin, ReferenceNotReadable, references
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

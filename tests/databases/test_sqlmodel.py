@@ -36,6 +36,8 @@ from sqlalchemy_public_id.ext.pydantic import PublicId
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
 from sqlalchemy_public_id.idempotency import insert_once
 
+pytestmark = pytest.mark.backend
+
 
 class Own(SQLModel, registry=registry()): ...
 

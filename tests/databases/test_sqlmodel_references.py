@@ -18,6 +18,8 @@ from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
 from sqlalchemy_public_id.references import public_ref
 
+pytestmark = pytest.mark.backend
+
 
 class Own(SQLModel, registry=registry()): ...
 

@@ -25,6 +25,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, bulk, lookup, testing
 
+pytestmark = pytest.mark.backend
+
 STATEMENTS = {
     #                                             sqlite postgresql mysql mariadb
     "add and flush, 1 object":                   (1,     1,         1,    1),

@@ -42,6 +42,8 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.formats import Format
 
+pytestmark = pytest.mark.backend
+
 
 class StoredId(TypedId, prefix="sto", format=Uuid7()): ...
 

@@ -36,6 +36,8 @@ from sqlalchemy_public_id import (
     public_ref,
 )
 
+pytestmark = pytest.mark.backend
+
 
 class BoundId(TypedId, prefix="bnd", format=Uuid7()): ...
 

@@ -22,6 +22,8 @@ from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, tokens
 from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens
 from sqlalchemy_public_id.tokens import IssuedToken, Token, token_column
 
+pytestmark = pytest.mark.backend
+
 OLD, NEW = bytes(32), bytes([1]) * 32
 RESET = Token("reset", keys=[NEW, OLD])
 SHARE = Token("share")

@@ -21,6 +21,8 @@ from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, guar
 from sqlalchemy_public_id.asyncio import guard as asyncio_guard
 from sqlalchemy_public_id.idempotency import insert_once
 
+pytestmark = pytest.mark.backend
+
 ID, OTHER_ID = "izkpm55j334u", "8w0tnq3c5yzd"
 SERVERS = ("postgresql", "mysql", "mariadb")
 

@@ -17,6 +17,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, guard
 from sqlalchemy_public_id.asyncio import guard as asyncio_guard
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 
 

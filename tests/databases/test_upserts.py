@@ -35,6 +35,8 @@ from sqlalchemy_public_id import (
     testing,
 )
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

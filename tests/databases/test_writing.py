@@ -36,7 +36,7 @@ class User(PublicIdMixin, Base):
     team: Mapped[Team | None] = relationship(back_populates="users")
 
 
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 
 
 @pytest.fixture

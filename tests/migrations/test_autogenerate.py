@@ -26,6 +26,8 @@ from sqlalchemy_public_id import BASE62, NanoId, ObjectId, PublicIdType, Snowfla
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
 
+pytestmark = pytest.mark.backend
+
 FORMAT = NanoId()
 
 

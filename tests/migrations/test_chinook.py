@@ -25,7 +25,10 @@ SCRIPTS = {
     "postgresql": "Chinook_PostgreSql_SerialPKs.sql",
     "sqlite": "Chinook_Sqlite_AutoIncrementPKs.sql",
 }
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the Chinook database is not in {DATA}")
+pytestmark = [
+    pytest.mark.backend,
+    pytest.mark.skipif(not DATA.is_dir(), reason=f"the Chinook database is not in {DATA}"),
+]
 
 FORMATS = {"customer": NanoId(prefix="cus"), "invoice": NanoId(prefix="inv"), "playlisttrack": NanoId(length=16)}
 

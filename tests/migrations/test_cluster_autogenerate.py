@@ -14,6 +14,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped
 
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 NAME = "depot"
 

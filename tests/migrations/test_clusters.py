@@ -37,6 +37,8 @@ from sqlalchemy_public_id.alembic import (
 )
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 
 

@@ -25,6 +25,8 @@ from sqlalchemy_public_id import ConfigurationError, NanoId, audit
 from sqlalchemy_public_id.alembic import AddPublicIdOp
 from sqlalchemy_public_id.merging import merge_check
 
+pytestmark = pytest.mark.backend
+
 FORMAT = NanoId(prefix="p", separator="$public_id$", alphabet="ABCDEFGHIJKLMNOPQRSTUVWXYZ'%{}\":;`?")
 ROWS = 7
 SERVERS = ("postgresql", "mysql", "mariadb")

@@ -30,6 +30,8 @@ from sqlalchemy_public_id.alembic import (
 )
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
+pytestmark = pytest.mark.backend
+
 SERVERS = ("postgresql", "mysql", "mariadb")
 ODD = [pytest.param(name, id=what) for what, name in NAMES.items()]
 

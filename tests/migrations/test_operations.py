@@ -13,6 +13,8 @@ from sqlalchemy import Engine, exc, inspect, text
 from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.errors import BackfillIncomplete
 
+pytestmark = pytest.mark.backend
+
 ROWS = 100
 ODD = ["Person", "the person", 'a"b', "it's", "order", "per%cent %(x)s", "a:b", "né", "t" * 63, "semi;colon--"]
 

@@ -38,6 +38,8 @@ from sqlalchemy_public_id.alembic.ops import AddPublicIdOp
 from sqlalchemy_public_id.alembic.plugin import NAME
 from sqlalchemy_public_id.alembic.revisions import three_revisions, three_revisions_after
 
+pytestmark = pytest.mark.backend
+
 WITHOUT = ["alembic.autogenerate.*", f"~{NAME}"]
 NAMES = ["plain", 'Weird "q" t', "a.b", "per%cent", "co:lon", "UPPER", "ü" * 20, "br{a}ce", "back\\slash"]
 

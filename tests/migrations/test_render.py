@@ -23,6 +23,8 @@ from sqlalchemy_public_id.alembic import (
     PublicIdOp,
 )
 
+pytestmark = pytest.mark.backend
+
 OPERATIONS = [
     AddPublicIdOp,
     BackfillPublicIdOp,

@@ -15,6 +15,8 @@ from sqlalchemy import MetaData, insert, select
 from sqlalchemy_public_id import ConfigurationError, NanoId, Snowflake
 from sqlalchemy_public_id.alembic import AddPublicIdOp
 
+pytestmark = pytest.mark.backend
+
 
 def take_machine() -> int:
     """A machine id for the process that runs the migration."""

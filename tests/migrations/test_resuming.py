@@ -24,6 +24,8 @@ from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.online import Target
 from sqlalchemy_public_id.online.run import plan_for
 
+pytestmark = pytest.mark.backend
+
 ROWS = 60
 VARIANTS: list[dict[str, Any]] = [
     {"unique": "constraint", "server_default": "drop"},

@@ -14,6 +14,8 @@ from sqlalchemy import Column, MetaData, String, inspect
 
 from sqlalchemy_public_id import NanoId
 
+pytestmark = pytest.mark.backend
+
 IMPORT = "from sqlalchemy_public_id.alembic.revisions import three_revisions, three_revisions_after"
 FORMAT = "format=NanoId(prefix='cus')"
 

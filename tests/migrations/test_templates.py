@@ -17,6 +17,8 @@ from sqlalchemy.engine import URL
 
 from conftest import url_of
 
+pytestmark = pytest.mark.backend
+
 TESTS = Path(__file__).parents[1]
 
 DRIVERS = {"sqlite": "aiosqlite", "postgresql": "asyncpg", "mysql": "aiomysql", "mariadb": "asyncmy"}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+pytestmark = pytest.mark.backend
+
 ROOT = Path(__file__).parents[2]
 
 NEWEST = "newest"

@@ -13,6 +13,8 @@ from programs.worlds import SHARES, World, world_of
 from shard_files import tables_in
 from sqlalchemy import Engine
 
+pytestmark = pytest.mark.backend
+
 Plan = Sequence[tuple[str, int]]
 
 MOST = 5

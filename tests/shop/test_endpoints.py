@@ -6,9 +6,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
+import pytest
 from web_shop import FIRST_KEY, Shop, numbers_in
 
 from examples.fastapi_shop.models import Customer, CustomerId, Line, Order, OrderId, Product
+
+pytestmark = pytest.mark.backend
 
 AS_JSON = {"content-type": "application/json"}
 Tell = Callable[[Callable[[Shop], Awaitable[None]]], None]

@@ -38,6 +38,8 @@ from sqlalchemy_public_id import (
     TypedId,
 )
 
+pytestmark = pytest.mark.backend
+
 
 class Base(DeclarativeBase):
     metadata = MetaData()

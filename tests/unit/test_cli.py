@@ -25,6 +25,8 @@ from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, Ty
 from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
 
+pytestmark = pytest.mark.backend
+
 NAME = "invoice"
 
 
