@@ -9,6 +9,11 @@ SQLALCHEMY ?= 2.1
 URL        ?= sqlite://
 ARGS       ?=
 PROGRAMS   ?= 10000
+TIER       ?= quick
+
+PROCESSES := -n auto --maxprocesses 8
+QUICK     := -m "not slow and not nodes and not browser and not housekeeping"
+LEFT_OUT  := slow tests (kills, forks, a million ids), clusters, the browser, types, packages: make test TIER=all
 
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
@@ -18,7 +23,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop test programs outside lowest browser install databases nodes lint docs bench clean
+.PHONY: demo shop check test test-all programs outside lowest browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -26,8 +31,21 @@ demo: $(VENV)/demo.done
 shop: $(VENV)/demo.done
 	@$(BIN)/python -m examples.fastapi_shop $(filter-out sqlite://,$(URL))
 
+check: $(VENV)/test.done
+	$(BIN)/python -m pytest $(PROCESSES) $(QUICK) --on sqlite $(ARGS)
+	@echo "Left out: PostgreSQL, MySQL, MariaDB: make test. Left out there too: $(LEFT_OUT)"
+
+ifeq ($(TIER),all)
 test: $(VENV)/test.done databases browser nodes
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PROCESSES) $(ARGS)
+else
+test: $(VENV)/test.done databases
+	$(BIN)/python -m pytest $(PROCESSES) $(QUICK) $(ARGS)
+	@echo "Left out: $(LEFT_OUT)"
+endif
+
+test-all:
+	.ci/run
 
 # Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases

@@ -177,16 +177,22 @@ def resident_tables(own_database: None) -> Iterator[ResidentTables]:
 
 @pytest.fixture(autouse=True)
 def no_foreign_tables(request: pytest.FixtureRequest, resident_tables: ResidentTables) -> None:
-    """A test that does not create its tables with :func:`create` finds none of another test."""
-    if "create" not in request.fixturenames:
+    """A test that does not create its tables with :func:`create_on` finds none of another test."""
+    if "create_on" not in request.fixturenames:
         resident_tables.drop()
 
 
 @pytest.fixture
-def create(engine: Engine, resident_tables: ResidentTables) -> Iterator[Callable[[MetaData], None]]:
+def create_on(resident_tables: ResidentTables) -> Iterator[Callable[[Engine, MetaData], None]]:
     """Create the tables of a metadata. After the test they are emptied if they are needed again, or dropped."""
-    with resident_tables.of_test(engine) as make:
-        yield make
+    with resident_tables.of_test() as create:
+        yield create
+
+
+@pytest.fixture
+def create(engine: Engine, create_on: Callable[[Engine, MetaData], None]) -> Callable[[MetaData], None]:
+    """Create the tables of a metadata on *engine*, as :func:`create_on` does."""
+    return lambda metadata: create_on(engine, metadata)
 
 
 @pytest.fixture

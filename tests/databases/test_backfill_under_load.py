@@ -6,11 +6,14 @@ import random
 import threading
 from collections.abc import Callable
 
+import pytest
 from marks import on
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, func, insert, select, update
 
 from sqlalchemy_public_id import NanoId, backfill
 from sqlalchemy_public_id.dialects import traits_for
+
+pytestmark = pytest.mark.slow
 
 ROWS = 30_000
 WRITERS = 4

@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy_public_id.keys import BlockAllocator
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
     # what the parent had open is the parent's to close
     pytest.mark.filterwarnings("ignore:.*unclosed:ResourceWarning"),

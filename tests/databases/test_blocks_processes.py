@@ -23,6 +23,7 @@ AT_ONCE = 500
 """How many keys a thread takes and writes down."""
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.backend,
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
     # what the parent had open is the parent's to close

@@ -257,6 +257,7 @@ def test_other_errors_are_shown_as_they_are(engine: Engine, allocators: Allocato
         allocator.next()
 
 
+@pytest.mark.slow
 @on("postgresql", "mysql", "mariadb")
 def test_server_is_away(engine: Engine, new_engine: Callable[..., Engine]) -> None:
     """Where no connection can be made, the error comes in time and says why."""
@@ -284,6 +285,7 @@ print(sum(allocator.next() >= 0 for _ in range(200)))
 """
 
 
+@pytest.mark.slow
 def test_end_of_the_interpreter(engine: Engine, allocators: Allocators) -> None:
     """A program may end in the midst of leases: it neither hangs nor complains."""
     allocators()
@@ -304,6 +306,7 @@ atexit.register(lambda: print(BlockAllocator(engine, "order", block=4, timeout=3
 """
 
 
+@pytest.mark.slow
 def test_numbers_at_the_end(engine: Engine, allocators: Allocators) -> None:
     """A program may take numbers while it ends, when no thread can be started any more."""
     allocators()

@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from marks import on
 from sqlalchemy import Connection, Engine, MetaData, String, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, idempotency
+
+pytestmark = pytest.mark.slow
 
 CONNECTIONS = 32
 IDS = NanoId().generate_many(1000)

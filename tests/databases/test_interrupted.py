@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 from conftest import url_of
 from sqlalchemy_public_id import PublicIdMixin, guard, testing
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 
 class Base(DeclarativeBase):

@@ -82,6 +82,7 @@ def test_uniform(engine: Engine, alphabet: str) -> None:
     assert min(chances(ids, alphabet)) > SUSPECT
 
 
+@pytest.mark.slow
 def test_many(engine: Engine) -> None:
     """Two hundred thousand ids are even, and all are different."""
     ids = make(engine, NanoId(), 200_000)

@@ -126,6 +126,8 @@ def test_texts_are_compared_byte_by_byte(database: str, filled: Databases) -> No
 def test_four_databases_are_compared_at_once(filled: Databases) -> None:
     """A value is told with all the databases that have it."""
     names = list(servers.servers())
+    if len(names) < 2:
+        pytest.skip(f"there is only {names[0]}")
     databases = {
         name: filled(name, [{"id": 7, "public_id": ID}, *rows(NanoId(), 10 * at + 10, 5)])
         for at, name in enumerate(names)

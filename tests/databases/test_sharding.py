@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import servers
-from shard_files import tables_in
 from sqlalchemy import (
     BigInteger,
     Engine,
@@ -109,14 +108,19 @@ class Shards:
 
 
 @pytest.fixture(params=["four files of SQLite", "four databases"])
-def shards(request: pytest.FixtureRequest, new_engine: Callable[..., Engine]) -> Iterator[Shards]:
+def shards(
+    request: pytest.FixtureRequest,
+    new_engine: Callable[..., Engine],
+    create_on: Callable[[Engine, MetaData], None],
+) -> Shards:
     """Four files of SQLite; and SQLite, PostgreSQL, MySQL and MariaDB together."""
     kinds = ["sqlite"] * 4 if request.param.endswith("SQLite") else list(servers.servers())
     if len(kinds) < 4:
         pytest.skip(f"there are only {', '.join(kinds)}")
     engines = {name: new_engine(kind, poolclass=NullPool) for name, kind in zip("abcd", kinds, strict=True)}
-    with tables_in(engines, Base.metadata):
-        yield Shards(engines)
+    for engine in engines.values():
+        create_on(engine, Base.metadata)
+    return Shards(engines)
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def test_entry_point() -> None:
     assert found.value == "sqlalchemy_public_id._alembic_plugin"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", FIRST)
 def test_order_of_imports(first: str) -> None:
     """Whatever is imported first, ``op`` has the operations, and nothing is said."""
@@ -58,6 +59,7 @@ def test_order_of_imports(first: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["sqlalchemy_public_id.alembic", "sqlalchemy_public_id.online"])
 def test_broken_library(broken: str) -> None:
     """Where the library cannot be loaded, Alembic works all the same; the log tells why."""

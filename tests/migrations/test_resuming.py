@@ -24,7 +24,7 @@ from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.online import Target
 from sqlalchemy_public_id.online.run import plan_for
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 ROWS = 60
 VARIANTS: list[dict[str, Any]] = [

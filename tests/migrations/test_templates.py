@@ -56,6 +56,7 @@ def with_driver(url: URL, template: str, database: str) -> URL:
     return url.set(drivername=url_of(database, DRIVERS[database]).drivername) if template == "async" else url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["generic", "async"])
 def test_from_the_command_line(
     template: str, tmp_path: Path, engine: Engine, new_project: Callable[..., Project], database: str

@@ -24,6 +24,8 @@ from web_shop import FIRST_KEY, Shop, numbers_in, opened
 
 from examples.fastapi_shop.models import Customer, Order, Product
 
+pytestmark = pytest.mark.slow
+
 CHECKS: list[Any] = [
     not_a_server_error,
     status_code_conformance,
