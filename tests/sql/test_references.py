@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,6 +33,13 @@ from sqlalchemy_public_id import (
     references,
 )
 from sqlalchemy_public_id.references import public_ref
+
+
+@pytest.fixture(autouse=True)
+def no_broken_mappers() -> Iterator[None]:
+    """Free the models that a test could not map: ``configure_mappers()`` of any later test would raise for them."""
+    yield
+    gc.collect()
 
 
 class Base(DeclarativeBase):
