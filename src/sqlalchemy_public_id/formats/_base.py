@@ -6,15 +6,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from functools import cache
 from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, shown
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.entropy import IdPool
 
-__all__ = ["MAX_LENGTH", "Format", "character_class", "in_words", "is_printable"]
+__all__ = ["MAX_LENGTH", "Format", "Value", "character_class", "check_texts", "in_words", "is_printable"]
 
 MAX_LENGTH = 255
 """No public id is longer: the column has to fit into a unique index on every database."""
@@ -22,7 +23,19 @@ MAX_LENGTH = 255
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
-class Format(ABC):
+class Value:
+    """A frozen dataclass that its settings make again, beside what a subclass keeps in ``_accepted`` or ``_before``."""
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the arguments of the constructor that make an equal value."""
+        return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
+
+    @classmethod
+    def _fields(cls) -> tuple[Field[Any], ...]:
+        return fields(cast("Any", cls))  # each subclass is a dataclass
+
+
+class Format(Value, ABC):
     """Makes, checks and describes the public ids of one kind.
 
     A format is a value: immutable, hashable, equal to another one with the same settings, and it knows no database.
@@ -249,14 +262,6 @@ class Format(ABC):
         object.__setattr__(copy, "_accepted", older)
         return copy
 
-    def _settings(self) -> dict[str, Any]:
-        """The arguments that make this format."""
-        return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
-
-    @classmethod
-    def _fields(cls) -> tuple[Field[Any], ...]:
-        return fields(cast("Any", cls))  # each subclass is a dataclass
-
     def __repr__(self) -> str:
         """A constructor call, which :func:`eval` turns back into an equal format."""
         defaults = {setting.name: setting.default for setting in self._fields()}
@@ -283,6 +288,20 @@ def is_printable(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
+def check_texts(length: object, alphabet: object) -> None:
+    """Refuse texts of *length* characters of *alphabet* that no id can be.
+
+    :raises ConfigurationError: if there can be no such texts, or characters occur twice.
+    """
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
+        raise ConfigurationError(f"length is {shown(length)}, expected a whole number from 1 to {MAX_LENGTH}")
+    if not isinstance(alphabet, str) or not is_printable(alphabet):
+        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
+    if len(set(alphabet)) != len(alphabet):
+        twice = sorted({character for character in alphabet if alphabet.count(character) > 1})
+        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(twice)}")
+
+
 def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
     """*text* for a regular expression; unlike :func:`re.escape`, also for ECMAScript's, which JSON schemas use."""
     return "".join(f"\\{character}" if character in special else character for character in text)
@@ -300,6 +319,7 @@ def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
     yield first, last
 
 
+@cache
 def character_class(alphabet: str) -> str:
     """A regular expression for one character of *alphabet*."""
     parts: list[str] = []
@@ -310,6 +330,7 @@ def character_class(alphabet: str) -> str:
     return f"[{''.join(parts)}]"
 
 
+@cache
 def in_words(alphabet: str) -> str:
     """*alphabet* for a person: ``0-9 a-z``."""
     return " ".join(first if first == last else f"{first}-{last}" for first, last in _runs(alphabet))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import ClassVar
 
 from typing_extensions import Self
@@ -171,8 +172,6 @@ class BitsFormat(Format):
         marks = [self._mark]
         if self.is_native:  # they are seen in the form of this format
             marks += [format._mark for format in self._chain() if isinstance(format, BitsFormat)]
-        patterns = list(dict.fromkeys(map(codec.pattern, marks)))
-        pattern = patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
         keep = object.__setattr__
         keep(self, "_codec", codec)
         keep(self, "_encode", codec.encode)
@@ -180,7 +179,7 @@ class BitsFormat(Format):
         keep(self, "_is_exact", codec.is_exact)
         too_large = -1 << self._used
         keep(self, "_marks", tuple(dict.fromkeys((mask | too_large, value) for mask, value in marks)))
-        self._describe(pattern, codec.width, f"{codec.expected}, {self._stands_for}")
+        self._describe(_pattern(codec, tuple(marks)), codec.width, f"{codec.expected}, {self._stands_for}")
 
 
 class TimedFormat(BitsFormat):
@@ -213,3 +212,10 @@ class TimedFormat(BitsFormat):
                             text, expected=self.expected, reason="its time is after the year 9999"
                         ) from None
         raise InvalidPublicId(text, expected=self.expected, reason="it tells no time")
+
+
+@cache  # it costs up to a millisecond, and depends on the encoding and the kinds of numbers alone
+def _pattern(codec: Codec, marks: tuple[Mark, ...]) -> str:
+    """Return a regular expression for the texts of the numbers that bear one of *marks*."""
+    patterns = list(dict.fromkeys(map(codec.pattern, marks)))
+    return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"

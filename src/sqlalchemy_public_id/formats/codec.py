@@ -6,19 +6,18 @@
 
 Every number of so many bits has exactly one text, filled up with zeros, and the digits of every alphabet are in the
 order of ASCII. So texts sort as their numbers do, for ever.
-
-Digits are looked up two or three at a time in a table: one division by 60 466 176 costs no more than one by 36.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats._base import character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
+from sqlalchemy_public_id.formats.digits import reader_of, table_of, writer_of
 
 __all__ = ["ENCODINGS", "Codec", "Mark", "codec_of"]
 
@@ -27,6 +26,7 @@ Mark = tuple[int, int]
 
 _LARGEST_TABLE = 50_000
 """36**3 texts of three digits take 3 MB; the 58**3 of base 58 would take 10."""
+_writer_of = partial(writer_of, largest=_LARGEST_TABLE)
 _HYPHENS = (8, 13, 18, 23)
 
 
@@ -52,13 +52,13 @@ class Codec:
         """Whether a digit is a fixed number of bits, so that the pattern alone tells right texts from wrong ones."""
         return len(self.digits).bit_count() == 1
 
-    @property
+    @cached_property
     def characters(self) -> str:
         """All characters that a text may contain."""
         hyphen = "-" if self.encoding == "hyphenated" else ""
         return "".join(sorted({*self._cases(self.digits), *hyphen}))
 
-    @property
+    @cached_property
     def expected(self) -> str:
         """The texts, for a person."""
         if self.encoding == "hyphenated":
@@ -166,24 +166,24 @@ def _decimal(bits: int) -> Codec:
 
 def _base36(bits: int) -> Codec:
     width = _width(36, bits)
-    encode = _by_fives(BASE36) if width == 25 else _by_pieces(BASE36, width)
+    encode = _by_fives(BASE36) if width == 25 else _writer_of(BASE36, width)
     return Codec("base36", bits, BASE36, width, False, encode, _from_base36)
 
 
 def _base58(bits: int) -> Codec:
     width = _width(58, bits)
-    return Codec("base58", bits, BASE58, width, False, _by_pieces(BASE58, width), _pieces_of(BASE58))
+    return Codec("base58", bits, BASE58, width, False, _writer_of(BASE58, width), reader_of(BASE58))
 
 
 def _crockford32(bits: int) -> Codec:
     width = _width(32, bits)
-    return Codec("crockford32", bits, CROCKFORD32, width, True, _by_pieces(CROCKFORD32, width), _from_crockford)
+    return Codec("crockford32", bits, CROCKFORD32, width, True, _writer_of(CROCKFORD32, width), _from_crockford)
 
 
 def _typeid(bits: int) -> Codec:
     digits = CROCKFORD32.lower()
     width = _width(32, bits)
-    return Codec("typeid", bits, digits, width, False, _by_pieces(digits, width), _from_crockford)
+    return Codec("typeid", bits, digits, width, False, _writer_of(digits, width), _from_crockford)
 
 
 _MAKERS: dict[str, Callable[[int], Codec]] = {
@@ -203,38 +203,11 @@ ENCODINGS = tuple(_MAKERS)
 # --- from numbers to texts
 
 
-@cache
-def _table(digits: str, length: int) -> list[str]:
-    """All texts of so many digits, in order."""
-    if length == 1:
-        return list(digits)
-    return [start + digit for start in _table(digits, length - 1) for digit in digits]
-
-
-def _by_pieces(digits: str, width: int) -> Callable[[int], str]:
-    """What writes numbers with so many *digits*, two or three at a time."""
-    length = 3 if len(digits) ** 3 <= _LARGEST_TABLE else 2
-    pieces = -(-width // length)
-    surplus = pieces * length - width
-    size = len(digits) ** length
-    table = _table(digits, length)
-
-    def encode(number: int) -> str:
-        found: list[str] = []
-        for _ in range(pieces):
-            number, piece = divmod(number, size)
-            found.append(table[piece])
-        found.reverse()
-        return "".join(found)[surplus:]
-
-    return encode
-
-
 def _by_fives(digits: str) -> Callable[[int], str]:
     """What writes numbers with 25 *digits*, five at a time and without a loop: the usual encoding."""
     pair = len(digits) ** 2
     five = len(digits) ** 5
-    high, low = _table(digits, 3), _table(digits, 2)
+    high, low = table_of(digits, 3), table_of(digits, 2)
 
     def encode(number: int) -> str:
         number, e = divmod(number, five)
@@ -273,17 +246,3 @@ def _from_base36(text: str) -> int:
 
 def _from_crockford(text: str) -> int:
     return int(text.translate(_CROCKFORD_TO_32), 32)
-
-
-def _pieces_of(digits: str) -> Callable[[str], int]:
-    """What reads numbers written with *digits*, one at a time."""
-    values = {digit: value for value, digit in enumerate(digits)}
-    base = len(digits)
-
-    def decode(text: str) -> int:
-        number = 0
-        for digit in text:
-            number = number * base + values[digit]
-        return number
-
-    return decode

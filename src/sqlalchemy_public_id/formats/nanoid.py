@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.formats._base import MAX_LENGTH, Format, character_class, in_words, is_printable
+from sqlalchemy_public_id.formats._base import Format, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.check_digit import check_character, is_checked
 from sqlalchemy_public_id.formats.entropy import RandomText
@@ -45,13 +45,7 @@ class NanoId(Format):
 
     def __post_init__(self) -> None:
         length, alphabet = self.length, self.alphabet
-        if not isinstance(length, int) or isinstance(length, bool) or length < 1 or length > MAX_LENGTH:
-            raise ConfigurationError(f"length is {shown(length)}, expected a whole number from 1 to {MAX_LENGTH}")
-        if not isinstance(alphabet, str) or not is_printable(alphabet):
-            raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
-        if len(set(alphabet)) != len(alphabet):
-            twice = sorted({character for character in alphabet if alphabet.count(character) > 1})
-            raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(twice)}")
+        check_texts(length, alphabet)
         if self.prefix is not None and set(str(self.separator)) & set(alphabet):
             raise ConfigurationError(
                 f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told: "

@@ -27,6 +27,7 @@ from typing_extensions import Never
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import BASE62, Format
+from sqlalchemy_public_id.formats.digits import writer_of
 
 __all__ = ["DIGEST_BYTES", "concealed", "IssuedToken", "Token"]
 
@@ -177,7 +178,7 @@ class Token:
     @staticmethod
     def _signature(text: str, key: Bytes) -> str:
         mac = hmac.digest(key, text.encode("ascii"), "sha256")[:_SIGNATURE_BYTES]
-        return _base62(int.from_bytes(mac, "big"), _SIGNATURE_WIDTH)
+        return writer_of(BASE62, _SIGNATURE_WIDTH)(int.from_bytes(mac, "big"))
 
 
 def _digest(text: str) -> Bytes:
@@ -185,16 +186,7 @@ def _digest(text: str) -> Bytes:
 
 
 def _checksum(text: str) -> str:
-    return _base62(zlib.crc32(text.encode("ascii")), _CHECKSUM_WIDTH)
-
-
-def _base62(number: int, width: int) -> str:
-    """*number* in so many digits; different numbers have different texts."""
-    digits: list[str] = []
-    for _ in range(width):
-        number, digit = divmod(number, len(BASE62))
-        digits.append(BASE62[digit])
-    return "".join(reversed(digits))
+    return writer_of(BASE62, _CHECKSUM_WIDTH)(zlib.crc32(text.encode("ascii")))
 
 
 def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import Field, fields
-from functools import cache
 from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, shown
-from sqlalchemy_public_id.formats._base import MAX_LENGTH, character_class, in_words, is_printable
+from sqlalchemy_public_id.formats._base import Value, character_class, check_texts, in_words
+from sqlalchemy_public_id.formats.digits import reader_of, writer_of
 
-__all__ = ["KeySpace", "digits_at_once", "table_of"]
-
-_LARGEST_TABLE = 10_000
-"""So many short texts fit into the cache of a processor, and take 1 MB at most."""
+__all__ = ["KeySpace"]
 
 
-class KeySpace(ABC):
+class KeySpace(Value, ABC):
     """All texts of *length* characters of *alphabet*, in an order that depends on nothing else.
 
     A value: immutable, hashable, equal to another one with the same settings; it knows no database and keeps no count.
@@ -69,29 +65,23 @@ class KeySpace(ABC):
         :raises ConfigurationError: where they cannot work.
         """
         length, alphabet = self.length, self.alphabet
-        if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
-            raise ConfigurationError(f"length is {shown(length)}, expected a whole number from 1 to {MAX_LENGTH}")
-        if not isinstance(alphabet, str) or not is_printable(alphabet):
-            raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
-        if len(set(alphabet)) != len(alphabet):
-            twice = sorted({character for character in alphabet if alphabet.count(character) > 1})
-            raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(twice)}")
+        check_texts(length, alphabet)
         if len(alphabet) == 1:
             raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: one character alone cannot count")
         size: int = len(alphabet) ** length
         keep = object.__setattr__  # a key space is frozen
         keep(self, "size", size)
         keep(self, "_first", 0)
-        keep(self, "_write", _writer(alphabet, length))
+        keep(self, "_write", writer_of(alphabet, length))
         keep(self, "_regex", re.compile(f"{character_class(alphabet)}{{{length}}}"))
-        keep(self, "_values", {character: value for value, character in enumerate(alphabet)})
+        keep(self, "_read", reader_of(alphabet))
 
     size: int
     """How many keys of the own length there are: ``len(alphabet) ** length``."""
     _first: int
     _write: Callable[[int], str]
+    _read: Callable[[str], int]
     _regex: re.Pattern[str]
-    _values: dict[str, int]
 
     # --- keys
 
@@ -202,18 +192,7 @@ class KeySpace(ABC):
             f"keys of {self.length + 1} characters, and leaves those that were issued as they are"
         )
 
-    def _read(self, text: str) -> int:
-        """*text* as a number."""
-        number, base, values = 0, len(self.alphabet), self._values
-        for character in text:
-            number = number * base + values[character]
-        return number
-
     # --- a value
-
-    def _settings(self) -> dict[str, Any]:
-        """The arguments that make this one, what it was extended from aside."""
-        return {setting.name: getattr(self, setting.name) for setting in _fields(self) if setting.init}
 
     def _shown(self) -> dict[str, str]:
         """The arguments as :func:`repr` shows them, without those that are the defaults."""
@@ -236,47 +215,7 @@ class KeySpace(ABC):
         return made if before is None else made._after(before)
 
 
-def _fields(value: object) -> tuple[Field[Any], ...]:
-    return fields(cast("Any", value))  # each subclass is a dataclass
-
-
 def _call(arguments: dict[str, str]) -> str:
     """*arguments* of a call: alphabet and length by place, the others by name."""
     by_place = ("alphabet", "length")
     return ", ".join(text if name in by_place else f"{name}={text}" for name, text in arguments.items())
-
-
-@cache
-def _writer(alphabet: str, length: int) -> Callable[[int], str]:
-    """What writes a number as a text of so many characters, several at a time."""
-    width = min(length, digits_at_once(alphabet))
-    table = table_of(alphabet, width)
-    size: int = len(alphabet) ** width
-    pieces = -(-length // width)
-    surplus = pieces * width - length
-
-    def write(number: int) -> str:
-        text = ""
-        for _ in range(pieces):
-            text = table[number % size] + text
-            number //= size
-        return text[surplus:] if surplus else text
-
-    return write
-
-
-@cache
-def table_of(alphabet: str, width: int) -> list[str]:
-    """All texts of so many characters, in order."""
-    if width == 1:
-        return list(alphabet)
-    return [start + digit for start in table_of(alphabet, width - 1) for digit in alphabet]
-
-
-@cache
-def digits_at_once(alphabet: str) -> int:
-    """How many digits are looked up in one table."""
-    width = 1
-    while len(alphabet) ** (width + 1) <= _LARGEST_TABLE:
-        width += 1
-    return width

@@ -22,7 +22,8 @@ from operator import add
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace, digits_at_once, table_of
+from sqlalchemy_public_id.formats.digits import digits_at_once, table_of
+from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
 
 __all__ = ["CoprimeStep"]
 
