@@ -103,8 +103,9 @@ class Prefixes:
             why = newcomer.confusion_with(holder)
             if why is None or holder.name == newcomer.name:
                 continue
-            if holder.owner() is not None:
-                gc.collect()  # classes die in cycles: look again before an error is made of a dead one
+            for generation in range(3):  # classes die in cycles: look again before an error is made of a dead one,
+                if holder.owner() is not None:  # among the young objects first, since all of them can take seconds
+                    gc.collect(generation)
             if holder.owner() is not None:
                 raise DuplicatePrefix(newcomer.prefix, holder=holder.name, newcomer=newcomer.name, why=why)
             del self._claims[holder.lead]
