@@ -35,32 +35,35 @@ def test_largest() -> None:
 
 def test_ours_to_others() -> None:
     """Another implementation reads the same number and time."""
-    for text in Ulid().generate_many(200):
+    format = Ulid()
+    for text in format.generate_many(200):
         other = ulid.ULID.from_str(text)
 
-        assert int(other) == Ulid().to_int(text)
-        assert abs(other.datetime - Ulid().timestamp(text)) < timedelta(milliseconds=1)
+        assert int(other) == format.to_int(text)
+        assert abs(other.datetime - format.timestamp(text)) < timedelta(milliseconds=1)
 
 
 def test_others_to_ours() -> None:
     """What another implementation makes is accepted as it is."""
+    format = Ulid()
     for _ in range(200):
         other = ulid.ULID()
 
-        assert Ulid().validate(str(other)) == str(other)
-        assert Ulid().from_int(int(other)) == str(other)
+        assert format.validate(str(other)) == str(other)
+        assert format.from_int(int(other)) == str(other)
 
 
 def test_a_moment() -> None:
     """Within a millisecond ids ascend by steps that cannot be guessed, and tell that millisecond."""
+    format = Ulid()
     with clock.using(Still()):
-        texts = Ulid().generate_many(10_000)
-    numbers = [Ulid().to_int(text) for text in texts]
+        texts = format.generate_many(10_000)
+    numbers = [format.to_int(text) for text in texts]
     steps = {later - sooner for sooner, later in pairwise(numbers)}
 
     assert min(steps) > 0
     assert len(steps) == 9_999
-    assert {Ulid().timestamp(text) for text in texts} == {MOMENT}
+    assert {format.timestamp(text) for text in texts} == {MOMENT}
 
 
 @pytest.mark.parametrize("random_bits", [57, 58])
