@@ -19,6 +19,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "dangerous-migrations.md"
 every_piece = pytest.mark.parametrize("piece", ADVICE.values(), ids=list(ADVICE))
 
 
+def pieces_in(language: str) -> pytest.MarkDecorator:
+    """The pieces whose lines are written in *language*; that there is none is a mistake."""
+    pieces = {slug: piece for slug, piece in ADVICE.items() if piece.language == language}
+    assert pieces
+    return pytest.mark.parametrize("piece", pieces.values(), ids=list(pieces))
+
+
 def test_the_page_is_what_the_pieces_say() -> None:
     """The page of the documentation is generated:
     ``python -m sqlalchemy_public_id.advice > docs/guides/dangerous-migrations.md``."""
@@ -61,20 +68,18 @@ def test_names_are_filled_in(piece: Advice) -> None:
     assert re.findall(r"\b12\b", filled.bad + filled.good) == []
 
 
-@every_piece
+@pieces_in("text")
 def test_python_is_python(piece: Advice) -> None:
     """Lines that are neither SQL nor for a shell can be read by Python."""
-    if piece.language == "text":
-        ast.parse(piece.bad)
-        ast.parse(piece.good)
+    ast.parse(piece.bad)
+    ast.parse(piece.good)
 
 
-@every_piece
+@pieces_in("sh")
 def test_shells_can_read_it(piece: Advice) -> None:
     """Lines for a shell can be read by one."""
-    if piece.language == "sh":
-        for lines in (piece.bad, piece.good):
-            subprocess.run(["sh", "-n", "-c", lines], check=True)
+    for lines in (piece.bad, piece.good):
+        subprocess.run(["sh", "-n", "-c", lines], check=True)
 
 
 def test_our_operations_take_what_is_written() -> None:

@@ -106,24 +106,13 @@ def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
     assert facts.keys() >= vars(error).keys()
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_pickle(error: PublicIdError, facts: dict[str, Any], protocol: int) -> None:
-    """An error comes back from a pickle with its type, its message and its facts."""
-    loaded = pickle.loads(pickle.dumps(error, protocol))
-
-    assert (type(error), str(error), error.args) == (type(loaded), str(loaded), loaded.args)
-    assert facts == {name: getattr(loaded, name) for name in facts}
-
-
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy])
-@pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_copy(error: PublicIdError, facts: dict[str, Any], clone: Any) -> None:
-    """A copy of an error has its type, its message and its facts."""
-    cloned = clone(error)
-
-    assert (type(error), str(error)) == (type(cloned), str(cloned))
-    assert facts == {name: getattr(cloned, name) for name in facts}
+def test_pickle_and_copy(error: PublicIdError, facts: dict[str, Any]) -> None:
+    """An error comes back from a pickle of any protocol, or a copy, with its type, its message and its facts."""
+    clones = {protocol: pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)}
+    for how, clone in {**clones, "copy": copy.copy(error), "deepcopy": copy.deepcopy(error)}.items():
+        assert (how, type(error), str(error), error.args) == (how, type(clone), str(clone), clone.args)
+        assert (how, facts) == (how, {name: getattr(clone, name) for name in facts})
 
 
 class Base(DeclarativeBase): ...

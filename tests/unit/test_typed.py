@@ -157,20 +157,12 @@ def test_json() -> None:
     assert json.dumps({TicketId(TEXT): [TicketId(TEXT)]}) == f'{{"{TEXT}": ["{TEXT}"]}}'
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_pickle(protocol: int) -> None:
-    """An id comes back from a pickle with its type."""
-    loaded = pickle.loads(pickle.dumps(TicketId(TEXT), protocol))
-
-    assert (TicketId, TEXT) == (type(loaded), loaded)
-
-
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy])
-def test_copy(clone: Any) -> None:
-    """A copy has the type and the text."""
-    cloned = clone([TicketId(TEXT)])[0]
-
-    assert (TicketId, TEXT) == (type(cloned), cloned)
+def test_pickle_and_copy() -> None:
+    """An id comes back from a pickle of any protocol, or a copy, with its type and its text."""
+    ids = [TicketId(TEXT)]
+    clones = {protocol: pickle.loads(pickle.dumps(ids, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)}
+    for how, [clone] in {**clones, "copy": copy.copy(ids), "deepcopy": copy.deepcopy(ids)}.items():
+        assert (how, TicketId, TEXT) == (how, type(clone), clone)
 
 
 def test_str() -> None:
