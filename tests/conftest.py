@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from sqlalchemy import Engine, MetaData, create_engine, event, text
 from sqlalchemy.engine import URL
@@ -29,6 +30,9 @@ from resident_tables import ResidentTables
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""
+
+hypothesis.settings.register_profile("unhurried", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("unhurried")  # other processes may have the machine for a while
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -243,7 +243,6 @@ def transactions(engine: Engine, create: Callable[[MetaData], None]) -> None:
     max_examples=50,
     derandomize=True,
     database=None,
-    deadline=None,
     phases=[Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

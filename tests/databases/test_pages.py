@@ -215,7 +215,7 @@ def test_page_is_a_sequence(db: Session) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_row_once(db: Session, data: st.DataObject) -> None:
     """Pages of any size, either way, are the whole in its order, each row once."""
     limit, newest_first = data.draw(st.integers(1, 12)), data.draw(st.booleans())

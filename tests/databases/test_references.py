@@ -808,7 +808,7 @@ def test_random_programs(engine: Engine) -> None:
     """Whatever is set, in whatever order, the reference shows what the next flush stores."""
 
     @given(steps=st.lists(st.tuples(st.sampled_from(["id", "object", "none", "flush", "expire"]), st.integers(0, 2))))
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     def program(steps: list[tuple[str, int]]) -> None:
         with Session(engine) as session:
             addresses = session.scalars(select(Address).order_by(Address.public_id)).all()

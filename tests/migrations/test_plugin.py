@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
 import pytest
 from alembic.operations import BatchOperations, Operations
+from alembic.runtime.plugins import Plugin
+from alembic.util import PriorityDispatcher
 from marks import on
 from projects import Project, upgrade_of
 from shops import old_shop, shop
@@ -86,10 +89,27 @@ def test_methods(name: str) -> None:
     assert callable(getattr(BatchOperations, f"{name}_public_id"))
 
 
+def comparators() -> Counter[tuple[str, str]]:
+    """How many functions of ours Alembic calls for each kind of thing, by what they look at."""
+    ours = PriorityDispatcher()
+    Plugin.populate_autogenerate_priority_dispatch(ours, [NAME])
+    return Counter((kind, what) for (kind, *_), functions in ours._registry.items() for _, what in functions)
+
+
 def test_registered_once() -> None:
-    """Registering again changes nothing."""
+    """Registering again changes nothing: each function compares once."""
+    once = comparators()
     register()
     register()
+
+    assert comparators() == once
+    assert once == {
+        ("schema", "public_id"): 1,
+        ("schema", "cluster_key"): 1,
+        ("column", "server_default"): 2,
+        ("column", "public_id"): 1,
+        ("table", "public_id"): 1,
+    }
 
 
 @on("sqlite")

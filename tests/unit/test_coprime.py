@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from strategies import PRINTABLE, any_text, presets
 
@@ -25,8 +24,6 @@ from sqlalchemy_public_id import (
     formats,
 )
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
-
-unhurried = limits(deadline=None)  # other processes may have the machine for a while
 
 SEED = 67 * 71 * 73 * 79 * 83 * 89
 """The step that the description of the method proposes for six of 62 characters."""
@@ -91,7 +88,6 @@ def test_the_keys_of_the_description() -> None:
     assert step.capacity == n == 56_800_235_584
 
 
-@unhurried
 @given(small())
 def test_every_key_once(step: CoprimeStep) -> None:
     """All texts come, each once, before the end; and each leads back to its index."""
@@ -104,7 +100,6 @@ def test_every_key_once(step: CoprimeStep) -> None:
     assert [step.key(index) for index in range(step.capacity)] == keys
 
 
-@unhurried
 @given(steps(), st.data())
 def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
     """However many keys there are, each has the index that it was made from, and the text that the definition says."""
@@ -114,7 +109,6 @@ def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
     assert step.index(step.key(index)) == index
 
 
-@unhurried
 @given(steps(), st.integers(0, 2200), st.data())
 def test_many_at_once(step: CoprimeStep, count: int, data: st.DataObject) -> None:
     """Keys that are made together are those that are made one by one."""
@@ -333,7 +327,6 @@ def test_malformed(text: Any, reason: str) -> None:
     assert not step.is_valid(text)
 
 
-@unhurried
 @given(small(), any_text)
 def test_any_text(step: CoprimeStep, text: str) -> None:
     """Any text is a key with an index that leads back to it, or malformed."""
@@ -347,7 +340,6 @@ def test_any_text(step: CoprimeStep, text: str) -> None:
 # --- a value
 
 
-@unhurried
 @given(steps(longest=20), st.booleans())
 def test_value(step: CoprimeStep, extended: bool) -> None:
     """A step is equal to what its ``repr`` and its pickle come back as, and has one hash with it."""

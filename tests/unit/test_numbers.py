@@ -18,7 +18,6 @@ from typing import Annotated
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
 from strategies import any_text
@@ -122,7 +121,6 @@ def test_no_number_of_so_many_bits(format: BitsFormat) -> None:
             format.from_int(number)
 
 
-@limits(deadline=None)
 @given(st.sampled_from(FORMATS), st.data())
 def test_any_text(format: BitsFormat, data: st.DataObject) -> None:
     """Any text is either the text of a number, or an InvalidPublicId."""
@@ -137,7 +135,6 @@ def test_any_text(format: BitsFormat, data: st.DataObject) -> None:
             assert raised.value.value is text
 
 
-@limits(deadline=None)
 @given(st.sampled_from([format for format in FORMATS if format._is_exact]), st.data())
 def test_exact_patterns(format: BitsFormat, data: st.DataObject) -> None:
     """Where digits are bits, the pattern tells ids from other texts: in Python, and in the engine of pydantic."""

@@ -11,14 +11,11 @@ from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
 from strategies import any_text, formats, junk, nanoids, settings, texts
 
 from sqlalchemy_public_id import BASE36, ConfigurationError, Format, InvalidPublicId, NanoId, TypedId
-
-unhurried = limits(deadline=None)  # other processes may have the machine for a while
 
 
 def holds(format: Format) -> None:
@@ -40,7 +37,6 @@ def holds(format: Format) -> None:
     assert format.entropy_bits >= 0
 
 
-@unhurried
 @given(settings())
 def test_any_settings(arguments: dict[str, Any]) -> None:
     """Any settings at all are refused as such, or give a format that keeps its promises."""
@@ -51,21 +47,18 @@ def test_any_settings(arguments: dict[str, Any]) -> None:
     holds(format)
 
 
-@unhurried
 @given(formats())
 def test_any_format(format: Format) -> None:
     """A format with sound settings keeps its promises, also where it accepts older ones."""
     holds(format)
 
 
-@unhurried
 @given(nanoids())
 def test_max_length(format: Format) -> None:
     """Every id of a format that accepts no others is as long as the maximum."""
     assert {len(text) for text in format.generate_many(20)} == {format.max_length}
 
 
-@unhurried
 @given(nanoids(), nanoids())
 def test_accepting(new: NanoId, old: NanoId) -> None:
     """A format that accepts another accepts every id of both, and makes its own."""
@@ -76,7 +69,6 @@ def test_accepting(new: NanoId, old: NanoId) -> None:
     assert format.max_length == max(new.max_length, old.max_length)
 
 
-@unhurried
 @given(nanoids(), nanoids())
 def test_equal_formats(one: NanoId, other: NanoId) -> None:
     """Formats are equal where their settings are, and equal ones have one hash."""
@@ -84,7 +76,6 @@ def test_equal_formats(one: NanoId, other: NanoId) -> None:
     assert hash(one) == hash(pickle.loads(pickle.dumps(one)))
 
 
-@limits(unhurried, max_examples=200)
 @given(st.data())
 def test_any_text(data: st.DataObject) -> None:
     """Any text at all validates to itself, or raises InvalidPublicId with the text in it, and nothing else."""
@@ -99,7 +90,6 @@ def test_any_text(data: st.DataObject) -> None:
         assert len(str(raised.value)) < 10_000
 
 
-@unhurried
 @given(st.data())
 def test_pattern(data: st.DataObject) -> None:
     """The pattern accepts what the format accepts, the check digit aside: in Python, and in the engine of pydantic."""
@@ -110,7 +100,6 @@ def test_pattern(data: st.DataObject) -> None:
     assert format.is_valid(text) == bool(re.search(format.pattern, text)) == rust.isinstance_python(text)
 
 
-@unhurried
 @given(st.text(BASE36, min_size=12, max_size=12), any_text)
 def test_any_typed_text(body: str, text: str) -> None:
     """A typed id equals the text it was made of; any other text is refused as the malformed id it is."""
@@ -124,7 +113,6 @@ def test_any_typed_text(body: str, text: str) -> None:
 class FerryId(TypedId, prefix="ferry"): ...
 
 
-@unhurried
 @given(formats(), junk.filter(lambda value: not isinstance(value, str)))
 def test_no_text(format: Format, value: object) -> None:
     """What is no text is never valid, and is refused with the same error."""
@@ -139,7 +127,6 @@ class Text(str):
     """A text with a type of its own."""
 
 
-@unhurried
 @given(formats(), any_text)
 def test_text_of_another_str_type(format: Format, text: str) -> None:
     """A subclass of str is judged by its text."""
