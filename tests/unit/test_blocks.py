@@ -100,14 +100,18 @@ def test_what_is_given_back_comes_first() -> None:
 
 
 @pytest.mark.usefixtures("restless")
-def test_threads_share_nothing() -> None:
+@pytest.mark.parametrize("rounds", [500, pytest.param(2000, marks=pytest.mark.slow)])
+def test_threads_share_nothing(rounds: int) -> None:
     """Threads that take one number, many, or give some back never get the same one, and none is lost."""
     stock, got = Stock(), [[] for _ in range(8)]
-    for start in range(0, 80_000, 8000):
-        stock.add(range(start, start + 8000))
+    together = threading.Barrier(len(got))
+    total = 40 * rounds  # more than the threads take
+    for start in range(0, total, total // 10):
+        stock.add(range(start, start + total // 10))
 
     def work(mine: list[int], number: int) -> None:
-        for _ in range(2000):
+        together.wait()
+        for _ in range(rounds):
             try:
                 mine.append(stock.loose.pop())
             except IndexError:
@@ -125,7 +129,8 @@ def test_threads_share_nothing() -> None:
         thread.join()
     rest = [each for numbers in stock.take(10**6) for each in numbers]
 
-    assert sorted([number for mine in got for number in mine] + rest) == list(range(80_000))
+    assert sorted([number for mine in got for number in mine] + rest) == list(range(total))
+    assert (stock.left, stock.issued) == (0, total)
 
 
 # --- what is refused
