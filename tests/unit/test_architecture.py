@@ -20,6 +20,7 @@ FILES = {
     if "alembic_templates" not in path.parts
 }
 """The modules of the package, by their paths."""
+TREES = {path: ast.parse(source) for path, source in FILES.items()}
 
 DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
 EXTRAS = {
@@ -36,7 +37,7 @@ EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "core"}
 
 def imports(path: str) -> Iterator[tuple[str, ...]]:
     """The dotted names that a module imports, inside functions and for type checkers too."""
-    for node in ast.walk(ast.parse(FILES[path])):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -84,7 +85,7 @@ def test_modules_are_small() -> None:
 
 def test_modules_say_what_they_are() -> None:
     """Each module begins with a docstring."""
-    assert [path for path, source in FILES.items() if not ast.get_docstring(ast.parse(source))] == []
+    assert [path for path, tree in TREES.items() if not ast.get_docstring(tree)] == []
 
 
 def test_names_of_modules() -> None:
