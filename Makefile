@@ -55,7 +55,7 @@ programs: $(VENV)/test.done databases
 # deprecated since.
 lowest: $(LOWEST)/installed.done databases
 	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
-	    -m "not slow" -k "test_drivers or not (postgresql or mysql or mariadb)" \
+	    -k "test_drivers or not (postgresql or mysql or mariadb or million or 1000000)" \
 	    tests/unit tests/sql tests/databases examples docs src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the

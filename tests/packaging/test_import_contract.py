@@ -8,11 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import sqlalchemy_public_id
-
-pytestmark = pytest.mark.housekeeping
 
 CONFIGURATION = Path(__file__).parents[2] / "pyproject.toml"
 PACKAGE = Path(sqlalchemy_public_id.__file__).parent
