@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, guard
-from sqlalchemy_public_id.dialects import Fate, traits_for
+from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.idempotency import insert_once
 
 __all__ = ["OfClusters", "Order"]
@@ -153,7 +153,7 @@ class OfClusters:
 
         assert caught.value.orig is not None
         assert caught.value.orig.args[0] in cluster.refusals
-        assert traits_for(nodes[1].dialect).fate(caught.value.orig) is Fate.UNDONE
+        assert traits_for(nodes[1].dialect).outcome(caught.value.orig) is Outcome.RETRYABLE
         assert [self.rows(cluster, node, Coin.public_id) for node in nodes] == [[("0",), ("1",)]] * 3
 
     def test_repeated_inserts_on_two_nodes(self, cluster: Cluster, nodes: list[Engine]) -> None:

@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError
 import sqlalchemy_public_id.alembic
 import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  Alembic before 1.18 needs to be told
 from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.online import Target
-from sqlalchemy_public_id.online.state import State, read
+from sqlalchemy_public_id.online import PublicIdColumn
 
 OF_TARGET = {"format", "unique_name", "unique", "server_default"}
 
@@ -44,9 +44,9 @@ class People:
         return self.options.get("format") or NanoId()
 
     @property
-    def target(self) -> Target:
+    def target(self) -> PublicIdColumn:
         said = {name: value for name, value in self.options.items() if name in OF_TARGET}
-        return Target.of(self.table, self.column, schema=self.schema, **said)
+        return PublicIdColumn.of(self.table, self.column, schema=self.schema, **said)
 
     # --- the table
 
@@ -103,7 +103,7 @@ class People:
 
     def state(self) -> State:
         with self.engine.connect() as connection:
-            return read(connection, self.target)
+            return self.target.read_state(connection)
 
     # --- migrations
 

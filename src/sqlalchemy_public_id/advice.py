@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from sqlalchemy_public_id.naming import not_null_check_name, unique_name
+
 __all__ = ["ADVICE", "Advice", "Database", "about", "as_markdown"]
 
 Database: TypeAlias = Literal["postgresql", "mysql", "mariadb", "sqlite"]
@@ -74,7 +76,7 @@ def about(
     'public-id backfill "$DATABASE_URL" invoice'
     """
     piece = _TEXTS[slug]
-    derived = {"index": f"uq_{table}_{column}", "check": f"ck_{table}_{column}_not_null"}
+    derived = {"index": unique_name(table, column), "check": not_null_check_name(table, column)}
     derived |= {"new": "NanoId(length=16)", "old": f"NanoId(length={length})"}
     derived |= {"type": f"varchar({length}) CHARACTER SET ascii COLLATE ascii_bin"}
     filled = {**derived, **names, "table": table, "column": column, "key": key, "length": str(length)}

@@ -1,26 +1,45 @@
-"""Names of what stands in a database beside a column of public ids; each is derived from the table and the column.
+"""Names that the library gives to objects in the database, each derived from the table and the column.
 
->>> unique_name("user", "public_id")
-'uq_user_public_id'
+>>> unique_name("user", "public_id"), not_null_check_name("user", "public_id"), generator_name("user", "public_id")
+('uq_user_public_id', 'ck_user_public_id_not_null', 'make_user_public_id')
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Literal, TypeAlias
 
-__all__ = ["derived_name", "unique_name"]
-
+ClusterObject: TypeAlias = Literal["key", "range", "given", "sequence"]
+"""The trigger that makes keys, those that check their range, and the counter, which is a table on MySQL."""
 _BYTES = 63
 """PostgreSQL's limit for a name; MySQL and MariaDB allow 64 characters."""
 
 
 def unique_name(table: str, column: str) -> str:
-    """``uq_<table>_<column>``, the name of the unique index."""
+    """Return the name of the unique index, ``uq_<table>_<column>``."""
     return derived_name("uq", table, column)
 
 
+def not_null_check_name(table: str, column: str) -> str:
+    """Return the name of the temporary CHECK constraint of a column that becomes NOT NULL."""
+    return derived_name("ck", table, column, "not_null")
+
+
+def generator_name(table: str, column: str) -> str:
+    """Return the name of the function, or the trigger, that generates ids in the database."""
+    return derived_name("make", table, column)
+
+
+def cluster_name(kind: ClusterObject, table: str) -> str:
+    """Return the name of an object that belongs to the cluster keys of *table*.
+
+    Without the column: ``user.role_id`` and ``user_role.id`` would share a name, and a table has one such key.
+    """
+    return derived_name(f"cluster_{kind}", table)
+
+
 def derived_name(*parts: str) -> str:
-    """*parts* joined by ``_``; a name longer than any database takes is cut, and ends with a hash of the whole."""
+    """Join *parts* with ``_``. A name above the limit of a database is cut, and ends with a hash of the whole."""
     name = "_".join(parts).encode()
     if len(name) > _BYTES:
         digest = hashlib.sha256(name).hexdigest()[:8]

@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.orm import Session, scoped_session
 
-from sqlalchemy_public_id.dialects import Fate, Traits, traits_for
+from sqlalchemy_public_id.dialects import Outcome, Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 
 __all__ = ["Tries", "refuse_begun", "refuse_factory", "refuse_generator", "run_transaction"]
@@ -183,7 +183,7 @@ class Tries:
             )
             return None
         fate = self._fate(error)
-        if fate is Fate.UNKNOWN:
+        if fate is Outcome.UNKNOWN:
             if self._commits and not self._idempotent:
                 _tell(
                     error,
@@ -191,7 +191,7 @@ class Tries:
                     "or let run_transaction() do it again with idempotent=True if that does no harm",
                 )
                 return None
-        elif fate is not Fate.UNDONE:
+        elif fate is not Outcome.RETRYABLE:
             return None
         tried = len(self._errors) + 1
         spent = time.monotonic() - self._begun
@@ -203,19 +203,19 @@ class Tries:
         _tell(error, f"run_transaction() gave up after attempt {tried} of {self._attempts}, {spent:.1f} s{before}")
         return None
 
-    def _fate(self, error: SQLAlchemyError) -> Fate:
+    def _fate(self, error: SQLAlchemyError) -> Outcome:
         """What became of the transaction that ended with *error*."""
         if self._joined or self._over:
-            return Fate.FINAL  # of someone else, or done
-        fates: set[Fate] = set()
+            return Outcome.FAILED  # of someone else, or done
+        fates: set[Outcome] = set()
         each: BaseException | None = error
         while each is not None and each is not self._outside:
             # the first error may be behind others: with the transaction, its savepoints are gone as well
             if isinstance(each, DBAPIError):
-                fates.add(Fate.UNKNOWN if each.connection_invalidated else Fate.FINAL)
-                fates.update(traits.fate(each.orig) for traits in self._traits if isinstance(each.orig, Exception))
+                fates.add(Outcome.UNKNOWN if each.connection_invalidated else Outcome.FAILED)
+                fates.update(traits.outcome(each.orig) for traits in self._traits if isinstance(each.orig, Exception))
             each = each.__context__
-        return next((fate for fate in (Fate.UNKNOWN, Fate.UNDONE) if fate in fates), Fate.FINAL)
+        return next((fate for fate in (Outcome.UNKNOWN, Outcome.RETRYABLE) if fate in fates), Outcome.FAILED)
 
     def _committing(self, session: Session) -> None:
         if not self.may_commit and not session.in_nested_transaction():

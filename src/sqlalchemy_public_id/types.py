@@ -289,7 +289,7 @@ def stored_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
 
 def stored_in(format: Format, traits: Traits) -> TypeEngine[Any]:
     """The same for the database that has these *traits*."""
-    return traits.native(format.bits) if format.is_native and format.bits else traits.text(format.max_length)
+    return traits.integer_type(format.bits) if format.is_native and format.bits else traits.text_type(format.max_length)
 
 
 def stored(format: Format, text: object, dialect: Dialect) -> Any:

@@ -71,7 +71,7 @@ def _make(engine: Engine, create: Callable[[MetaData], None]) -> Make:
             name,
             metadata,
             Column("id", key or BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-            Column("public_id", type or traits_for(engine.dialect).text(16), **{"nullable": False, **options}),
+            Column("public_id", type or traits_for(engine.dialect).text_type(16), **{"nullable": False, **options}),
             *rest,
         )
         if index:
@@ -253,7 +253,7 @@ def test_unique_constraint(engine: Engine, make: Make) -> None:
 def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """Public ids that are the primary key of their table are unique."""
     metadata = MetaData()
-    Table(NAME, metadata, Column("public_id", traits_for(engine.dialect).text(12), primary_key=True))
+    Table(NAME, metadata, Column("public_id", traits_for(engine.dialect).text_type(12), primary_key=True))
     create(metadata)
 
     assert found(engine) == {}

@@ -226,17 +226,17 @@ def test_batches_follow_the_time_they_take(people: People) -> None:
     """Batches grow while they are faster than they may be, and shrink while they are slower."""
     make(people)
     grown: list[Progress] = []
-    backfill.run(people.engine, "person", on_progress=grown.append, seconds=30, pause=0)
+    backfill.run(people.engine, "person", on_progress=grown.append, batch_seconds=30, pause=0)
     people.execute("UPDATE person SET public_id = NULL")
     shrunk: list[Progress] = []
-    backfill.run(people.engine, "person", on_progress=shrunk.append, seconds=1e-6, pause=0)
+    backfill.run(people.engine, "person", on_progress=shrunk.append, batch_seconds=1e-6, pause=0)
 
     assert grown[0].batch == 2_000
     assert shrunk[0].batch == 500
     assert min(step.batch for step in shrunk) == 50
 
 
-@pytest.mark.parametrize("options", [{"seconds": 0}, {"seconds": -1}, {"pause": -0.1}], ids=str)
+@pytest.mark.parametrize("options", [{"batch_seconds": 0}, {"batch_seconds": -1}, {"pause": -0.1}], ids=str)
 def test_times_that_cannot_work(people: People, options: dict[str, float]) -> None:
     """Times that cannot work are an error."""
     with pytest.raises(ConfigurationError, match="cannot work"):
@@ -249,7 +249,7 @@ def test_statements(people: People, statements: Any) -> None:
     make(people)
     statements.clear()
 
-    backfill.run(people.engine, "person", seconds=60)
+    backfill.run(people.engine, "person", batch_seconds=60)
 
     assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 2000 rows
     assert len(statements) < 30

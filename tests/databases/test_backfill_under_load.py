@@ -23,7 +23,7 @@ WRITERS = 4
 def test_no_statement_of_others_fails(new_engine: Callable[..., Engine], database: str) -> None:
     """Programs that change single rows get no deadlock, and no timeout, while batches are filled around them."""
     engine = new_engine(database, isolation_level="AUTOCOMMIT")
-    id_type = traits_for(engine.dialect).text(12)
+    id_type = traits_for(engine.dialect).text_type(12)
     counter = Table(
         "counter",
         MetaData(),

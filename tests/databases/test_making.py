@@ -14,7 +14,7 @@ from unit.test_distribution import chance_of
 
 from sqlalchemy_public_id import BASE36, BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.formats import Format, alphabets
-from sqlalchemy_public_id.online.making import expression, function_body, trigger_body
+from sqlalchemy_public_id.online.server_defaults import expression, function_body, trigger_body
 
 pytestmark = pytest.mark.backend
 
@@ -188,11 +188,11 @@ def test_odd_search_path(engine: Engine) -> None:
 )
 def test_other_format(made: Callable[[Any], Any]) -> None:
     """A format that the database cannot make is an error that says what to do instead."""
-    with pytest.raises(ConfigurationError, match='say server_default="none"'):
+    with pytest.raises(ConfigurationError, match='pass server_default="none"'):
         made("a format of one's own")
 
 
 def test_check_digit_on_sqlite() -> None:
     """SQLite has no variables for a check digit; the error says what to do instead."""
-    with pytest.raises(ConfigurationError, match='say server_default="none"'):
+    with pytest.raises(ConfigurationError, match='pass server_default="none"'):
         expression(NanoId(check_digit=True), "sqlite")

@@ -25,7 +25,7 @@ from sqlalchemy_public_id import (
     backfill,
 )
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.online.making import expression, function_body
+from sqlalchemy_public_id.online.server_defaults import expression, function_body
 
 pytestmark = pytest.mark.backend
 
@@ -118,7 +118,7 @@ def test_text(engine: Engine, format: BitsFormat) -> None:
 )
 def test_refused(dialect: str, format: BitsFormat) -> None:
     """What a database cannot make is an error that says why, and what to write instead."""
-    with pytest.raises(ConfigurationError, match=rf'{dialect} cannot make .*: .*; say server_default="none"'):
+    with pytest.raises(ConfigurationError, match=rf'{dialect} cannot generate .*: .*; pass server_default="none"'):
         function_body(format) if dialect == "postgresql" else expression(format, dialect)
 
 
@@ -127,7 +127,7 @@ def test_separators(engine: Engine, separator: str) -> None:
     """What stands behind the prefix is written as SQL writes it; on MySQL and MariaDB, a backslash is refused."""
     format = Uuid7(encoding="hex", storage="text", prefix="sep", separator=separator)
     if "\\" in separator and engine.name in ("mysql", "mariadb"):
-        with pytest.raises(ConfigurationError, match=r'a backslash .* say server_default="none"'):
+        with pytest.raises(ConfigurationError, match=r'a backslash .* pass server_default="none"'):
             expression(format, engine.name)
         return
 

@@ -231,7 +231,7 @@ def test_names_of_a_convention(project: Project) -> None:
 
 def half_done(project: Project, engine: Engine, *, collated: bool = True, null: bool = True) -> None:
     """Let the customers have a column of public ids that somebody has begun to add."""
-    type_ = (traits_for(engine.dialect).text(12) if collated else String(12)).compile(engine.dialect)
+    type_ = (traits_for(engine.dialect).text_type(12) if collated else String(12)).compile(engine.dialect)
     if engine.name in {"mysql", "mariadb"} and not collated:
         type_ += " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
     if engine.name == "sqlite" and not null:  # takes a default for NOT NULL, even in an empty table

@@ -21,7 +21,7 @@ from sqlalchemy import Engine, exc
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.online import Target
+from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
@@ -35,7 +35,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 PHASES = {
     "add_public_id": ["expand", "contract"],
-    "loosen_public_id": ["loosen"],
+    "loosen_public_id": ["relax"],
     "drop_public_id": ["drop"],
 }
 DIALECTS = {name: make_url(f"{name}://").get_dialect() for name in ("sqlite", "postgresql", "mysql", "mariadb")}
@@ -49,7 +49,7 @@ def variants(database: str) -> list[dict[str, Any]]:
 def steps(database: str, operation: str, options: dict[str, Any]) -> list[str]:
     dialect = DIALECTS[database]()
     dialect.name = database
-    plan = plan_for(Target.of("person", **options), dialect)
+    plan = plan_for(PublicIdColumn.of("person", **options), dialect)
     return [step.name for phase in PHASES[operation] for step in getattr(plan, phase)()]
 
 

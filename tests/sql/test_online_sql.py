@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.online import Target
+from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.online.plan import Lock, Plan
 from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.online.state import State
-from sqlalchemy_public_id.online.steps import Lock, Plan
 
 FORMAT = NanoId(length=2, alphabet="ab", prefix="p")
 MADE = "CONCAT('p_', {0}, {0})".format(
@@ -23,7 +23,7 @@ TYPE = "VARCHAR(4) CHARACTER SET ascii COLLATE ascii_bin"
 
 def plan(dialect: str, **options: Any) -> Plan:
     options = {"format": FORMAT, "schema": "shop", **options}
-    return plan_for(Target.of("person", **options), make_url(f"{dialect}://").get_dialect()())
+    return plan_for(PublicIdColumn.of("person", **options), make_url(f"{dialect}://").get_dialect()())
 
 
 def of(plan: Plan, phase: str) -> str:
@@ -63,9 +63,7 @@ def test_postgresql_contract() -> None:
 
 def test_postgresql_builds_without_a_strong_lock() -> None:
     """What looks at all rows takes no lock that readers or writers would wait for."""
-    steps = [
-        step for phase in ("expand", "contract", "loosen", "drop") for step in getattr(plan("postgresql"), phase)()
-    ]
+    steps = [step for phase in ("expand", "contract", "relax", "drop") for step in getattr(plan("postgresql"), phase)()]
     state = State(exists=True)
     slow = [
         step for step in steps if any(word in str(step.sql(None, state)) for word in ("CREATE UNIQUE", "VALIDATE C"))
@@ -96,7 +94,7 @@ def test_mysql_contract(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
-@pytest.mark.parametrize("phase", ["expand", "contract", "loosen", "drop"])
+@pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
 def test_every_alter_names_its_algorithm(dialect: str, phase: str) -> None:
     """No ALTER on MySQL or MariaDB may copy the table unseen; a default alone is never more than metadata."""
     for options in ({}, {"server_default": "drop"}, {"format": NanoId(check_digit=True)}):
@@ -106,7 +104,7 @@ def test_every_alter_names_its_algorithm(dialect: str, phase: str) -> None:
 
 def test_sqlite() -> None:
     """On SQLite there is no script, and the reason is said."""
-    with pytest.raises(ConfigurationError, match="a script cannot see the table"):
+    with pytest.raises(ConfigurationError, match="a script cannot read the table"):
         of(plan("sqlite", schema=None), "contract")
 
 
@@ -122,6 +120,6 @@ def test_other_database() -> None:
 @pytest.mark.parametrize("options", [{}, {"unique": "constraint"}, {"server_default": "none"}], ids=str)
 def test_names_of_steps(dialect: str, options: dict[str, Any]) -> None:
     """A step has a name of its own within its phase, as messages and tests refer to it."""
-    for phase in ("expand", "contract", "loosen", "drop"):
+    for phase in ("expand", "contract", "relax", "drop"):
         names = [step.name for step in getattr(plan(dialect, **options), phase)()]
         assert len(set(names)) == len(names)

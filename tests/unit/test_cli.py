@@ -53,7 +53,7 @@ def _make(engine: Engine, create: Callable[[MetaData], None]) -> Make:
             NAME,
             metadata,
             Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-            Column("public_id", traits_for(engine.dialect).text(length), nullable=nullable),
+            Column("public_id", traits_for(engine.dialect).text_type(length), nullable=nullable),
         )
         Index(f"uq_{NAME}_public_id", table.c.public_id, unique=True)
         create(metadata)

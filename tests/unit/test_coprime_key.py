@@ -26,7 +26,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
-from sqlalchemy_public_id.online.making import can_make
+from sqlalchemy_public_id.online.server_defaults import can_generate
 
 STEP = CoprimeStep(BASE36, 6)
 SECRET = bytes(range(16))
@@ -232,7 +232,7 @@ def test_typed_id() -> None:
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb", "sqlite"])
 def test_no_default_in_the_database(dialect: str) -> None:
     """A database cannot make these ids by itself, and autogenerate knows."""
-    assert not can_make(CoprimeKey("order", STEP), dialect)
+    assert not can_generate(CoprimeKey("order", STEP), dialect)
 
 
 # --- a value

@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from sqlalchemy_public_id import ConfigurationError, guard
 from sqlalchemy_public_id.asyncio import guard as asyncio_guard
-from sqlalchemy_public_id.dialects import Fate, Traits
-from sqlalchemy_public_id.dialects.cockroachdb import CockroachDB
+from sqlalchemy_public_id.dialects import Outcome, Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
-from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.transactions import Tries
 
@@ -32,51 +31,63 @@ class WithState(Exception):
 
 RETRY = "Lock deadlock; Retry transaction"
 PREVENTED = "The MySQL server is running with the {} option so it cannot execute this statement"
-FATES: list[tuple[str, Traits, Exception, Fate]] = [
-    ("a deadlock", MySQL(), Exception(1213, "…"), Fate.UNDONE),
-    ("a lock timeout", MySQL(), Exception(1205, "…"), Fate.UNDONE),
-    ("a node that is not ready", MySQL(), Exception(1047, "…"), Fate.UNDONE),
-    ("an old snapshot of MariaDB", MySQL(), Exception(1020, "…"), Fate.UNDONE),
-    ("a write conflict of TiDB", MySQL(), Exception(9007, "…"), Fate.UNDONE),
-    ("a server that is gone", MySQL(), Exception(2006, "…"), Fate.UNKNOWN),
-    ("an error during commit", MySQL(), Exception(1180, "…"), Fate.UNKNOWN),
-    ("a commit that lost a lock", MySQL(), Exception(1180, f"Got error 149 - {RETRY!r} during COMMIT"), Fate.UNDONE),
-    ("the same in German", MySQL(), Exception(1180, f"Fehler 149 - {RETRY!r} beim COMMIT"), Fate.UNDONE),
-    ("the same of MariaDB", MySQL(), Exception(1180, f'Got error 149 "{RETRY}" during COMMIT'), Fate.UNDONE),
-    ("no device at a commit", MySQL(), Exception(1180, 'Got error 6 "… 149" during COMMIT'), Fate.UNKNOWN),
-    ("a longer number at a commit", MySQL(), Exception(1180, "Got error 1490 - '…' during COMMIT"), Fate.UNKNOWN),
-    ("a refused certification", MySQL(), Exception(3101, "…"), Fate.UNDONE),
-    ("a node that left the group in a commit", MySQL(), Exception(3100, "…"), Fate.UNKNOWN),
-    ("a node that has left the group", MySQL(), Exception(1290, PREVENTED.format("--super-read-only")), Fate.UNDONE),
-    ("a replica", MySQL(), Exception(1290, PREVENTED.format("--read-only")), Fate.UNDONE),
-    ("an option of the server", MySQL(), Exception(1290, PREVENTED.format("--secure-file-priv")), Fate.FINAL),
-    ("a node that recovers", MySQL(), Exception(3799, "…"), Fate.UNDONE),
-    ("a node that is behind", MySQL(), Exception(3797, "…"), Fate.UNDONE),
-    ("an offline server", MySQL(), Exception(3032, "…"), Fate.UNKNOWN),
-    ("a killed session", MySQL(), Exception(3169, "…"), Fate.UNKNOWN),
-    ("a group that cannot be begun", MySQL(), Exception(3092, "…"), Fate.FINAL),
-    ("a table without a key in a group", MySQL(), Exception(3098, "…"), Fate.FINAL),
-    ("a transaction that only reads", MySQL(), Exception(1792, "…"), Fate.FINAL),
-    ("a code without a text", MySQL(), Exception(1290), Fate.FINAL),
-    ("a duplicate of MySQL", MySQL(), Exception(1062, "…"), Fate.FINAL),
-    ("no code at all", MySQL(), Exception(), Fate.FINAL),
-    ("a serialization failure", PostgreSQL(), WithState("40001"), Fate.UNDONE),
-    ("a deadlock of PostgreSQL", PostgreSQL(), WithState("40P01"), Fate.UNDONE),
-    ("an administrator's command", PostgreSQL(), WithState("57P01"), Fate.UNKNOWN),
-    ("a lost connection of PostgreSQL", PostgreSQL(), WithState("08006"), Fate.UNKNOWN),
-    ("a duplicate of PostgreSQL", PostgreSQL(), WithState("23505"), Fate.FINAL),
-    ("a retry of CockroachDB", CockroachDB(), WithState("40001"), Fate.UNDONE),
-    ("an ambiguous commit of CockroachDB", CockroachDB(), WithState("40003"), Fate.UNKNOWN),
-    ("a busy file", SQLite(), Exception("database is locked"), Fate.UNDONE),
-    ("a duplicate of SQLite", SQLite(), Exception("UNIQUE constraint failed: t.c"), Fate.FINAL),
-    ("an unknown database", Traits(), WithState("40001"), Fate.FINAL),
+OUTCOMES: list[tuple[str, Traits, Exception, Outcome]] = [
+    ("a deadlock", MySQL(), Exception(1213, "…"), Outcome.RETRYABLE),
+    ("a lock timeout", MySQL(), Exception(1205, "…"), Outcome.RETRYABLE),
+    ("a node that is not ready", MySQL(), Exception(1047, "…"), Outcome.RETRYABLE),
+    ("an old snapshot of MariaDB", MySQL(), Exception(1020, "…"), Outcome.RETRYABLE),
+    ("a write conflict of TiDB", MySQL(), Exception(9007, "…"), Outcome.RETRYABLE),
+    ("a server that is gone", MySQL(), Exception(2006, "…"), Outcome.UNKNOWN),
+    ("an error during commit", MySQL(), Exception(1180, "…"), Outcome.UNKNOWN),
+    (
+        "a lock lost in a commit",
+        MySQL(),
+        Exception(1180, f"Got error 149 - {RETRY!r} during COMMIT"),
+        Outcome.RETRYABLE,
+    ),
+    ("the same in German", MySQL(), Exception(1180, f"Fehler 149 - {RETRY!r} beim COMMIT"), Outcome.RETRYABLE),
+    ("the same of MariaDB", MySQL(), Exception(1180, f'Got error 149 "{RETRY}" during COMMIT'), Outcome.RETRYABLE),
+    ("no device at a commit", MySQL(), Exception(1180, 'Got error 6 "… 149" during COMMIT'), Outcome.UNKNOWN),
+    ("a longer number at a commit", MySQL(), Exception(1180, "Got error 1490 - '…' during COMMIT"), Outcome.UNKNOWN),
+    ("a refused certification", MySQL(), Exception(3101, "…"), Outcome.RETRYABLE),
+    ("a node that left the group in a commit", MySQL(), Exception(3100, "…"), Outcome.UNKNOWN),
+    (
+        "a node that has left the group",
+        MySQL(),
+        Exception(1290, PREVENTED.format("--super-read-only")),
+        Outcome.RETRYABLE,
+    ),
+    ("a replica", MySQL(), Exception(1290, PREVENTED.format("--read-only")), Outcome.RETRYABLE),
+    ("an option of the server", MySQL(), Exception(1290, PREVENTED.format("--secure-file-priv")), Outcome.FAILED),
+    ("a node that recovers", MySQL(), Exception(3799, "…"), Outcome.RETRYABLE),
+    ("a node that is behind", MySQL(), Exception(3797, "…"), Outcome.RETRYABLE),
+    ("an offline server", MySQL(), Exception(3032, "…"), Outcome.UNKNOWN),
+    ("a killed session", MySQL(), Exception(3169, "…"), Outcome.UNKNOWN),
+    ("a group that cannot be begun", MySQL(), Exception(3092, "…"), Outcome.FAILED),
+    ("a table without a key in a group", MySQL(), Exception(3098, "…"), Outcome.FAILED),
+    ("a transaction that only reads", MySQL(), Exception(1792, "…"), Outcome.FAILED),
+    ("a code without a text", MySQL(), Exception(1290), Outcome.FAILED),
+    ("a duplicate of MySQL", MySQL(), Exception(1062, "…"), Outcome.FAILED),
+    ("no code at all", MySQL(), Exception(), Outcome.FAILED),
+    ("a serialization failure", PostgreSQL(), WithState("40001"), Outcome.RETRYABLE),
+    ("a deadlock of PostgreSQL", PostgreSQL(), WithState("40P01"), Outcome.RETRYABLE),
+    ("an administrator's command", PostgreSQL(), WithState("57P01"), Outcome.UNKNOWN),
+    ("a lost connection of PostgreSQL", PostgreSQL(), WithState("08006"), Outcome.UNKNOWN),
+    ("a duplicate of PostgreSQL", PostgreSQL(), WithState("23505"), Outcome.FAILED),
+    ("a retry of CockroachDB", CockroachDB(), WithState("40001"), Outcome.RETRYABLE),
+    ("an ambiguous commit of CockroachDB", CockroachDB(), WithState("40003"), Outcome.UNKNOWN),
+    ("a busy file", SQLite(), Exception("database is locked"), Outcome.RETRYABLE),
+    ("a duplicate of SQLite", SQLite(), Exception("UNIQUE constraint failed: t.c"), Outcome.FAILED),
+    ("an unknown database", Traits(), WithState("40001"), Outcome.FAILED),
 ]
 
 
-@pytest.mark.parametrize(("traits", "error", "expected"), [each[1:] for each in FATES], ids=[each[0] for each in FATES])
-def test_fates(traits: Traits, error: Exception, expected: Fate) -> None:
+@pytest.mark.parametrize(
+    ("traits", "error", "expected"), [each[1:] for each in OUTCOMES], ids=[each[0] for each in OUTCOMES]
+)
+def test_outcomes(traits: Traits, error: Exception, expected: Outcome) -> None:
     """Each database's traits tell from an error what became of the transaction."""
-    assert traits.fate(error) is expected
+    assert traits.outcome(error) is expected
 
 
 def of_sqlite(message: str) -> OperationalError:

@@ -74,15 +74,15 @@ def test_another_error_is_no_violation() -> None:
 )
 def test_values_as_postgresql_writes_them(value: object, written: str) -> None:
     """What is stored is compared with the entry as the server shows it."""
-    assert PostgreSQL().written(value) == written
+    assert PostgreSQL().format_in_error(value) == written
 
 
 def test_missing_rights() -> None:
     """A role that may not read is told from other errors."""
-    assert PostgreSQL().forbids(Refused(None, state="42501"))
-    assert not PostgreSQL().forbids(Refused(None))
-    assert not PostgreSQL().forbids(None)
-    assert MySQL().forbids(Exception(1142, "SELECT command denied to user"))
-    assert not MySQL().forbids(Exception(1213, "Deadlock found"))
-    assert not MySQL().forbids(Exception())
-    assert not MySQL().forbids(None)
+    assert PostgreSQL().is_permission_error(Refused(None, state="42501"))
+    assert not PostgreSQL().is_permission_error(Refused(None))
+    assert not PostgreSQL().is_permission_error(None)
+    assert MySQL().is_permission_error(Exception(1142, "SELECT command denied to user"))
+    assert not MySQL().is_permission_error(Exception(1213, "Deadlock found"))
+    assert not MySQL().is_permission_error(Exception())
+    assert not MySQL().is_permission_error(None)

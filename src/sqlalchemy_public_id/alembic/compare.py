@@ -27,9 +27,9 @@ from sqlalchemy_public_id.alembic.ops import (
     LoosenPublicIdOp,
     Options,
 )
+from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.formats import NanoId
-from sqlalchemy_public_id.online.making import can_make
-from sqlalchemy_public_id.online.state import State, read
+from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type
 
@@ -115,7 +115,7 @@ def _finish(
         return
     op = FinishPublicIdOp(found.table_name, column.name, **options)
     assert context.connection is not None
-    state = read(context.connection, op.target)
+    state = op.target.read_state(context.connection)
     for alter in [each for each in found.ops if isinstance(each, AlterColumnOp) and each.column_name == column.name]:
         _take_from(alter, column, stored, state)
         if not alter.has_changes():
@@ -163,7 +163,7 @@ def _options(column: Column[Any], schema: str | None, dialect: str) -> Options |
     format = public_id_type(column).id_format
     if format != NanoId():
         options["format"] = format
-    if _has_own_default(column) or not can_make(format, dialect):
+    if _has_own_default(column) or not can_generate(format, dialect):
         options["server_default"] = "none"
     if column.comment is not None:
         options["comment"] = column.comment

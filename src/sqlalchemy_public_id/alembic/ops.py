@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.online import Patience, ServerDefault, Target, Unique
+from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = [
@@ -86,7 +86,7 @@ class PublicIdOp(MigrateOperation):
                 f"op.{self.name}() takes no {', '.join(sorted(unknown))}; it takes {', '.join(Options.__annotations__)}"
             )
         given: dict[str, Any] = dict(options)
-        self.target = Target.of(table, column, **{name: given[name] for name in _OF_TARGET if name in given})
+        self.target = PublicIdColumn.of(table, column, **{name: given[name] for name in _OF_TARGET if name in given})
         self.patience = Patience(**{name: given[name] for name in _OF_PATIENCE if name in given})
         self.online = bool(given.get("online", True))
         self.batch_seconds: float = given.get("batch_seconds", 0.5)

@@ -131,7 +131,7 @@ class _RenderItem:
     def __call__(self, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
         rendered = self.own(kind, item, context) if self.own is not None else False
         if rendered is False and kind == "type" and isinstance(item, TokenType):
-            return _plain(context, lambda traits: traits.native(8 * DIGEST_BYTES))
+            return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
         if rendered is not False or kind != "type" or not isinstance(item, PublicIdType):
             return rendered
         how = context.opts.get("public_id_render") or "plain"

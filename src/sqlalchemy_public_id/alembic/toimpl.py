@@ -24,11 +24,10 @@ from sqlalchemy_public_id.alembic.ops import (
     LoosenPublicIdOp,
     PublicIdOp,
 )
-from sqlalchemy_public_id.backfill.duplicates import draw_again
+from sqlalchemy_public_id.backfill.rows import replace_duplicates
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
+from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
-from sqlalchemy_public_id.online.state import missing_rows, read
-from sqlalchemy_public_id.online.steps import Plan, Step
 
 __all__: list[str] = []
 
@@ -67,7 +66,7 @@ def _contract(operations: Operations, op: ContractPublicIdOp) -> None:
 @Operations.implementation_for(LoosenPublicIdOp)
 def _loosen(operations: Operations, op: LoosenPublicIdOp) -> None:
     with _begun(operations, op) as work:
-        work.run(work.plan.loosen())
+        work.run(work.plan.relax())
 
 
 @Operations.implementation_for(DropPublicIdOp)
@@ -82,7 +81,7 @@ def _begun(operations: Operations, op: PublicIdOp) -> Generator[_Work]:
     context: MigrationContext = operations.get_context()
     work = _Work(context, op)
     if context.as_sql and context.dialect.name == "sqlite":
-        work.plan.fill()  # says why there is no script
+        work.plan.backfill_sql()  # says why there is no script
     if op.online and not context.as_sql and is_inside_transaction(context):
         raise ConfigurationError(
             f"op.{op.name}() commits each of its steps, but the connection was in a transaction when Alembic got it; "
@@ -127,10 +126,10 @@ class _Work:
 
     def backfill(self) -> None:
         if self.context.as_sql:
-            for sql in self.plan.fill():
+            for sql in self.plan.backfill_sql():
                 self._say(sql)
             return
-        if read(self.connection, self.target).complete:
+        if self.target.read_state(self.connection).complete:
             return
         progress = backfill.run(
             self.connection,
@@ -138,7 +137,7 @@ class _Work:
             self.target.column,
             format=self.target.format,
             schema=self.target.schema,
-            seconds=self.op.batch_seconds,
+            batch_seconds=self.op.batch_seconds,
             pause=self.op.pause if self.op.online else 0,
             wait_while=self.op.wait_while,
             on_progress=_reporter(),
@@ -148,15 +147,15 @@ class _Work:
 
     def contract(self) -> None:
         if not self.context.as_sql:
-            state = read(self.connection, self.target)
+            state = self.target.read_state(self.connection)
             if not state.exists:
                 raise ConfigurationError(
                     f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
                 )
-            if state.nullable and not state.checked and missing_rows(self.connection, self.target):
+            if state.nullable and not state.checked and self.target.count_missing(self.connection):
                 raise self._incomplete()
             if not self.op.online and not state.valid:
-                draw_again(self.connection, self.target)  # an index that fails would end the transaction
+                replace_duplicates(self.connection, self.target)  # an index that fails would end the transaction
         self.run(self.plan.contract())
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -175,11 +174,11 @@ class _Work:
                 return
             except IntegrityError:
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1
-                if last or not draw_again(self.connection, self.target):
+                if last or not replace_duplicates(self.connection, self.target):
                     raise
 
     def _incomplete(self) -> BackfillIncomplete:
-        missing = missing_rows(self.connection, self.target)
+        missing = self.target.count_missing(self.connection)
         advice = about("no-default", table=self.target.table, column=self.target.column)
         return BackfillIncomplete(
             table=self.target.table,

@@ -18,11 +18,12 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, Engine, inspect
 
-from sqlalchemy_public_id.audit import catalog, sampling
+from sqlalchemy_public_id.audit import sampling
 from sqlalchemy_public_id.audit.checks import Subject, findings
 from sqlalchemy_public_id.audit.clusters import Clusters, counted
 from sqlalchemy_public_id.audit.clusters import findings as findings_on_keys
 from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport, worst_first
+from sqlalchemy_public_id.dialects.catalog import read_facts
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
 
@@ -89,7 +90,7 @@ def _run(
     found: list[Finding] = []
     for name in sorted(set(there if tables is None else tables)):
         full_name = f"{schema}.{name}" if schema else name
-        facts = catalog.read(connection, inspector, name, schema, column)
+        facts = read_facts(connection, inspector, name, schema, column)
         keys = counted(connection, inspector, name, schema, known)
         of_keys = list(findings_on_keys(connection, full_name, name, schema, keys)) if keys else []
         if facts is None:

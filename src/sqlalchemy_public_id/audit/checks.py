@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import Connection, column, func, select, table
 
 from sqlalchemy_public_id.advice import Advice, about
-from sqlalchemy_public_id.audit.catalog import Facts
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
+from sqlalchemy_public_id.dialects.catalog import Facts
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.naming import derived_name, unique_name
+from sqlalchemy_public_id.naming import not_null_check_name, unique_name
 
 __all__ = ["Subject", "findings"]
 
@@ -68,7 +68,7 @@ class Subject:
             "column": facts.column,
             "key": facts.key.column if facts.key else "id",
             "index": unique_name(facts.table, facts.column),
-            "check": derived_name("ck", facts.table, facts.column, "not_null"),
+            "check": not_null_check_name(facts.table, facts.column),
             **names,
         }
         language = about(slug).language
@@ -298,7 +298,7 @@ def _default(subject: Subject) -> Iterator[Finding]:
 
 def _left_over(subject: Subject) -> Iterator[Finding]:
     facts = subject.facts
-    name = derived_name("ck", facts.table, facts.column, "not_null")
+    name = not_null_check_name(facts.table, facts.column)
     if name in facts.checks:
         yield subject.finding(
             "check-left-over",

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
 
 from sqlalchemy_public_id.audit.report import Finding, Severity
+from sqlalchemy_public_id.dialects.catalog import primary_key_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.dialects.reflection import primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
-from sqlalchemy_public_id.naming import derived_name
+from sqlalchemy_public_id.naming import cluster_name
 
 __all__ = ["Clusters", "Counted", "counted", "findings", "limits", "made_by"]
 
@@ -147,7 +147,7 @@ def made_by(connection: Connection, name: str, schema: str | None, key: str) -> 
         facts = {"name": quoted_table(name, schema, connection.dialect), "key": key}
         default = connection.scalar(text(query), facts)
         return str(default) if default is not None and FUNCTION in default else None
-    return _trigger(connection, derived_name("cluster_key", name), schema)
+    return _trigger(connection, cluster_name("key", name), schema)
 
 
 def limits(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
@@ -186,7 +186,7 @@ def _of_sequence(connection: Connection, name: str, schema: str | None, key: str
 
 def _of_guard(connection: Connection, name: str, schema: str | None) -> Range | None:
     """The range that a trigger keeps."""
-    found = _BETWEEN.search(_trigger(connection, derived_name("cluster_range", name), schema) or "")
+    found = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
     return None if found is None else Range(int(found[1]), int(found[2]) + 1)
 
 

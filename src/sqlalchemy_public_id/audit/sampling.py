@@ -18,8 +18,8 @@ from typing import Any
 
 from sqlalchemy import ColumnClause, Connection, column, select, table
 
-from sqlalchemy_public_id.audit.catalog import Facts
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.catalog import Facts
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH
 from sqlalchemy_public_id.formats._bits import BitsFormat

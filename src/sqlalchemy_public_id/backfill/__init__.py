@@ -1,4 +1,4 @@
-"""Give public ids to the rows of a table that is in use: in short batches, side by side, and again after a kill.
+"""Set public ids in the rows of a table in use: in short batches, side by side, and again after a kill.
 
 >>> from sqlalchemy import text
 >>> from sqlalchemy_public_id import NanoId, backfill
@@ -9,9 +9,9 @@
 >>> progress.filled, progress.finished
 (2, True)
 
-The rows themselves say what is left to do: those without an id. So there is nothing to clean up after a process was
-killed, and any number of processes may work on one table (on PostgreSQL, MySQL and MariaDB); each takes a window of
-neighbouring rows, under an advisory lock that goes with its connection.
+The rows without an id are what is left to do, so a killed process leaves nothing to clean up. On PostgreSQL, MySQL and
+MariaDB, any number of processes may work on one table. Each takes a window of neighbouring rows under an advisory lock,
+which ends with its connection.
 """
 
 from __future__ import annotations

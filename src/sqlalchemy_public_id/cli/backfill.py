@@ -37,7 +37,7 @@ _INTERRUPTED = 130
     help="The format of the ids; NanoId where the column takes 12 characters.",
 )
 @click.option(
-    *("--batch-seconds", "seconds"),
+    "--batch-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=0.5,
     show_default=True,
@@ -51,7 +51,7 @@ _INTERRUPTED = 130
     help="How long to rest after a batch, as a share of its time.",
 )
 def backfill(
-    url: str, table: str, column: str, schema: str | None, format: Format | None, seconds: float, pause: float
+    url: str, table: str, column: str, schema: str | None, format: Format | None, batch_seconds: float, pause: float
 ) -> None:
     """Give an id to each row of TABLE that has none, in short batches, while the table is in use.
 
@@ -65,7 +65,7 @@ def backfill(
                 column,
                 format=format or _usual_format(engine, table, column, schema),
                 schema=schema,
-                seconds=seconds,
+                batch_seconds=batch_seconds,
                 pause=pause,
                 on_progress=on_progress,
                 should_stop=should_stop,

@@ -1,74 +1,92 @@
-"""What the library needs to know of a database, with the careful answers for one it does not know."""
+"""The traits that the library needs from a database, with cautious answers for one that it does not support."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["Fate", "ManyRows", "Traits", "Violation"]
 
+class Outcome(enum.Enum):
+    """The fate of a transaction that ended with an error."""
 
-class Fate(enum.Enum):
-    """What an error says of the transaction that it has ended."""
-
-    FINAL = enum.auto()
-    """Nothing that would make a difference: it would fail again."""
-    UNDONE = enum.auto()
-    """It was given up in favour of others, or has to be, and can be run again from its beginning."""
+    FAILED = enum.auto()
+    """It was rolled back, and would fail again."""
+    RETRYABLE = enum.auto()
+    """It was rolled back in favour of others, or has to be. It can be run again from its beginning."""
     UNKNOWN = enum.auto()
-    """Nobody can tell any more. If its COMMIT was sent it may be committed, and is undone otherwise."""
+    """If its COMMIT was sent it may be committed; otherwise it was rolled back."""
 
 
 class ManyRows(enum.Enum):
-    """What the driver's ``executemany`` sends, and so how much of it a collision undoes."""
+    """The unit that the driver's ``executemany`` sends, and that a collision rolls back."""
 
     ALL_OR_NOTHING = enum.auto()
     """One unit: either all rows are there afterwards, or none (inside a savepoint)."""
     ROW_BY_ROW = enum.auto()
-    """Row after row, each taken from the given iterable just before it is sent: the rows before the failed one stay."""
+    """Row after row, each taken from the iterable just before it is sent: the rows before the failed one stay."""
     SLICES = enum.auto()
     """Multi-row statements of limited size; the slices before the failed one stay."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A refused duplicate, as the driver reports it."""
+    """A duplicate that the database refused, as the driver reports it."""
 
     constraint: str | None = None
-    """The name of the constraint or index, where the driver gives it; the name of the table may stand before it."""
+    """The constraint or index, if the driver names it. The name of the table may precede it."""
     columns: str | None = None
-    """The columns of the constraint, where the driver gives them: ``table.column, table.column``."""
+    """The columns of the constraint, if the driver names them: ``table.column, table.column``."""
     entry: tuple[str, str] | None = None
-    """The column and the refused value as the database writes it, where the driver gives them and it is one column."""
+    """The column and the refused value as the database formats it, if the driver reports them for a single column."""
 
 
 class Traits:
-    """The answers for a database that the library does not know: nothing is retried, nothing is assumed."""
+    """The answers for a database that the library does not support: nothing is retried, nothing is assumed."""
 
     retries: bool = False
-    """Whether collisions are retried here."""
+    """True if collisions are retried."""
     aborts_transaction: bool = True
-    """Whether a failed statement aborts the transaction, so that it needs a savepoint to be tried again."""
+    """True if a failed statement aborts the transaction, so that only a savepoint allows another attempt."""
     reads_old_snapshot: bool = False
-    """Whether a plain SELECT may miss the committed row that an INSERT has just run into; a locking read does not."""
+    """True if a plain SELECT may miss the committed row that an INSERT collided with; a locking read does not."""
     returns_in_order: bool = True
-    """Whether RETURNING, where the database has it, can be matched to the rows that were sent."""
+    """True if the rows of RETURNING, if the database has it, can be matched to the rows that were sent."""
     many_rows: ManyRows = ManyRows.ALL_OR_NOTHING
     max_parameters: int | None = 900
-    """How many bound parameters a statement may have; ``None`` where there is no limit to reach."""
+    """The limit of bound parameters in one statement; ``None`` if no limit is in reach."""
     array_parameters: bool = False
-    """Whether a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
+    """True if a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
+    indexes_row_values: bool = True
+    """True if ``(a, b) > (1, 2)`` uses an index on both columns."""
+    escapes_reflected_names: bool = False
+    """True if SQLAlchemy reflects a quote inside the name of a column as two."""
+
+    # Codes of errors, as error_code() returns them.
+    permission_errors: ClassVar[frozenset[object]] = frozenset()
+    """The role lacks a privilege."""
+    lock_errors: ClassVar[frozenset[object]] = frozenset()
+    """A lock timeout, or a deadlock."""
+    conflict_errors: ClassVar[frozenset[object]] = frozenset()
+    """The database has rolled back the transaction: a deadlock, or a conflict with its snapshot."""
+    retryable_errors: ClassVar[frozenset[object]] = frozenset()
+    """:attr:`Outcome.RETRYABLE`."""
+    unknown_errors: ClassVar[frozenset[object]] = frozenset()
+    """:attr:`Outcome.UNKNOWN`."""
+    overload_errors: ClassVar[frozenset[object]] = frozenset()
+    """A lock that was not available, or too many connections. An application may provoke these on purpose."""
+    algorithm_errors: ClassVar[frozenset[object]] = frozenset()
+    """The server cannot change the table with the requested algorithm."""
 
     def any_of(
         self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None
     ) -> Iterator[ColumnElement[bool]]:
-        """Conditions that together select the rows where *column* is one of *values*, as few as the database allows."""
+        """Yield conditions that together select the rows whose *column* is one of *values*: as few as possible."""
         if self.array_parameters and values:
             yield column == any_(bindparam(None, values, unique=True, type_=ARRAY(type_ or column.type)))
             return
@@ -77,56 +95,69 @@ class Traits:
             part = bindparam(None, values[at : at + size], unique=True, type_=type_ or column.type, expanding=True)
             yield column.in_(part)
 
-    def text(self, length: int) -> TypeEngine[str]:
-        """The column type that stores ids of up to *length* ASCII characters and compares them byte by byte."""
+    # --- column types
+
+    def text_type(self, length: int) -> TypeEngine[str]:
+        """Return the column type for ids of up to *length* ASCII characters, compared byte by byte."""
         return String(length)
 
-    def native(self, bits: int) -> TypeEngine[Any]:
-        """The column type that stores a number of so many *bits*, and sorts by it."""
+    def integer_type(self, bits: int) -> TypeEngine[Any]:
+        """Return the column type that stores an integer of so many *bits*, and sorts by it."""
         return BigInteger() if bits == 64 else LargeBinary(bits // 8)
 
     def to_native(self, number: int, bits: int) -> Any:
-        """*number* as the column type of :meth:`native` takes it."""
+        """Return *number* as a value for a column of :meth:`integer_type`."""
         return number if bits == 64 else number.to_bytes(bits // 8, "big")
 
     def from_native(self, value: Any) -> int:
-        """The number that a column of :meth:`native` answered."""
+        """Return the integer for a *value* from a column of :meth:`integer_type`."""
         return value if isinstance(value, int) else int.from_bytes(value, "big")
 
     def literal(self, value: Any) -> str:
-        """What :meth:`to_native` answers, as SQL writes it."""
+        """Return a result of :meth:`to_native` as an SQL literal."""
         return str(value) if isinstance(value, int) else f"X'{value.hex()}'"
 
-    def violation(self, error: Exception) -> Violation | None:
-        """What the DBAPI *error* says about a refused duplicate; ``None`` if it is another error."""
+    # --- errors
+
+    def error_code(self, error: BaseException | None) -> object:
+        """Return the number or SQLSTATE of a DBAPI *error*; ``None`` if it has none."""
         return None
 
-    def forbids(self, error: BaseException | None) -> bool:
-        """Whether the DBAPI *error* says that the role has not the right to do that."""
-        return False
+    def violation(self, error: Exception) -> Violation | None:
+        """Return the duplicate that the DBAPI *error* reports; ``None`` if it is another error."""
+        return None
 
-    def written(self, value: Any) -> str:
-        """What :meth:`to_native` answers, or a text, as :attr:`Violation.entry` has it."""
+    def format_in_error(self, value: Any) -> str:
+        """Return a string, or a result of :meth:`to_native`, as it appears in :attr:`Violation.entry`."""
         return str(value)
 
-    def fate(self, error: Exception) -> Fate:
-        """What the DBAPI *error* says of the whole transaction; SQLAlchemy knows a lost connection by itself."""
-        return Fate.FINAL
+    def outcome(self, error: Exception) -> Outcome:
+        """Return what became of the transaction. SQLAlchemy detects a lost connection by itself."""
+        code = self.error_code(error)
+        if code in self.retryable_errors:
+            return Outcome.RETRYABLE
+        return Outcome.UNKNOWN if code in self.unknown_errors else Outcome.FAILED
+
+    def is_permission_error(self, error: BaseException | None) -> bool:
+        """Return True if the role lacks the privilege for the statement."""
+        return self.error_code(error) in self.permission_errors
+
+    # --- connections and tables
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
-        """Whether each statement commits by itself, so that there is no transaction to save."""
+        """Return True if each statement commits by itself, so that there is no transaction to save."""
         return False
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
-        """Whether a statement of the connection sees what others have committed since its transaction began."""
+        """Return True if a statement sees what others have committed since the transaction began."""
         return True
 
     def defers_results(self, driver_connection: Any) -> bool:
-        """Whether the driver only queues statements at present, so that nobody knows what has become of one."""
+        """Return True if the driver only queues statements now, so that the result of one is not available."""
         return False
 
     def forget_statement(self, cursor: Any) -> None:
-        """Free the statement of *cursor*, where that would keep the locks of a connection that is closed."""
+        """Free the statement of *cursor* if it would keep the locks of a connection that is closed."""
 
     def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
         """Return the name of the engine of the table if a statement that fails leaves the rows that it has written."""
@@ -136,6 +167,10 @@ class Traits:
         """Return the names of the triggers that run even for a row that ``ON CONFLICT DO NOTHING`` leaves out."""
         return []
 
+    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
+        """Return the row count that the database estimates; ``None`` if it has no estimate."""
+        return None
+
     def slice_bytes(self, driver: str) -> int:
-        """How many bytes *driver* puts into one multi-row statement at most (:attr:`ManyRows.SLICES` only)."""
+        """Return the largest multi-row statement of *driver*, in bytes (:attr:`ManyRows.SLICES` only)."""
         return 0

@@ -10,47 +10,48 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violation
-
-__all__ = ["MySQL"]
+from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
-_FORBIDDEN = {1142, 1143}  # a command, for the table or for a column
-_UNDONE = {
-    1020,  # the record has changed since the snapshot (MariaDB)
-    1047,  # a node of Galera that is not ready: it has refused the statement
-    1205,  # a lock was waited for in vain; the statement is undone, and the caller undoes the rest
-    1213,  # a deadlock; Galera's certification failures, too
-    3101,  # Group Replication has refused the transaction
-    3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has begun nothing
-    8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
-}  # fmt: skip
-_UNKNOWN = {
-    1053,  # the server shuts down
-    1180,  # an error during COMMIT, such as a node of Galera that has lost the others
-    1927, 3169,  # the connection was killed (MariaDB, MySQL)
-    2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
-    3032,  # the server goes offline, as a member does that was expelled from its group
-    3100,  # an error before or after the group was sent the transaction, such as a member that was expelled meanwhile
-    4031,  # the server has closed an idle connection
-}  # fmt: skip
-_UNDONE_IF = {
-    # InnoDB has undone it in favour of one that the group has certified; the words are of the server's language
+_RETRYABLE_MESSAGES = {
+    # InnoDB has rolled it back in favour of one that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),
     # a member that has left its group; other options of the server forbid for good
     1290: re.compile(r".*-read-only\b", re.DOTALL),
 }
-"""Errors of which the text says that the transaction was undone."""
+"""Errors whose message decides if the transaction was rolled back."""
 _TABLE = text(
     "SELECT t.engine AS engine, e.transactions AS transactions FROM information_schema.tables t"
     " LEFT JOIN information_schema.engines e ON e.engine = t.engine"
     " WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
+)
+_ROWS = text(
+    "SELECT table_rows FROM information_schema.tables"
+    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name"
 )
 _ENGINE = text(
     "SELECT engine AS engine, transactions AS transactions FROM information_schema.engines WHERE engine = :name"
 )
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
+
+
+# filled: a BEFORE INSERT trigger mentions the column
+COLUMN = text("""
+SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
+       c.COLLATION_NAME AS collation, c.EXTRA AS extra,
+       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.TRIGGER_SCHEMA = c.TABLE_SCHEMA
+               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.TRIGGER_NAME = :generator) AS has_generator,
+       EXISTS (SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA
+               AND s.TABLE_NAME = c.TABLE_NAME AND s.INDEX_NAME = :unique AND s.NON_UNIQUE = 0) AS has_index,
+       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
+               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
+               AND t.EVENT_MANIPULATION = 'INSERT'
+               AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
+FROM information_schema.COLUMNS c
+WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
+""")
 
 
 class MySQL(Traits):
@@ -60,33 +61,59 @@ class MySQL(Traits):
     aborts_transaction = False
     reads_old_snapshot = True  # REPEATABLE READ is the default
     many_rows = ManyRows.SLICES
-    max_parameters = None  # the drivers write values into the statement; max_allowed_packet is 16 MB or more
+    max_parameters = None  # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
+    indexes_row_values = False
+    escapes_reflected_names = True
 
-    def text(self, length: int) -> TypeEngine[str]:
-        """``ascii_bin``: the default collation takes ``aB`` and ``Ab`` for the same id, and four bytes a character."""
+    permission_errors = frozenset({1142, 1143})  # for the table, for a column
+    lock_errors = frozenset({1205, 1213, 3572})  # a lock timeout, a deadlock, NOWAIT
+    conflict_errors = frozenset({1020, 1213})  # a record that has changed since the snapshot (MariaDB), a deadlock
+    overload_errors = frozenset({1040})
+    algorithm_errors = frozenset({1221, 1845, 1846, 4092})
+    retryable_errors = frozenset({
+        1020,  # the record has changed since the snapshot (MariaDB)
+        1047,  # a node of Galera that is not ready: it has refused the statement
+        1205,  # a lock timeout; the statement is rolled back, and the caller rolls back the rest
+        1213,  # a deadlock; Galera's certification failures, too
+        3101,  # Group Replication has refused the transaction
+        3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has begun nothing
+        8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
+    })  # fmt: skip
+    unknown_errors = frozenset({
+        1053,  # the server shuts down
+        1180,  # an error during COMMIT, such as a node of Galera that has lost the others
+        1927, 3169,  # the connection was killed (MariaDB, MySQL)
+        2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
+        3032,  # the server goes offline, as a member does that was expelled from its group
+        3100,  # an error before or after the group was sent the transaction, such as a member that was expelled
+        4031,  # the server has closed an idle connection
+    })  # fmt: skip
+
+    def text_type(self, length: int) -> TypeEngine[str]:
+        """Return ``ascii_bin``: the default collation takes ``aB`` for ``Ab``, and four bytes a character."""
         from sqlalchemy.dialects.mysql import VARCHAR  # a third of the time to import this library
 
         return VARCHAR(length, charset="ascii", collation="ascii_bin")
 
-    def native(self, bits: int) -> TypeEngine[Any]:
+    def integer_type(self, bits: int) -> TypeEngine[Any]:
         from sqlalchemy.dialects.mysql import BINARY
 
-        return super().native(bits) if bits == 64 else BINARY(bits // 8)
+        return super().integer_type(bits) if bits == 64 else BINARY(bits // 8)
+
+    def error_code(self, error: BaseException | None) -> object:
+        return error.args[0] if error is not None and error.args else None
 
     def violation(self, error: Exception) -> Violation | None:
-        if not error.args or error.args[0] != _DUPLICATE_ENTRY:
+        if self.error_code(error) != _DUPLICATE_ENTRY:
             return None
-        found = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
-        return Violation(constraint=found[1] if found else None)
+        match = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
+        return Violation(constraint=match[1] if match else None)
 
-    def forbids(self, error: BaseException | None) -> bool:
-        return error is not None and bool(error.args) and error.args[0] in _FORBIDDEN
-
-    def fate(self, error: Exception) -> Fate:
-        code, text = (*error.args, None, None)[:2]
-        if code in _UNDONE or (code in _UNDONE_IF and _UNDONE_IF[code].match(str(text))):
-            return Fate.UNDONE
-        return Fate.UNKNOWN if code in _UNKNOWN else Fate.FINAL
+    def outcome(self, error: Exception) -> Outcome:
+        code, message = (*error.args, None, None)[:2]
+        if code in _RETRYABLE_MESSAGES and _RETRYABLE_MESSAGES[code].match(str(message)):
+            return Outcome.RETRYABLE
+        return super().outcome(error)
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "get_autocommit", bool)())
@@ -98,18 +125,20 @@ class MySQL(Traits):
             row = connection.execute(_ENGINE, {"name": created[1]}).first() if created else None
         return row.engine if row is not None and row.transactions == "NO" else None
 
+    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
+        return connection.scalar(_ROWS, {"schema": schema, "name": table}) or None
+
     def slice_bytes(self, driver: str) -> int:
         # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its kin, 64 KiB for mysqlclient
         return 1_000_000 if driver in {"pymysql", "aiomysql", "asyncmy"} else 60_000
 
 
 def _definition(connection: Connection, table: str, schema: str | None) -> str:
-    prepare = connection.dialect.identifier_preparer
-    name = f"{prepare.quote(schema)}.{prepare.quote(table)}" if schema else prepare.quote(table)
+    show = f"SHOW CREATE TABLE {quoted_table(table, schema, connection.dialect)}"
     try:
-        definition: str = connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").one()[1]
+        definition: str = connection.exec_driver_sql(show, execution_options={"no_parameters": True}).one()[1]
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return ""  # there is none, or the user must not see it
+        return ""  # there is none, or the user lacks the privilege
     return definition

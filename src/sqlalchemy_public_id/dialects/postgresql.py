@@ -10,16 +10,12 @@ from sqlalchemy import String, Uuid, text
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Fate, Traits, Violation
-
-__all__ = ["PostgreSQL", "PostgresProtocol"]
+from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE_VIOLATION = "23505"
-_FORBIDDEN = "42501"
 _ENTRY = re.compile(r"""\(("(?:[^"]|"")+"|\w+)\)=\((.*)\)""", re.DOTALL)
-"""``Key (public_id)=(a1b2c3) already exists.``, in whatever language the words around it are."""
-_UNDONE = {"40001", "40P01"}  # serialization failures and deadlocks
-_UNKNOWN = {"40003", "57P01", "57P02", "57P03"}  # CockroachDB's ambiguous commits; the server goes down, or comes up
+"""``Key (public_id)=(a1b2c3) already exists.``, whatever the language of the words around it."""
 
 _EARLY_TRIGGERS = text(
     "SELECT DISTINCT tgname FROM pg_catalog.pg_trigger"
@@ -30,11 +26,54 @@ _EARLY_TRIGGERS = text(
 """4: for INSERT; 2: before it; 1: for each row. Those for each statement run even if there is no row."""
 
 
-class PostgresProtocol(Traits):
-    """What speaks PostgreSQL's protocol, has a type for UUIDs, and tells the SQLSTATE of an error."""
+# unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
+COLUMN = text("""
+SELECT c.relkind AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
+       pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
+       co.collname AS collation,
+       CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
+            THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
+       (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
+       EXISTS (SELECT FROM pg_proc WHERE proname = :generator AND pronamespace = c.relnamespace AND pronargs = 0)
+           AS function,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
+               AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
+       EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
+               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled
+FROM pg_class c
+CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) db
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = :column AND NOT a.attisdropped
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation co ON co.oid = a.attcollation
+WHERE c.oid = to_regclass(:regclass)
+""")
 
-    def native(self, bits: int) -> TypeEngine[Any]:
-        return Uuid() if bits == 128 else super().native(bits)
+# conindid is the index of a foreign key's target, too
+INDEXES = text("""
+SELECT c.relname AS name, i.indisunique AS is_unique, i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
+       i.indisprimary AS is_primary, CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid) AS is_constraint,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype = 'u') AS is_unique_constraint
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass(:regclass)
+ORDER BY c.relname
+""")
+
+
+class _PostgresProtocol(Traits):
+    """A database with PostgreSQL's protocol, a UUID type, and an SQLSTATE in each error."""
+
+    conflict_errors = retryable_errors = frozenset({"40001", "40P01"})  # serialization failures and deadlocks
+    # CockroachDB's ambiguous commits; the server shuts down, or starts
+    unknown_errors = frozenset({"40003", "57P01", "57P02", "57P03"})
+    lock_errors = frozenset({"55P03", "40P01"})
+    overload_errors = frozenset({"55P03", "53300"})
+
+    def integer_type(self, bits: int) -> TypeEngine[Any]:
+        return Uuid() if bits == 128 else super().integer_type(bits)
 
     def to_native(self, number: int, bits: int) -> Any:
         return UUID(int=number) if bits == 128 else super().to_native(number, bits)
@@ -45,75 +84,81 @@ class PostgresProtocol(Traits):
     def literal(self, value: Any) -> str:
         return f"'{value}'::uuid" if isinstance(value, UUID) else super().literal(value)
 
-    def fate(self, error: Exception) -> Fate:
-        """What the SQLSTATE of *error* says; class 08 is a connection that is lost, or was not made."""
-        state = _state(error)
-        if state in _UNDONE:
-            return Fate.UNDONE
-        return Fate.UNKNOWN if state in _UNKNOWN or str(state).startswith("08") else Fate.FINAL
+    def error_code(self, error: BaseException | None) -> object:
+        # psycopg has sqlstate, psycopg2 pgcode
+        codes = (getattr(error, name, None) for name in ("sqlstate", "pgcode"))
+        return next((code for code in codes if code is not None), None)
+
+    def outcome(self, error: Exception) -> Outcome:
+        # class 08: a connection that is lost, or was not made
+        return Outcome.UNKNOWN if str(self.error_code(error)).startswith("08") else super().outcome(error)
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "autocommit", False))
 
 
-class PostgreSQL(PostgresProtocol):
-    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which tell the SQLSTATE and the name of the constraint."""
+class PostgreSQL(_PostgresProtocol):
+    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which report the SQLSTATE and the constraint."""
 
     retries = True
     max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
     array_parameters = True
+    permission_errors = frozenset({"42501"})
 
-    def text(self, length: int) -> TypeEngine[str]:
-        """``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of the C library can corrupt."""
+    def text_type(self, length: int) -> TypeEngine[str]:
+        """Return ``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of libc can corrupt."""
         return String(length, collation="C")
 
     def literal(self, value: Any) -> str:
         return f"'\\x{value.hex()}'::bytea" if isinstance(value, bytes) else super().literal(value)
 
     def violation(self, error: Exception) -> Violation | None:
-        # psycopg says sqlstate, psycopg2 pgcode; SQLAlchemy's asyncpg adapter wraps the driver's own error
-        if _state(error) != _UNIQUE_VIOLATION:
+        if self.error_code(error) != _UNIQUE_VIOLATION:
             return None
+        # psycopg has diag; SQLAlchemy's asyncpg adapter wraps the driver's own error
         diagnostics = getattr(error, "diag", None)
         name = getattr(diagnostics, "constraint_name", None) or getattr(error.__cause__, "constraint_name", None)
         detail = getattr(diagnostics, "message_detail", None) or getattr(error.__cause__, "detail", None)
         return Violation(constraint=name, entry=_entry(detail))
 
-    def forbids(self, error: BaseException | None) -> bool:
-        return error is not None and _state(error) == _FORBIDDEN
-
-    def written(self, value: Any) -> str:
+    def format_in_error(self, value: Any) -> str:
         return f"\\x{value.hex()}" if isinstance(value, (bytes, bytearray)) else str(value)
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         # psycopg has an enum, asyncpg's adapter a name, psycopg2 a number; None is the server's default
         level = getattr(dbapi_connection, "isolation_level", None)
-        if level is None:  # the adapter of psycopg's asynchronous connections does not say it
+        if level is None:  # the adapter of psycopg's asynchronous connections does not report it
             level = getattr(getattr(dbapi_connection, "driver_connection", None), "isolation_level", None)
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
 
     def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
-        name = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table) if part)
+        name = quoted_table(table, schema, connection.dialect)
         return list(connection.execute(_EARLY_TRIGGERS, {"name": name}).scalars())
+
+    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
+        query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")
+        rows = connection.scalar(query, {"name": quoted_table(table, schema, connection.dialect)})
+        return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
 
     def defers_results(self, driver_connection: Any) -> bool:
         # inside ``with connection.pipeline()`` of psycopg
         return bool(getattr(getattr(driver_connection, "info", None), "pipeline_status", False))
 
 
+class CockroachDB(_PostgresProtocol):
+    """CockroachDB, through any driver of ``sqlalchemy-cockroachdb``. Its DDL is tested, but not on a server.
+
+    So a collision raises ``IntegrityError``, as for a database that is not supported. Ids are stored in a plain
+    ``VARCHAR``, which CockroachDB compares byte by byte. Transactions are run again as its documentation recommends:
+    after SQLSTATE 40001, and after 40003 if the commit is ambiguous.
+    """
+
+
 def _entry(detail: object) -> tuple[str, str] | None:
-    """What *detail* names, if that can be read in one way only. It is missing where the role may not see the row."""
-    found = _ENTRY.search(detail) if isinstance(detail, str) and detail.count(")=(") == 1 else None
-    if found is None:
+    # without a detail, the role lacks the privilege to see the row; with two ")=(", it could be read in two ways
+    match = _ENTRY.search(detail) if isinstance(detail, str) and detail.count(")=(") == 1 else None
+    if match is None:
         return None
-    column, value = found.groups()
+    column, value = match.groups()
     return (column[1:-1].replace('""', '"') if column[0] == '"' else column), value
-
-
-def _state(error: BaseException) -> object:
-    return _first(error, "sqlstate", "pgcode")
-
-
-def _first(source: object, *names: str) -> object:
-    return next((value for name in names if (value := getattr(source, name, None)) is not None), None)

@@ -1,6 +1,6 @@
-"""Names and texts inside SQL that no compiler writes, quoted by the means of the dialect.
+"""Quote names and strings for SQL that no compiler renders.
 
-The statements are sent as they are, without parameters: a ``%`` stands once, and ``:name`` is no parameter.
+The statements are executed without parameters: a ``%`` stands once, and ``:name`` is no parameter.
 
 >>> from sqlalchemy.dialects import mysql, postgresql
 >>> quoted('we"ird', postgresql.dialect()), quoted("order", mysql.dialect()), quoted("a%b", postgresql.dialect())
@@ -18,16 +18,17 @@ from itertools import count
 from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
-__all__ = ["dollar_quoted", "literal", "quoted", "quoted_table"]
-
 _POSTGRESQL = {"postgresql", "cockroachdb"}
 
 
 def quoted(name: str, dialect: Dialect) -> str:
     """Return *name* as an identifier."""
     preparer = dialect.identifier_preparer
-    quote = preparer.quote_identifier if name.endswith("\n") else preparer.quote  # which takes it for a simple name
-    return _without_doubling(quote(name), quote("%"))
+    # quote() takes a name with a newline at its end for a plain one
+    quote = preparer.quote_identifier if name.endswith("\n") else preparer.quote
+    identifier = quote(name)
+    # some dialects double a "%", for drivers that interpolate parameters
+    return identifier.replace("%%", "%") if "%%" in quote("%") else identifier
 
 
 def quoted_table(name: str, schema: str | None, dialect: Dialect) -> str:
@@ -36,10 +37,10 @@ def quoted_table(name: str, schema: str | None, dialect: Dialect) -> str:
 
 
 def literal(text: str, dialect: Dialect) -> str:
-    """Return *text* as a literal.
+    """Return *text* as a string literal.
 
-    PostgreSQL reads a backslash by its setting ``standard_conforming_strings``, but never in ``E'...'``. How MySQL and
-    MariaDB read it depends on ``sql_mode``, which SQLAlchemy looks at.
+    PostgreSQL interprets a backslash by its setting ``standard_conforming_strings``, but never in ``E'...'``. MySQL and
+    MariaDB interpret it by ``sql_mode``, which SQLAlchemy reads.
     """
     plain = "'" + text.replace("'", "''") + "'"
     if "\\" not in text:
@@ -47,20 +48,17 @@ def literal(text: str, dialect: Dialect) -> str:
     doubled = plain.replace("\\", "\\\\")
     if dialect.name in _POSTGRESQL:
         return f"E{doubled}"
-    return doubled if "\\\\" in _compiled("\\", dialect) else plain
+    backslash = str(sql_literal("\\").compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    return doubled if "\\\\" in backslash else plain
 
 
 def dollar_quoted(body: str, tag: str) -> str:
-    """Return *body* between dollar quotes of PostgreSQL, with a number behind the *tag* if it occurs in the body."""
+    """Return *body* between dollar quotes of PostgreSQL. A number follows the *tag* if the body contains it."""
     quotes = (f"${tag}{number or ''}$" for number in count())
     quote = next(quote for quote in quotes if quote not in body)
     return f"{quote}\n{body}\n{quote}"
 
 
-def _compiled(text: str, dialect: Dialect) -> str:
-    return str(sql_literal(text).compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
-
-
-def _without_doubling(written: str, percent: str) -> str:
-    """Return *written* with each ``%`` once, if the dialect writes it twice for drivers that replace parameters."""
-    return written.replace("%%", "%") if "%%" in percent else written
+def delimited(statement: str) -> list[str]:
+    """Return a *statement* that contains ``;`` for a script: the client of MySQL would cut it at the first one."""
+    return ["DELIMITER //", f"{statement}//", "DELIMITER ;"]

@@ -5,11 +5,30 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sqlalchemy_public_id.dialects._base import Fate, ManyRows, Traits, Violation
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
 
-__all__ = ["SQLite"]
+from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
+_BUSY = frozenset({"database is locked"})
+"""SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with it. On Python 3.10 an error has only a message, and no code."""
+
+COLUMN = text("""
+SELECT "notnull" AS not_null, dflt_value AS "default" FROM pragma_table_xinfo(:table, :database) WHERE name = :column
+""")
+
+UNIQUE = text("""
+SELECT l.name, l.origin FROM pragma_index_list(:table, :database) l
+WHERE l."unique" AND l.partial = 0
+  AND (SELECT count(*) = 1 AND min(i.name) = :column FROM pragma_index_info(l.name, :database) i)
+""")
+
+COLLATIONS = text("""
+SELECT DISTINCT x.coll FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :database) x
+WHERE x.name = :column AND x.key = 1
+""")
 
 
 class SQLite(Traits):
@@ -20,23 +39,27 @@ class SQLite(Traits):
     returns_in_order = False  # SQLAlchemy sends one INSERT for each object of a flush
     many_rows = ManyRows.ROW_BY_ROW
     max_parameters = 32_766  # SQLITE_MAX_VARIABLE_NUMBER since 3.32
+    lock_errors = retryable_errors = _BUSY
 
-    def fate(self, error: Exception) -> Fate:
-        # SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with it; Python 3.10 has the message only
-        return Fate.UNDONE if str(error) == "database is locked" else Fate.FINAL
+    def error_code(self, error: BaseException | None) -> object:
+        return str(error)
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
-        # a program that says BEGIN itself has said it by now
+        # an application that sends BEGIN itself has done so by now
         driver = getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
         return driver.isolation_level is None and not driver.in_transaction
 
     def violation(self, error: Exception) -> Violation | None:
-        found = _UNIQUE.search(str(error))
-        if found is None:
+        match = _UNIQUE.search(str(error))
+        if match is None:
             return None
-        if found["index"] is not None:
-            return Violation(constraint=found["index"])
-        return Violation(columns=found["columns"])
+        if match["index"] is not None:
+            return Violation(constraint=match["index"])
+        return Violation(columns=match["columns"])
+
+    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
+        query = f"SELECT count(*) FROM {quoted_table(table, schema, connection.dialect)}"
+        return connection.exec_driver_sql(query).scalar() or None
 
     def forget_statement(self, cursor: Any) -> None:
         # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage

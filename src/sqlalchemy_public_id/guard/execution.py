@@ -235,7 +235,7 @@ class Attempt:
     def _written(self, text: str | None, slot: Slot) -> str | None:
         if text is None:
             return None
-        return self.traits.written(stored(public_id_type(slot.column).id_format, text, self.dialect))
+        return self.traits.format_in_error(stored(public_id_type(slot.column).id_format, text, self.dialect))
 
     def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot], named: set[str]) -> list[Slot]:
         """The slots whose id is *named*, in the table, or in another row of the batch; given ids go before made ones.
@@ -262,7 +262,7 @@ class Attempt:
         try:
             return self.exists(column, texts)
         except DBAPIError as error:
-            if not self.traits.forbids(error.orig):
+            if not self.traits.is_permission_error(error.orig):
                 raise
             if self.risks_transaction:
                 self.send("ROLLBACK TO SAVEPOINT")
@@ -322,7 +322,7 @@ def _taken(connection: Any, column: Column[Any], known: set[str], options: Mappi
         query = select(func.count()).select_from(column.table)
         rows: int = connection.execute(query, execution_options=options).scalar_one()
     except DBAPIError as error:
-        if not traits_for(connection.dialect).forbids(error.orig):
+        if not traits_for(connection.dialect).is_permission_error(error.orig):
             raise
         return None
     return rows + len(known - visible)

@@ -87,7 +87,7 @@ def _look_for_triggers(attempt: Attempt) -> list[str]:
         with attempt.saved():
             return attempt.traits.early_triggers(attempt.connection, *attempt.names)
     except DBAPIError as error:
-        if not attempt.traits.forbids(error.orig):
+        if not attempt.traits.is_permission_error(error.orig):
             raise
         return []
 

@@ -11,17 +11,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.locks import begin_immediate, take_turns
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, shown
 from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.idempotency import contents
-from sqlalchemy_public_id.idempotency.turns import begun, in_turn
 from sqlalchemy_public_id.orm.inspection import id_attributes, identifier
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.orm.sessions import is_sharded, session_of
@@ -34,9 +34,6 @@ M = TypeVar("M")
 
 _ATTEMPTS = 10
 """How often a transaction is tried that only this call has used."""
-
-_LOST = {1020, 1213, "40001", "40P01"}
-"""Deadlocks, and conflicts of transactions with a snapshot: MariaDB, MySQL and MariaDB, PostgreSQL."""
 
 
 def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tuple[M, bool]:
@@ -75,7 +72,8 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
             return _insert_or_find(session, obj, name, given, foreign_keys)
         except DBAPIError as last:
             error = _first(last, outside)
-            if not left or not (_is_lost(error) or _is_hidden(session, state, name, error)):
+            dialect = session.get_bind(state.mapper).dialect
+            if not left or not (_is_lost(dialect, error) or _is_hidden(dialect, state, name, error)):
                 raise error from error.orig
             session.rollback()
     raise AssertionError  # the last attempt has returned or raised
@@ -136,8 +134,8 @@ def _insert_or_find(
     public_id = state.dict[name]
     connection = session.connection(bind_arguments={"mapper": state.mapper})
     _refuse_autocommit(connection)
-    begun(connection)
-    with in_turn(connection, public_id):
+    begin_immediate(connection)
+    with take_turns(connection, public_id):
         with _apart(state):
             savepoint = session.begin_nested()  # which flushes what else there is
         try:
@@ -212,15 +210,13 @@ def _first(error: DBAPIError, outside: BaseException | None) -> DBAPIError:
     return found
 
 
-def _is_lost(error: DBAPIError) -> bool:
+def _is_lost(dialect: Dialect, error: DBAPIError) -> bool:
     """Whether the database has given up the transaction in favour of another one."""
-    orig: Any = error.orig
-    code = getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None)
-    return (code or next(iter(getattr(orig, "args", ())), None)) in _LOST
+    traits = traits_for(dialect)
+    return traits.error_code(error.orig) in traits.conflict_errors
 
 
-def _is_hidden(session: Session, state: InstanceState[Any], name: str, error: DBAPIError) -> bool:
+def _is_hidden(dialect: Dialect, state: InstanceState[Any], name: str, error: DBAPIError) -> bool:
     """Whether the row is there, but the transaction cannot see it."""
-    dialect = session.get_bind(state.mapper).dialect
     violation = traits_for(dialect).violation(error.orig) if isinstance(error.orig, Exception) else None
     return violation is not None and matches(violation, id_attributes(state.mapper)[name], dialect) is Match.YES

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Inspector, create_engine, inspect
 from sqlalchemy.engine import URL
 
-from sqlalchemy_public_id.dialects.reflection import columns_of, primary_key_of
+from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.merging.members import named_databases
 from sqlalchemy_public_id.merging.report import Clash, Comparison, Proof, Report, TableReport

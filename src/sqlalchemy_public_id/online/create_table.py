@@ -1,7 +1,7 @@
-"""Change one column inside the text of a CREATE TABLE statement of SQLite, and leave every other character as it is.
+"""Change one column inside a CREATE TABLE statement of SQLite, and leave every other character as it is.
 
-SQLite keeps the statement that made a table, and a copy of the table is made from it: unnamed CHECKs, collations,
-generated columns and comments survive, which reflection would lose.
+SQLite stores the statement, and a copy of the table is created from it. So unnamed CHECKs, collations, generated
+columns and comments survive, which reflection would lose.
 
 >>> with_column('CREATE TABLE t (id INTEGER PRIMARY KEY, a, CHECK (a > 0))', 'b', '"b" TEXT NOT NULL')
 'CREATE TABLE t (id INTEGER PRIMARY KEY, a, "b" TEXT NOT NULL, CHECK (a > 0))'
@@ -16,8 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["renamed", "with_column", "with_constraint", "without_constraint"]
-
 _TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[A-Za-z_\u0080-\U0010ffff][\w$]*|\s+|.""",
     re.DOTALL,
@@ -27,14 +25,14 @@ _CONSTRAINTS = {"constraint", "primary", "unique", "check", "foreign"}
 
 
 def renamed(sql: str, name: str) -> str:
-    """The statement for a table called *name*, which is quoted."""
+    """Return the statement for a table called *name*, which is quoted."""
     head = _HEAD.match(sql)
     assert head is not None, sql
     return f"CREATE TABLE {name} {sql[_body(sql)[0] :]}"
 
 
 def with_column(sql: str, column: str, definition: str) -> str:
-    """The statement with *definition* for *column*: in the place of the one it has, or behind the last column."""
+    """Return the statement with *definition* for *column*: instead of its own one, or after the last column."""
     start, end = _body(sql)
     parts = list(_parts(sql, start + 1, end))
     for first, last in parts:
@@ -48,12 +46,12 @@ def with_column(sql: str, column: str, definition: str) -> str:
 
 
 def with_constraint(sql: str, definition: str) -> str:
-    """The statement with another constraint of the table, the last one."""
+    """Return the statement with one more table constraint, after all others."""
     return _at_the_end(sql, definition)
 
 
 def without_constraint(sql: str, name: str) -> str:
-    """The statement without the constraint of the table that is called *name*, if it has it."""
+    """Return the statement without the table constraint *name*, if it has one."""
     start, end = _body(sql)
     for first, last in _parts(sql, start + 1, end):
         words = [word for word, _ in zip(_words(sql[first:last]), range(2), strict=False)]
@@ -63,7 +61,7 @@ def without_constraint(sql: str, name: str) -> str:
 
 
 def _at_the_end(sql: str, definition: str) -> str:
-    """The statement with *definition* behind the last one, and before comments that follow it."""
+    # after the last definition, and before the comments that follow it: "--" would hide it
     start, end = _body(sql)
     last = max(
         at + len(token)
@@ -74,14 +72,14 @@ def _at_the_end(sql: str, definition: str) -> str:
 
 
 def _body(sql: str) -> tuple[int, int]:
-    """Where the parentheses around the columns are."""
+    """Return the positions of the parentheses around the columns."""
     opened = [at for at, token, depth in _tokens(sql, 0) if token == "(" and depth == 0]
     closed = [at for at, token, depth in _tokens(sql, 0) if token == ")" and depth == 1]
     return opened[0], closed[0]
 
 
 def _parts(sql: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where the definitions of columns and constraints begin and end."""
+    """Yield the first and last position of each definition of a column or constraint."""
     first = start
     for at, token, depth in _tokens(sql[:end], start):
         if token == "," and depth == 0:
@@ -91,11 +89,11 @@ def _parts(sql: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _tokens(sql: str, start: int) -> Iterator[tuple[int, str, int]]:
-    """Each token, where it is, and how many parentheses are open before it."""
+    """Yield each token with its position, and the number of open parentheses before it."""
     depth = 0
-    for found in _TOKEN.finditer(sql, start):
-        token = found[0]
-        yield found.start(), token, depth
+    for match in _TOKEN.finditer(sql, start):
+        token = match[0]
+        yield match.start(), token, depth
         depth += {"(": 1, ")": -1}.get(token, 0)
 
 
@@ -104,7 +102,7 @@ def _words(part: str) -> Iterator[str]:
 
 
 def _first_word(part: str) -> str:
-    """The name that *part* begins with, without quotes and in small letters."""
+    """Return the first name in *part*, without quotes and in lower case."""
     word = next(_words(part), "")
     if word[:1] in "\"'`":
         return word[1:-1].replace(word[0] * 2, word[0]).lower()
@@ -116,5 +114,5 @@ def _starts_constraint(part: str) -> bool:
 
 
 def _spaced(old: str, new: str) -> str:
-    """*new* with the blanks around *old*."""
+    # with the blanks around the old definition
     return old[: len(old) - len(old.lstrip())] + new + old[len(old.rstrip()) :]

@@ -1,7 +1,8 @@
-"""Run steps: each in a transaction of its own, with a short wait for its lock, and again when it was not to be had.
+"""Run each step in its own transaction with a short lock timeout, and retry if the lock was not acquired.
 
-While a statement waits for a strong lock, everyone else who wants the table waits behind it. So it gives up after
-``lock_timeout``, lets the others pass, and comes back after a pause that grows and is never the same for two processes.
+While a statement waits for a strong lock, all other users of the table queue behind it. So the wait ends after
+``lock_timeout``, the others proceed, and the step is tried again after a pause. Pauses grow, and are random, so that
+two processes do not meet again.
 """
 
 from __future__ import annotations
@@ -12,21 +13,18 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, shown
 from sqlalchemy_public_id.online.mysql import MySQLPlan
+from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
-from sqlalchemy_public_id.online.state import State, read
-from sqlalchemy_public_id.online.steps import Lock, Plan, Step
-from sqlalchemy_public_id.online.target import Patience, Target
-
-__all__ = ["is_busy", "plan_for", "run", "run_inside", "script"]
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -36,103 +34,97 @@ _PLANS: dict[str, type[Plan]] = {
     "postgresql": PostgreSQLPlan,
     "sqlite": SQLitePlan,
 }
-_MYSQL = {"mysql", "mariadb"}
-_BUSY = {"55P03", "40P01", 1205, 1213, 3572}
-"""Lock timeouts and deadlocks, as PostgreSQL, and MySQL and MariaDB number them."""
-_NO_SUCH_ALGORITHM = {1845, 1846, 1221, 4092}
 
 
-def plan_for(target: Target, dialect: Dialect, *, online: bool = True) -> Plan:
-    """The steps for the database of *dialect*.
+def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -> Plan:
+    """Build the plan for the database of *dialect*.
 
-    :raises ConfigurationError: where it is none that is known.
+    :raises ConfigurationError: if it is not supported, or does not accept one of the names.
     """
     plan = _PLANS.get(dialect.name)
     if plan is None:
         raise ConfigurationError(f"there are no steps for {dialect.name}; expected one of {', '.join(sorted(_PLANS))}")
-    _refuse_names(target, dialect)
+    for kind in ("schema", "table", "column", "unique_name"):
+        name: str | None = getattr(target, kind)
+        problem = None if name is None and kind == "schema" else _problem(name or "", kind, dialect.name)
+        if problem is not None:
+            raise ConfigurationError(f"the name of the {kind}, {shown(name)}, {problem}: choose another one")
     return plan(target, dialect, online=online)
 
 
-def _refuse_names(target: Target, dialect: Dialect) -> None:
-    """Refuse names that the database does not take, or that it would cut."""
-    for kind in ("schema", "table", "column", "unique_name"):
-        name: str | None = getattr(target, kind)
-        if name is None and kind == "schema":
-            continue
-        wrong = None
-        if not name:
-            wrong = "is empty"
-        elif "\0" in name:
-            wrong = "contains NUL, which no database takes in a name"
-        elif name.endswith("\n"):
-            wrong = "ends with a newline, and SQLAlchemy does not quote it"
-        elif dialect.name == "postgresql" and len(name.encode()) > 63:
-            wrong = "has more than 63 bytes, after which PostgreSQL cuts names"
-        elif dialect.name in _MYSQL and len(name) > 64:
-            wrong = f"has more than 64 characters, which {dialect.name} does not take"
-        elif dialect.name in _MYSQL and kind != "schema" and {"\n", "\r"} & set(name):
-            wrong = f"has several lines, and SQLAlchemy does not reflect it from {dialect.name}"
-        elif dialect.name in _MYSQL and name.endswith(" "):
-            wrong = f"ends with a blank, which {dialect.name} does not take"
-        if wrong is not None:
-            raise ConfigurationError(f"the name of the {kind}, {shown(name)}, {wrong}: give it another one")
+def _problem(name: str, kind: str, dialect: str) -> str | None:
+    """Return why the database would refuse or cut *name*."""
+    problems = {
+        "is empty": not name,
+        "contains NUL, which no database accepts in a name": "\0" in name,
+        "ends with a newline, and SQLAlchemy does not quote it": name.endswith("\n"),
+    }
+    if dialect == "postgresql":
+        problems["has more than 63 bytes, after which PostgreSQL cuts names"] = len(name.encode()) > 63
+    elif dialect != "sqlite":
+        has_lines = kind != "schema" and bool({"\n", "\r"} & set(name))
+        problems |= {
+            f"has more than 64 characters, which {dialect} does not accept": len(name) > 64,
+            f"has several lines, and SQLAlchemy does not reflect it from {dialect}": has_lines,
+            f"ends with a blank, which {dialect} does not accept": name.endswith(" "),
+        }
+    return next((problem for problem, applies in problems.items() if applies), None)
 
 
 def script(steps: Sequence[Step], dialect: Dialect, patience: Patience, write: Callable[[str], None]) -> None:
-    """Give the statements of *steps* to *write*, for a script that is run elsewhere.
+    """Pass the statements of *steps* to *write*, for a script.
 
-    It waits for locks as long as :func:`run` does, but does not try again; where it stops, it can be run again.
+    A script waits for locks as long as :func:`run`, but does not retry. After a failure, it can be run again.
     """
-    limits = _LIMITS[dialect.name]
-    for sql in limits.before:
+    settings = _SCRIPT_SETTINGS[dialect.name]
+    for sql in settings.before:
         write(sql)
     for step in steps:
         statements = step.sql(None, State(exists=True))
         if statements:
             write(f"-- {step.name}")
-            write(limits.during.format(math.ceil(_timeout(step, patience) * limits.per_second)))
+            write(settings.timeout.format(math.ceil(_timeout(step, patience) * settings.per_second)))
         for sql in statements:
             write(sql)
-    for sql in limits.after:
+    for sql in settings.after:
         write(sql)
 
 
-def run_inside(steps: Sequence[Step], target: Target, connection: Connection) -> None:
-    """Run what is still to be done of *steps* inside the transaction that is open."""
+def run_inside(steps: Sequence[Step], target: PublicIdColumn, connection: Connection) -> None:
+    """Run the *steps* that are still needed inside the open transaction."""
     for step in steps:
-        state = read(connection, target)
+        state = target.read_state(connection)
         if step.needed(state):
             log.info("%s: %s", target, step.name)
             _execute(connection, step, state)
 
 
-def run(steps: Sequence[Step], target: Target, connection: Connection, patience: Patience) -> None:
-    """Run what is still to be done of *steps*. *connection* commits by itself.
+def run(steps: Sequence[Step], target: PublicIdColumn, connection: Connection, patience: Patience) -> None:
+    """Run the *steps* that are still needed on a *connection* in AUTOCOMMIT mode.
 
-    :raises LockNotAvailable: where others keep the table busy.
+    :raises LockNotAvailable: if others keep the table locked.
     """
     for step in steps:
         _run_one(step, target, connection, patience)
 
 
-def _run_one(step: Step, target: Target, connection: Connection, patience: Patience) -> None:
-    session = _SESSIONS[connection.dialect.name]
+def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patience: Patience) -> None:
+    settings = _SESSION_SETTINGS[connection.dialect.name]
     timeout = _timeout(step, patience)
     for attempt in range(1, patience.attempts + 1):
-        state = read(connection, target)
+        state = target.read_state(connection)
         if not step.needed(state):
             return
         if attempt == 1:
             log.info("%s: %s", target, step.name)
         try:
-            with session(connection, step.lock, timeout):
+            with settings(connection, step.lock, timeout):
                 _execute(connection, step, state)
             return
         except DBAPIError as error:
-            if not is_busy(error):
-                if not step.needed(read(connection, target)):
-                    return  # a process that was killed had sent it, and the server has gone on with it
+            if not is_lock_error(error, connection.dialect):
+                if not step.needed(target.read_state(connection)):
+                    return  # a process that was killed had sent it, and the server has completed it
                 raise
             if attempt < patience.attempts:
                 pause = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5)
@@ -150,73 +142,57 @@ def _execute(connection: Connection, step: Step, state: State) -> None:
         for sql in step.sql(connection, state):
             _send(connection, sql)
     except DBAPIError as error:
-        if step.instead is None or _code(error) not in _NO_SUCH_ALGORITHM:
+        traits = traits_for(connection.dialect)
+        if step.fallback is None or traits.error_code(error.orig) not in traits.algorithm_errors:
             raise
-        for sql in step.instead(connection, state):
+        for sql in step.fallback(connection, state):
             _send(connection, sql)
 
 
 def _send(connection: Connection, sql: str) -> Any:
-    """Send *sql* as it is: nothing in it is a parameter."""
     return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
 
 
-def is_busy(error: DBAPIError) -> bool:
-    """Whether *error* says that a lock was not to be had in time."""
-    return _code(error) in _BUSY or "database is locked" in str(error.orig)
+def is_lock_error(error: DBAPIError, dialect: Dialect) -> bool:
+    """Return True after a lock timeout or a deadlock."""
+    traits = traits_for(dialect)
+    return traits.error_code(error.orig) in traits.lock_errors
 
 
-def _code(error: DBAPIError) -> object:
-    """What the database calls the error: a number, or an SQLSTATE."""
-    original: Any = error.orig
-    arguments = getattr(original, "args", ())
-    if arguments and isinstance(arguments[0], int):  # drivers of MySQL; their sqlstate is HY000 for most
-        return arguments[0]
-    for name in ("sqlstate", "pgcode"):
-        if getattr(original, name, None) is not None:
-            return getattr(original, name)
-    return None
+# --- settings for one step, restored afterwards
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """The statements of a script that say how long to wait."""
-
+class _ScriptSettings(NamedTuple):
     before: tuple[str, ...]
-    during: str
+    timeout: str
+    """The statement that sets the lock timeout; one second is *per_second* of its units."""
     per_second: int
     after: tuple[str, ...]
 
 
 _STRICT_MODE = "SET SESSION sql_mode = CONCAT_WS(',', NULLIF(@@SESSION.sql_mode, ''), 'STRICT_ALL_TABLES')"
-_ON_MYSQL = _Limits(
-    before=(
-        "SET @public_id_wait = @@SESSION.lock_wait_timeout, @public_id_mode = @@SESSION.sql_mode",
-        _STRICT_MODE,
-    ),
-    during="SET SESSION lock_wait_timeout = {}",
+_MYSQL_SCRIPT = _ScriptSettings(
+    before=("SET @public_id_wait = @@SESSION.lock_wait_timeout, @public_id_mode = @@SESSION.sql_mode", _STRICT_MODE),
+    timeout="SET SESSION lock_wait_timeout = {}",
     per_second=1,
     after=("SET SESSION lock_wait_timeout = @public_id_wait, SESSION sql_mode = @public_id_mode",),
 )
-_LIMITS = {
-    "mariadb": _ON_MYSQL,
-    "mysql": _ON_MYSQL,
-    "postgresql": _Limits(
-        before=("SET statement_timeout = 0",),  # the backfill and the build of the index take their time
-        during="SET lock_timeout = {}",
+_SCRIPT_SETTINGS = {
+    "mariadb": _MYSQL_SCRIPT,
+    "mysql": _MYSQL_SCRIPT,
+    "postgresql": _ScriptSettings(
+        before=("SET statement_timeout = 0",),  # the backfill and the build of the index take long
+        timeout="SET lock_timeout = {}",
         per_second=1000,
         after=("RESET lock_timeout", "RESET statement_timeout"),
     ),
 }
 
 
-# --- sessions: settings for one step, put back afterwards
-
-
 @contextmanager
 def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator[None]:
     milliseconds = math.ceil(timeout * 1000)
-    if lock is Lock.BUILD:  # outside of any transaction
+    if lock is Lock.BUILD:  # CREATE INDEX CONCURRENTLY is refused inside a transaction
         before = _send(connection, "SHOW lock_timeout").scalar()
         _send(connection, f"SET lock_timeout = {milliseconds}")
         try:
@@ -260,4 +236,4 @@ def _sqlite(connection: Connection, lock: Lock, timeout: float) -> Generator[Non
     _send(connection, "COMMIT")
 
 
-_SESSIONS = {"mariadb": _mysql, "mysql": _mysql, "postgresql": _postgresql, "sqlite": _sqlite}
+_SESSION_SETTINGS = {"mariadb": _mysql, "mysql": _mysql, "postgresql": _postgresql, "sqlite": _sqlite}

@@ -1,9 +1,8 @@
-"""SQLite: the table is copied, in one transaction, because its ALTER TABLE knows neither NOT NULL nor a made default.
+"""SQLite: the table is copied in one transaction, because its ALTER TABLE adds neither NOT NULL nor such a default.
 
 The procedure is that of SQLite's documentation ("Making Other Kinds Of Table Schema Changes"). Rows, triggers, indexes
-on expressions, views and the counter of AUTOINCREMENT are kept. Dropping the old table deletes its rows as far as
-foreign keys are concerned: with ``PRAGMA foreign_keys=ON``, the rows of other tables that refer to it would go, or stop
-it.
+on expressions, views and the counter of AUTOINCREMENT are kept. To foreign keys, dropping the old table deletes its
+rows: with ``PRAGMA foreign_keys=ON``, it would delete the rows of other tables that refer to it, or fail.
 """
 
 from __future__ import annotations
@@ -14,52 +13,40 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.advice import about
+from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.online.create_table import (
-    renamed,
-    with_column,
-    with_constraint,
-    without_constraint,
-)
-from sqlalchemy_public_id.online.making import expression, is_made_here
-from sqlalchemy_public_id.online.state import State
-from sqlalchemy_public_id.online.steps import Plan, Step, statements
-
-__all__ = ["SQLitePlan"]
+from sqlalchemy_public_id.online.create_table import renamed, with_column, with_constraint, without_constraint
+from sqlalchemy_public_id.online.plan import Plan, Step, always
+from sqlalchemy_public_id.online.server_defaults import expression, is_generated
 
 
 class SQLitePlan(Plan):
-    """The steps for SQLite. There is no script: each one has to see the table."""
+    """The steps for SQLite. There is no script, because the copy depends on the table."""
 
     def expand(self) -> list[Step]:
         add = f"ALTER TABLE {self.table} ADD COLUMN {self.column}"
-        return [
-            Step(
-                "add the column",
-                lambda connection, state: [f"{add} {self._type(state)}"],
-                lambda state: not state.exists,
-            )
-        ]
+        return [Step("add the column", lambda _, state: [f"{add} {self._type(state)}"], lambda state: not state.exists)]
 
     def contract(self) -> list[Step]:
         keeps = self.target.server_default == "keep"
         steps = [
             self._rebuild(
                 "copy the table, with NOT NULL",
-                lambda state: self._definition(state, not_null=True, makes_ids=keeps),
+                lambda state: self._definition(state, not_null=True, generates_ids=keeps),
                 lambda state: state.nullable or (self.target.unique == "constraint" and not state.constraint),
             )
         ]
         if self.target.unique == "index":
-            create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {self._local_table} ({self.column})"
-            steps.insert(0, Step("build the unique index", statements(create), lambda state: not state.index))
+            table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
+            create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
+            steps.insert(0, Step("build the unique index", always(create), lambda state: not state.index))
         return steps
 
-    def loosen(self) -> list[Step]:
+    def relax(self) -> list[Step]:
         allow = self._rebuild(
             "copy the table, with NULL allowed",
-            lambda state: self._definition(state, not_null=False, makes_ids=self.makes_ids),
+            lambda state: self._definition(state, not_null=False, generates_ids=self.generates_ids),
             lambda state: not state.nullable,
         )
         return [self._drop_index(), allow]
@@ -67,76 +54,65 @@ class SQLitePlan(Plan):
     def drop(self) -> list[Step]:
         drop = f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
         if self.target.unique == "constraint":
-            return [*self.loosen(), Step("drop the column", statements(drop), lambda state: state.exists)]
-        return [self._drop_index(), Step("drop the column", statements(drop), lambda state: state.exists)]
+            return [*self.relax(), Step("drop the column", always(drop), lambda state: state.exists)]
+        return [self._drop_index(), Step("drop the column", always(drop), lambda state: state.exists)]
 
-    def fill(self) -> list[str]:
+    def backfill_sql(self) -> list[str]:
         raise ConfigurationError(
-            "a script cannot see the table that SQLite has to copy; run the migration with a connection, without --sql"
+            "a script cannot read the table that SQLite has to copy; run the migration with a connection, without --sql"
         )
 
     # --- parts
 
-    @property
-    def _local_table(self) -> str:
-        """The name of the table without its schema, as indexes refer to it."""
-        return self.quoted(self.target.table)
-
     def _drop_index(self) -> Step:
         drop = f"DROP INDEX IF EXISTS {self.schema}{self.unique}"
-        return Step("drop the unique index", statements(drop), lambda state: state.index and not state.constraint)
+        return Step("drop the unique index", always(drop), lambda state: state.index and not state.constraint)
 
     def _type(self, state: State) -> str:
         if not state.strict:
             return self.type
         return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table takes no VARCHAR
 
-    def _definition(self, state: State, *, not_null: bool, makes_ids: bool) -> str:
-        made = expression(self.target.format, "sqlite") if makes_ids else None
-        if state.default is not None and not is_made_here(state.default, "sqlite"):
-            made = state.default  # someone else's
-        default = f" DEFAULT ({made})" if made is not None else ""
+    def _definition(self, state: State, *, not_null: bool, generates_ids: bool) -> str:
+        default = expression(self.target.format, "sqlite") if generates_ids else None
+        if state.default is not None and not is_generated(state.default, "sqlite"):
+            default = state.default  # not from this library
+        default = f" DEFAULT ({default})" if default is not None else ""
         return f"{self.column} {self._type(state)}{default}{' NOT NULL' if not_null else ''}"
 
     def _rebuild(self, name: str, definition: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
         def sql(connection: Connection | None, state: State) -> Sequence[str]:
             if connection is None:
-                return self.fill()
+                return self.backfill_sql()
             return list(self._copy(connection, definition(state)))
 
         return Step(name, sql, needed)
 
     def _copy(self, connection: Connection, definition: str) -> Iterator[str]:
-        """The statements that put a copy with another *definition* of the column into the place of the table."""
+        """Yield the statements that replace the table by a copy with another *definition* of the column."""
         name, schema = self.target.table, self.schema or "main."
-        of = self.target.schema or "main"
-        if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() and _is_referred_to(connection, of, name):
+        database = self.target.schema or "main"
+        if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() and _is_referred_to(connection, database, name):
             advice = about("sqlite-copy", table=name, column=self.target.column)
             raise ConfigurationError(
                 f"PRAGMA foreign_keys is ON, and other tables refer to {name!r}: copying it would delete or orphan "
                 f"their rows. Write:\n{advice.good}"
             )
         master = f"{schema}sqlite_master"
-        (old,) = connection.exec_driver_sql(
-            f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?", (name,)
-        ).scalars()
-        others = list(
-            connection.exec_driver_sql(
-                f"SELECT sql FROM {master} WHERE type IN ('index', 'trigger') AND tbl_name = ? AND sql IS NOT NULL",
-                (name,),
-            ).scalars()
-        )
+        query = f"SELECT sql FROM {master} WHERE tbl_name = ? AND sql IS NOT NULL AND type"
+        (old,) = connection.exec_driver_sql(f"{query} = 'table'", (name,)).scalars()
+        others = list(connection.exec_driver_sql(f"{query} IN ('index', 'trigger')", (name,)).scalars())
         quote = self.quoted
         copy = f"{schema}{quote(f'_copy_of_{name}')}"
         new = with_column(without_constraint(old, self.target.unique_name), self.target.column, definition)
         if self.target.unique == "constraint" and definition.endswith("NOT NULL"):
             new = with_constraint(new, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
-        columns = ", ".join(map(quote, _stored_columns(connection, of, name)))
+        columns = ", ".join(map(quote, _stored_columns(connection, database, name)))
         legacy = connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar()
-        yield "PRAGMA legacy_alter_table=ON"  # views and triggers are not looked at while the table is away
+        yield "PRAGMA legacy_alter_table=ON"  # SQLite does not check views and triggers while the table is missing
         yield renamed(new, copy)
         yield f"INSERT INTO {copy} ({columns}) SELECT {columns} FROM {self.table}"
-        counter = _counter(connection, schema, name)
+        counter = _autoincrement_value(connection, schema, name)
         yield f"DROP TABLE {self.table}"
         yield f"ALTER TABLE {copy} RENAME TO {quote(name)}"
         if counter is not None:
@@ -156,13 +132,12 @@ def _is_referred_to(connection: Connection, schema: str, name: str) -> bool:
 
 
 def _stored_columns(connection: Connection, schema: str, name: str) -> list[str]:
-    """All columns that are not computed."""
+    # without computed ones
     rows = connection.exec_driver_sql("SELECT name FROM pragma_table_xinfo(?, ?) WHERE hidden = 0", (name, schema))
     return list(rows.scalars())
 
 
-def _counter(connection: Connection, schema: str, name: str) -> int | None:
-    """How far AUTOINCREMENT has counted."""
+def _autoincrement_value(connection: Connection, schema: str, name: str) -> int | None:
     has = f"SELECT 1 FROM {schema}sqlite_master WHERE name = 'sqlite_sequence'"
     if connection.exec_driver_sql(has).scalar() is None:
         return None
@@ -170,9 +145,9 @@ def _counter(connection: Connection, schema: str, name: str) -> int | None:
 
 
 def _in_schema(sql: str, schema: str) -> str:
-    """A CREATE INDEX or CREATE TRIGGER of SQLite, which keeps no schema, with the one it is in."""
+    # SQLite stores CREATE INDEX and CREATE TRIGGER without the schema
     if schema == "main.":
         return sql
     return re.sub(
-        r"^(CREATE\s+(?:UNIQUE\s+)?(?:INDEX|TRIGGER)\s+)", lambda found: f"{found[1]}{schema}", sql, flags=re.IGNORECASE
+        r"^(CREATE\s+(?:UNIQUE\s+)?(?:INDEX|TRIGGER)\s+)", lambda match: f"{match[1]}{schema}", sql, flags=re.IGNORECASE
     )

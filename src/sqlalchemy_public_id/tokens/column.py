@@ -136,7 +136,7 @@ class TokenType(TypeDecorator[bytes]):
         return value.digest if isinstance(value, IssuedToken) else value
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(traits_for(dialect).native(8 * DIGEST_BYTES))
+        return dialect.type_descriptor(traits_for(dialect).integer_type(8 * DIGEST_BYTES))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
         if value is None or (isinstance(value, bytes) and len(value) == DIGEST_BYTES):

@@ -16,8 +16,8 @@ from sqlalchemy_public_id.alembic.clusters.ops import (
     SetClusterOp,
 )
 from sqlalchemy_public_id.audit.clusters import limits, made_by
+from sqlalchemy_public_id.dialects.catalog import columns_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.dialects.reflection import columns_of
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, ClusterSpec, cluster_of_environment, cluster_spec
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, sequence_name
 from sqlalchemy_public_id.keys.ranges import range_of

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, column, func, inspect, select, table
 
 from sqlalchemy_public_id.alembic.clusters.ops import SetClusterOp
+from sqlalchemy_public_id.dialects.catalog import columns_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.dialects.reflection import columns_of
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range
 

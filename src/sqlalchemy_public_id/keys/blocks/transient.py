@@ -6,12 +6,9 @@ from sqlalchemy import Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sqlalchemy_public_id.dialects import Fate, traits_for
+from sqlalchemy_public_id.dialects import Outcome, traits_for
 
 __all__ = ["Unreachable", "is_transient", "words"]
-
-_AGAIN = {"55P03", "53300", 1040}
-"""A lock that was not to be had, and too many connections. A program may mean that; a lease does not."""
 
 
 class Unreachable(Exception):
@@ -24,10 +21,10 @@ def is_transient(error: BaseException, dialect: Dialect) -> bool:
         return True
     if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
         return False
-    if error.connection_invalidated or traits_for(dialect).fate(error.orig) is not Fate.FINAL:
+    traits = traits_for(dialect)
+    if error.connection_invalidated or traits.outcome(error.orig) is not Outcome.FAILED:
         return True
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return (state or next(iter(error.orig.args), None)) in _AGAIN
+    return traits.error_code(error.orig) in traits.overload_errors
 
 
 def words(error: BaseException) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Dialect
 
-from sqlalchemy_public_id.dialects.quoting import dollar_quoted
+from sqlalchemy_public_id.dialects.quoting import delimited, dollar_quoted
 from sqlalchemy_public_id.keys.cluster.config import CONFIG, FUNCTION, MYSQL, POSTGRESQL, TAG, Config, Quoting, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
-from sqlalchemy_public_id.naming import derived_name
+from sqlalchemy_public_id.naming import cluster_name
 
 __all__ = ["CONFIG", "FUNCTION", "ClusterColumn", "Config", "as_ddl", "in_script", "sequence_name"]
 
@@ -47,10 +47,9 @@ class ClusterColumn(Quoting):
         self.quoted_table, self.quoted_column = self.name(table, schema), self.column(column)
         self.sequence_name = sequence_name(sequence or table)
         self.sequence = self.name(self.sequence_name, schema)
-        # without the column: user.role_id and user_role.id would be the same name, and a table has one such key
-        self.trigger = self.name(derived_name("cluster_key", table), schema)
-        self.guard = self.name(derived_name("cluster_range", table), schema)
-        self.guard_of_given = self.name(derived_name("cluster_given", table), schema)
+        self.trigger = self.name(cluster_name("key", table), schema)
+        self.guard = self.name(cluster_name("range", table), schema)
+        self.guard_of_given = self.name(cluster_name("given", table), schema)
 
     # --- a counter inside a range
 
@@ -280,13 +279,13 @@ class ClusterColumn(Quoting):
 
 def sequence_name(name: str) -> str:
     """What the counter of the table *name* is called; on MySQL, it is a table."""
-    return derived_name("cluster_sequence", name)
+    return cluster_name("sequence", name)
 
 
 def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
     """*statements* for the client of the database, which would cut a trigger of MySQL at its first ``;``."""
     written: list[str] = []
     for statement in statements:
-        delimited = dialect.name in MYSQL and statement.startswith("CREATE TRIGGER")
-        written += ["DELIMITER //", f"{statement}//", "DELIMITER ;"] if delimited else [f"{statement};"]
+        has_body = dialect.name in MYSQL and statement.startswith("CREATE TRIGGER")
+        written += delimited(statement) if has_body else [f"{statement};"]
     return written

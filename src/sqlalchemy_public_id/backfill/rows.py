@@ -1,0 +1,286 @@
+"""The rows of a table in the order of their key, and the statements that set ids in a window of them.
+
+A batch is one statement, one round trip and one transaction.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    String,
+    Table,
+    Uuid,
+    and_,
+    bindparam,
+    cast,
+    func,
+    inspect,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.types import PublicIdType, numbered, stored
+
+Key: TypeAlias = tuple[Any, ...]
+"""The values of the primary key of one row."""
+_Comparison: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
+_STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge: operator.gt, operator.le: operator.lt}
+
+
+class Rows:
+    """The table of *target*, as the database describes it.
+
+    :raises ConfigurationError: if there is no such table or column, or no primary key.
+    """
+
+    def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
+        self.target = target
+        inspector = inspect(connection)
+        if not inspector.has_table(target.table, schema=target.schema):
+            raise ConfigurationError(f"there is no table {target.table!r}; create it first, or correct its name")
+        columns = columns_of(inspector, target.table, target.schema)
+        key = primary_key_of(inspector, target.table, target.schema)
+        if not key:
+            raise ConfigurationError(
+                f"{target.table} has no primary key, so its rows cannot be told apart; "
+                f"add one, or fill {target.column} by hand"
+            )
+        if target.column not in columns:
+            raise ConfigurationError(
+                f"{target.table} has no column {target.column!r}; "
+                f"add it first, with op.expand_public_id({target.table!r})"
+            )
+        names = dict.fromkeys([*key, target.column])
+        table_columns = [Column(name, columns[name]["type"], primary_key=name in key) for name in names]
+        self.table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
+        self.key = [self.table.columns[name] for name in key]
+        self.column = self.table.columns[target.column]
+        self._indexes_row_values = traits_for(connection.dialect).indexes_row_values
+
+    def between(self, after: Key | None, until: Key) -> ColumnElement[bool]:
+        """Return a condition for the rows behind *after*, or from the first one, up to *until*."""
+        up_to = self._compare(until, operator.le)
+        return up_to if after is None else and_(self._compare(after, operator.gt), up_to)
+
+    def from_to(self, first: Key, last: Key) -> ColumnElement[bool]:
+        """Return a condition for the rows from *first* to *last*, both included."""
+        return and_(self._compare(first, operator.ge), self._compare(last, operator.le))
+
+    def last(self, connection: Connection, *, missing: bool = False) -> Key | None:
+        """Return the last key of the table, or of the rows that have no id."""
+        query = select(*self.key).order_by(*(column.desc() for column in self.key)).limit(1)
+        if missing:
+            query = query.where(self.column.is_(None))
+        return _key(connection.execute(query).one_or_none())
+
+    def end_of_window(self, connection: Connection, after: Key | None, until: Key, size: int) -> Key | None:
+        """Return the key of the row *size* places behind *after*; ``None`` if there are fewer rows."""
+        query = select(*self.key).where(self.between(after, until)).order_by(*self.key).offset(size - 1).limit(1)
+        return _key(connection.execute(query).one_or_none())
+
+    def missing(self, connection: Connection, after: Key | None, until: Key) -> list[Key]:
+        """Return the keys of the rows in a window that have no id."""
+        query = select(*self.key).where(self.between(after, until), self.column.is_(None)).order_by(*self.key)
+        return [tuple(row) for row in connection.execute(query)]
+
+    def _compare(self, key: Key, comparison: _Comparison) -> ColumnElement[bool]:
+        # in the form for which the database uses the index of the key
+        if len(key) == 1:
+            return comparison(self.key[0], key[0])
+        if self._indexes_row_values:
+            values = [bindparam(None, value, type_=column.type) for column, value in zip(self.key, key, strict=True)]
+            return comparison(tuple_(*self.key), tuple_(*values))
+        return _compare_columns(self.key, key, comparison)
+
+
+def _compare_columns(columns: Sequence[Any], values: Key, comparison: _Comparison) -> ColumnElement[bool]:
+    column, value = columns[0], values[0]
+    if len(columns) == 1:
+        return comparison(column, value)
+    rest = _compare_columns(columns[1:], values[1:], comparison)
+    return or_(_STRICT[comparison](column, value), and_(column == value, rest))
+
+
+def _key(row: Any) -> Key | None:
+    return None if row is None else tuple(row)
+
+
+def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
+    """Replace the ids of all rows but the first of each group that shares one, and return how many there were.
+
+    Before the unique index exists, nothing prevents two rows from getting the same id. With the 62 bits of the default
+    format, that is likely in a table of three thousand million rows; with a shorter format, sooner.
+    """
+    rows = Rows(connection, target)
+    column = rows.column
+    shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
+    replaced = 0
+    for value in connection.execute(shared).scalars().all():
+        keys = connection.execute(select(*rows.key).where(column == value).order_by(*rows.key)).all()
+        for key in keys[1:]:
+            same_row = and_(*(part == value for part, value in zip(rows.key, key, strict=True)))
+            new = stored(target.format, target.format.generate(), connection.dialect)
+            connection.execute(update(rows.table).where(same_row, column == value).values({column: new}))
+            replaced += 1
+    return replaced
+
+
+# --- windows
+
+
+class Window(ABC):
+    """The rows behind *after* up to *until* that have no id, in the order of their key."""
+
+    def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
+        self.connection = connection
+        self.rows = rows
+        self.after = after
+        self.until = until
+
+    @abstractmethod
+    def fill(self, ids: Sequence[str]) -> int | None:
+        """Set *ids* in the next rows, and return how many rows got one; ``None`` at the end of the window.
+
+        If the database can skip locked rows, they are left out. After a failure, the next rows are still the same.
+        """
+
+    @abstractmethod
+    def skip(self, count: int) -> None:
+        """Go past the next *count* rows."""
+
+
+class _PostgreSQLWindow(Window):
+    """One statement selects its rows, and returns the last key."""
+
+    def fill(self, ids: Sequence[str]) -> int | None:
+        rows, key = self.rows, self.rows.key
+        todo = (
+            select(*key)
+            .where(rows.between(self.after, self.until), rows.column.is_(None))
+            .order_by(*key)
+            .limit(len(ids))
+            .with_for_update(skip_locked=True, key_share=True)
+            .cte("todo")
+        )
+        # one string is sent several times as fast as a list; no id contains a blank
+        sent = " ".join(_encoded(rows.target.format, id) for id in ids)
+        strings: Any = func.string_to_array(bindparam("ids", sent, type_=String()), " ")
+        # arrays side by side: there is nothing to join, and nothing for the planner to estimate
+        keys = [func.array(select(column).order_by(*todo.c).scalar_subquery()) for column in todo.c]
+        names = [f"key_{at}" for at in range(len(key))]
+        pairs: Any = func.unnest(*keys, strings).table_valued(*names, "made").render_derived(name="pairs")
+        same_row = and_(*(column == pairs.c[name] for column, name in zip(key, names, strict=True)))
+        value = _decoded(rows.target.format, pairs.c.made)
+        written = update(rows.table).where(same_row).values({rows.column: value}).returning(key[0]).cte("written")
+        filled = select(func.count()).select_from(written).scalar_subquery()
+        seen = select(func.count()).select_from(todo).scalar_subquery()
+        last = select(filled, seen, *todo.c).order_by(*(column.desc() for column in todo.c)).limit(1)
+        row = self.connection.execute(last).one_or_none() if self.after != self.until else None
+        if row is None:
+            return None
+        self.after = tuple(row[2:]) if row[1] == len(ids) else self.until
+        return int(row[0])
+
+    def skip(self, count: int) -> None:
+        self.after = self.until  # SKIP LOCKED skips single rows
+
+
+class _KeysWindow(Window):
+    """All keys are read first. The database is in the same process: there are no round trips to save."""
+
+    def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
+        super().__init__(connection, rows, after, until)
+        self.keys = rows.missing(connection, after, until)
+
+    def fill(self, ids: Sequence[str]) -> int | None:
+        keys = self.keys[: len(ids)]
+        if not keys:
+            return None
+        filled = self.write(keys, ids[: len(keys)])
+        self.skip(len(keys))
+        return filled
+
+    def skip(self, count: int) -> None:
+        del self.keys[:count]
+
+    def write(self, keys: Sequence[Key], ids: Sequence[str]) -> int:
+        rows = self.rows
+        names = [f"public_id_key_{at}" for at in range(len(rows.key))]
+        this_row = and_(*(column == bindparam(name) for column, name in zip(rows.key, names, strict=True)))
+        value = bindparam("public_id_made", type_=PublicIdType(rows.target.format))
+        statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value})
+        pairs = zip(keys, ids, strict=True)
+        parameters = [dict(zip(names, key, strict=True), public_id_made=id) for key, id in pairs]
+        return self.connection.execute(statement, parameters).rowcount
+
+
+class _MySQLWindow(_KeysWindow):
+    """MySQL and MariaDB have no UPDATE … RETURNING, so the keys are read first; a batch is one UPDATE."""
+
+    def write(self, keys: Sequence[Key], ids: Sequence[str]) -> int:
+        rows, dialect = self.rows, self.connection.dialect
+        version = dialect.server_version_info or ()
+        # Locked before they are counted: otherwise MariaDB locks them to read first, and to write later, and a writer
+        # in between is a deadlock.
+        locked = (
+            select(*rows.key)
+            .where(rows.from_to(keys[0], keys[-1]), rows.column.is_(None))
+            .order_by(*rows.key)
+            .with_for_update(skip_locked=version >= ((10, 6) if getattr(dialect, "is_mariadb", False) else (8, 0, 1)))
+            .subquery("locked")
+        )
+        number = func.row_number().over(order_by=list(locked.c)).label("public_id_n")
+        numbered_rows = select(*locked.c, number).subquery("numbered")
+        same_row = and_(*(column == numbered_rows.c[column.name] for column in rows.key))
+        # in hexadecimal, so that nothing needs quotes; as parameters, they would take three times as long
+        literals = literal_column(", ".join(_literal(rows.target.format, id) for id in ids), String())
+        value: Any = func.elt(numbered_rows.c.public_id_n, literals)
+        statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value})
+        return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
+
+
+def window_for(connection: Connection, rows: Rows, after: Key | None, until: Key) -> Window:
+    """Build the window behind *after* up to *until* for the database of *connection*."""
+    kinds: dict[str, type[Window]] = {"mariadb": _MySQLWindow, "mysql": _MySQLWindow, "postgresql": _PostgreSQLWindow}
+    return kinds.get(connection.dialect.name, _KeysWindow)(connection, rows, after, until)
+
+
+def _encoded(format: Format, id: str) -> str:
+    # without quotes: an integer of 64 bits in decimal digits, a larger one in hexadecimal digits
+    if not format.is_native:
+        return id
+    number = numbered(format)
+    value = number.to_int(id)
+    return str(value) if number.bits == 64 else f"{value:0{number.bits // 4}x}"
+
+
+def _literal(format: Format, id: str) -> str:
+    encoded = _encoded(format, id)
+    if format.is_native:
+        return encoded if format.bits == 64 else f"0x{encoded}"
+    return f"0x{encoded.encode().hex()}"
+
+
+def _decoded(format: Format, encoded: Any) -> Any:
+    if not format.is_native:
+        return encoded
+    if format.bits == 96:
+        return func.decode(encoded, "hex")
+    return cast(encoded, Uuid() if format.bits == 128 else BigInteger())

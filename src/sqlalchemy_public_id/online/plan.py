@@ -1,0 +1,197 @@
+"""The column that a migration is to reach, and its steps: a :class:`Plan` for each database derives them."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.dialects import catalog
+from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.naming import generator_name, not_null_check_name, unique_name
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import format_of, stored_type
+
+Unique: TypeAlias = Literal["index", "constraint"]
+ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
+
+
+@dataclass(frozen=True)
+class PublicIdColumn:
+    """A column of public ids, as it is to be after the migration."""
+
+    table: str
+    column: str = "public_id"
+    format: Format = field(default_factory=NanoId)
+    schema: str | None = None
+    unique_name: str = ""
+    """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
+    unique: Unique = "index"
+    server_default: ServerDefault = "keep"
+    """How long the database generates ids for writers that set none: always, until the column is complete, or never."""
+    comment: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        column: str = "public_id",
+        *,
+        format: Format | type[TypedId] | None = None,
+        unique_name: str | None = None,
+        **options: Any,
+    ) -> PublicIdColumn:
+        """Build the column from the arguments of an operation, whose *options* are the other fields."""
+        return cls(
+            str(table),
+            str(column),
+            NanoId() if format is None else format_of(format),
+            unique_name=unique_name or _unique_name(str(table), str(column)),
+            **options,
+        )
+
+    def __post_init__(self) -> None:
+        _require_one_of("unique", self.unique, Unique)
+        _require_one_of("server_default", self.server_default, ServerDefault)
+
+    def read_state(self, connection: Connection) -> State:
+        """Read what exists of the column.
+
+        :raises ConfigurationError: if there is no such table, or the column cannot become unique.
+        """
+        return catalog.read_state(
+            connection,
+            self.table,
+            self.schema,
+            self.column,
+            unique_name=self.unique_name,
+            is_constraint=self.unique == "constraint",
+        )
+
+    def count_missing(self, connection: Connection) -> int:
+        """Return how many rows have no id."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        return connection.scalar(select(func.count()).select_from(rows).where(rows.c[self.column].is_(None))) or 0
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
+
+
+_unique_name = unique_name  # which the argument of PublicIdColumn.of() shadows
+
+
+def _require_one_of(name: str, value: object, choices: object) -> None:
+    if value not in get_args(choices):
+        expected = ", ".join(map(repr, get_args(choices)))
+        raise ConfigurationError(f"{name} is {shown(value)}, expected one of {expected}")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for locks, in seconds, and how often."""
+
+    lock_timeout: float = 1.0
+    """How long a statement waits for a strong lock. All other users of the table wait as long."""
+    attempts: int = 30
+    """How often the statement is tried, with growing pauses between."""
+    index_timeout: float = 600.0
+    """How long the build of the index may wait for open transactions."""
+
+    def __post_init__(self) -> None:
+        if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
+            raise ConfigurationError(f"{self!r} cannot work: expected times above 0 and at least one attempt")
+
+
+class Lock(enum.Enum):
+    """The work of others that waits while a step runs."""
+
+    NONE = enum.auto()
+    STRONG = enum.auto()
+    """Everything that uses the table waits. The statement is short, but others queue while it waits for its lock."""
+    BUILD = enum.auto()
+    """Only other changes of the table wait. The statement is long, and waits for open transactions."""
+
+
+Statements: TypeAlias = Callable[["Connection | None", State], Sequence[str]]
+"""The statements for a state; without a connection, those for a script."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An atomic step of a migration that can be repeated safely."""
+
+    name: str
+    sql: Statements
+    needed: Callable[[State], bool]
+    lock: Lock = Lock.STRONG
+    fallback: Statements | None = None
+    """The statements if the server refuses the algorithm that the first ones request."""
+
+
+def always(*sql: str) -> Statements:
+    """Return the same statements for every state."""
+    return lambda connection, state: sql
+
+
+def unless_script(sql: str, in_script: Sequence[str] = ()) -> Statements:
+    """Return *sql*, or the statements *in_script*, which cannot depend on the state."""
+    return lambda connection, state: in_script if connection is None else [sql]
+
+
+class Plan(ABC):
+    """The steps for one database. The names in its statements are quoted, and include the schema.
+
+    :param online: False if all steps run inside one transaction that is open already.
+    """
+
+    def __init__(self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -> None:
+        self.target = target
+        self.dialect = dialect
+        self.online = online
+        self.schema = f"{self.quoted(target.schema)}." if target.schema else ""
+        self.table = quoted_table(target.table, target.schema, dialect)
+        self.column = self.quoted(target.column)
+        self.unique = self.quoted(target.unique_name)
+        self.check = self.quoted(not_null_check_name(target.table, target.column))
+        self.generator_name = generator_name(target.table, target.column)
+        self.generator = f"{self.schema}{self.quoted(self.generator_name)}"
+        self.type = dialect.type_compiler_instance.process(stored_type(target.format, dialect))
+
+    def quoted(self, name: str) -> str:
+        return quoted(name, self.dialect)
+
+    def literal(self, text: str) -> str:
+        return literal(text, self.dialect)
+
+    @property
+    def generates_ids(self) -> bool:
+        """True if the database generates ids, at least until the column is complete."""
+        return self.target.server_default != "none"
+
+    @abstractmethod
+    def expand(self) -> list[Step]:
+        """Return the steps to a column that new rows set and old rows may leave NULL."""
+
+    @abstractmethod
+    def contract(self) -> list[Step]:
+        """Return the steps to a column that is unique and NOT NULL."""
+
+    @abstractmethod
+    def relax(self) -> list[Step]:
+        """Return the steps back to the result of :meth:`expand`."""
+
+    @abstractmethod
+    def drop(self) -> list[Step]:
+        """Return the steps that remove the column."""
+
+    @abstractmethod
+    def backfill_sql(self) -> list[str]:
+        """Return the statements of a script that set the ids of all rows without one."""
