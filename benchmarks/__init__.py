@@ -1,1 +1,1 @@
-"""What the library costs, side by side with others: ``python -m benchmarks``. See README.md for method and caveats."""
+"""The cost of the library, compared with others: ``python -m benchmarks``. See README.md for method and caveats."""

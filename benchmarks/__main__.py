@@ -1,4 +1,4 @@
-"""Run the benchmarks, print a table, and write a dated file. The exit status is 0 always: this is not a test."""
+"""Run the benchmarks, print a table, and write a dated file. The exit status is always 0: this is not a test."""
 
 from __future__ import annotations
 
@@ -44,16 +44,23 @@ _WITHOUT_DATABASE = {"ids", "import"}
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the suites that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--suite", action="append", choices=SUITES, help="only this one; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="few rows and rounds: does it run? The figures say little")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rows and rounds, to see that it runs: the figures mean little"
+    )
     parser.add_argument("--url", action="append", default=[], help="another server than that on the usual port")
     parser.add_argument("--on", action="append", choices=ALL, help="only this database; may be repeated")
-    parser.add_argument("--rows", type=int, help="how many rows the table of the suite live has: 2 million")
+    parser.add_argument("--rows", type=int, help="rows in the table of the suite live, by default 2 million")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
+    parser.add_argument("--markdown", action="store_true", help="run nothing; print the stored results as a table")
     options = parser.parse_args()
     suites = options.suite or list(SUITES)
+    if options.markdown:
+        latest = sorted(report.stored(options.results), key=lambda one: list(SUITES).index(one.what.split(":")[0]))
+        print(report.markdown([one for one in latest if one.what.split(":")[0] in suites]))
+        return
     comparisons: list[Comparison] = []
     with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
         bench = Bench(options.quick, databases, missing, rows=options.rows, results=options.results)
@@ -65,7 +72,7 @@ def main() -> None:
 
 
 def _run(suite: str, bench: Bench) -> list[Comparison]:
-    """The comparisons of *suite*, up to where it fails, if it does."""
+    """Run *suite*; if it fails, return the comparisons made until then."""
     done: list[Comparison] = []
     try:
         for comparison in SUITES[suite](bench):

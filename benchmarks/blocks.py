@@ -1,4 +1,4 @@
-"""Keys from a block allocator, against one transaction for each key; and keys a second by block size and processes."""
+"""Keys from a block allocator, compared with one transaction per key; keys per second by block size and processes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _PROCESSES = 1, 2, 4, 8
 _COLOURS = {1: "#0072b2", 2: "#009e73", 4: "#e69f00", 8: "#d55e00"}
 _COUNTER = "bench_counter"
 _SECONDS = 0.25
-"""How long the processes take keys for one sample of the picture."""
+"""Seconds for which the processes take keys, per sample of the picture."""
 
 Rates = dict[tuple[int, int | None], list[float]]
-"""(processes, block, or nothing for a transaction each) → the samples."""
+"""(processes, block, or None for a transaction per key) → the samples."""
 
 _MOVE = {
     "mysql": f"UPDATE {_COUNTER} SET next = LAST_INSERT_ID(next) + 1",
     "mariadb": f"UPDATE {_COUNTER} SET next = LAST_INSERT_ID(next) + 1",
 }
-"""What one would write by hand for one key; elsewhere ``UPDATE … RETURNING``."""
+"""The hand-written statements for one key; other databases use ``UPDATE … RETURNING``."""
 
 _names = (f"bench {number}" for number in itertools.count())
 
@@ -103,7 +103,7 @@ def _by_transaction(engine: Engine, keys: int) -> Subject:
 
 
 def _one(engine: Engine) -> int:
-    """One key, in a transaction of its own."""
+    """Take one key in its own transaction."""
     by_hand = _MOVE.get(engine.dialect.name, f"UPDATE {_COUNTER} SET next = next + 1 RETURNING next - 1")
     with engine.begin() as connection:
         result = connection.execute(text(by_hand))
@@ -114,7 +114,7 @@ def _one(engine: Engine) -> int:
 
 
 def _rates(database: Database, rounds: int) -> Rates:
-    """Keys a second of all processes together: each cell once a round, so that no moment falls on one cell alone."""
+    """Measure keys per second of all processes together. Each round measures each cell once, to spread disturbances."""
     rates: Rates = {(processes, block): [] for processes in _PROCESSES for block in (None, *_BLOCKS)}
     for _ in range(rounds):
         for (processes, block), taken in rates.items():

@@ -1,6 +1,6 @@
-"""Many rows with their keys filled in, where SQLAlchemy sends one INSERT a row: ``bulk.insert`` against a flush.
+"""Many rows with their keys filled in, if SQLAlchemy sends one INSERT per row: ``bulk.insert`` and a flush.
 
-MySQL has no RETURNING. SQLite has it, and SQLAlchemy still goes row by row there, to know which key is whose.
+MySQL has no RETURNING. SQLite has it, but SQLAlchemy inserts row by row there, to match keys to objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the two, µs a row; the objects are the same, and are made beforehand."""
+    """Compare the two, µs per row; both get the same objects, created beforehand."""
     rows = bench.times(5_000, 500)
     for database in bench.on("mysql", "sqlite"):
         with database.engines() as (guarded, _):

@@ -1,4 +1,4 @@
-"""INSERTs with cluster keys, against a plain identity: a flush of objects, and rows of Core."""
+"""INSERTs with cluster keys, compared with a plain identity: a flush of objects, and rows of Core."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _WAYS: dict[str, tuple[Callable[[], MappedColumn[int]], float | None]] = {
     "function": (lambda: cluster_key(cluster=_CLUSTER, way="function"), None),
 }
 _LEFT_OUT = {("sqlite", "function"), ("postgresql", "guarded")}
-"""What there is not, and what would be the same again."""
+"""Combinations that do not exist, or are equal to another one."""
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare INSERTs with each kind of cluster key, µs a row, with those of a plain identity."""
+    """Compare INSERTs with each kind of cluster key, µs per row, with those of a plain identity."""
     for database in bench.on("sqlite", "postgresql", "mariadb", "mysql"):
         slow = database.name == "mysql"
         engine = create_engine(database.url)
@@ -85,7 +85,7 @@ def _core(session: Session, model: Any, rows: int) -> Callable[[], object]:
 def _subject(
     engine: Engine, model: Any, write: Callable[[Session, Any, int], Callable[[], object]], rows: int, cluster: int
 ) -> Subject:
-    """INSERTs into an empty table, in a transaction that has begun; it is rolled back afterwards."""
+    """INSERT into an empty table, in an open transaction that is rolled back afterwards."""
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

@@ -1,4 +1,4 @@
-"""What the guard costs a program of Core alone: ``executemany`` on a guarded engine, against one that is not."""
+"""The cost of the guard for Core: ``executemany`` on a guarded engine, compared with an unguarded one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROWS = 1000
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare one executemany, µs a row; both sides make the ids by the column default."""
+    """Compare one executemany, µs per row; on both sides the column default generates the ids."""
     for database in bench.on(*ALL):
         with database.engines() as (guarded, plain):
             taken = interleaved(_executemany(guarded), _executemany(plain), bench.times(60, 5))

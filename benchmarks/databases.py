@@ -1,4 +1,4 @@
-"""The servers, and a database of its own on each of them, which is dropped afterwards."""
+"""The servers, with a temporary database on each of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = ("sqlite", *_USUAL)
 
 @dataclass
 class Database:
-    """A database with the table of the models in it."""
+    """A database with the table of the models."""
 
     name: str
     url: URL
@@ -37,7 +37,7 @@ class Database:
 
     @contextmanager
     def engines(self) -> Iterator[tuple[Engine, Engine]]:
-        """An engine that the library guards, and one that it leaves alone. The table is there, and is empty."""
+        """Provide a guarded and an unguarded engine; the table is empty."""
         guarded, plain = create_engine(self.url), create_engine(self.url)
         guard.install(guarded)
         guard.uninstall(plain)
@@ -50,39 +50,39 @@ class Database:
 
 
 def empty(engine: Engine) -> None:
-    """Make the table anew."""
+    """Drop and create the table."""
     Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
 
 
 @dataclass
 class Bench:
-    """What a suite is given."""
+    """The arguments of a suite."""
 
     quick: bool
     databases: dict[str, Database]
     missing: list[str] = field(default_factory=list)
     rows: int | None = None
-    """How many rows ``--rows`` asks for."""
+    """The value of ``--rows``."""
     results: Path = field(default_factory=Path)
-    """Where pictures go."""
+    """The folder for pictures."""
     notes: list[str] = field(default_factory=list)
-    """What a suite has to say besides its comparisons."""
+    """Notes of suites besides their comparisons."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What belongs into the file of results only."""
+    """Facts for the file of results only."""
 
     def on(self, *names: str) -> list[Database]:
-        """The databases of these names that were found."""
+        """Return the available databases of these names."""
         return [self.databases[name] for name in names if name in self.databases]
 
     def times(self, number: int, quick: int) -> int:
-        """*number*, or *quick* where ``--quick`` is given."""
+        """Return *quick* with ``--quick``, else *number*."""
         return quick if self.quick else number
 
 
 @contextmanager
 def opened(urls: Sequence[str], names: Sequence[str] = ALL) -> Iterator[tuple[dict[str, Database], list[str]]]:
-    """The databases of *names* that answer, at *urls* or on the usual ports, and what is wrong with the others."""
+    """Open the databases of *names* at *urls* or on the usual ports; return them, and the errors of the others."""
     given = {url.get_backend_name(): url for url in map(make_url, urls)}
     found: dict[str, Database] = {}
     missing: list[str] = []
@@ -97,7 +97,7 @@ def opened(urls: Sequence[str], names: Sequence[str] = ALL) -> Iterator[tuple[di
 
 
 def _entered(stack: ExitStack, name: str, url: URL | None) -> Database | str:
-    """The database, or why there is none."""
+    """Return the database, or the reason that it is missing."""
     try:
         return stack.enter_context(_database(name, url))
     except (SQLAlchemyError, LookupError) as error:

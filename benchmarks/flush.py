@@ -1,4 +1,4 @@
-"""An ORM flush of many new rows, against ids made beforehand: in the same model, and without the library."""
+"""An ORM flush of many new rows, compared with ids made beforehand: on the same model, and without the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _serial = count()
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the flush of new objects, µs a row, with two rivals."""
+    """Compare the flush of new objects, µs per row, with two rivals."""
     for database in bench.on("sqlite", "postgresql", "mariadb", "mysql"):
         rows = bench.times(1_000 if database.name == "mysql" else 10_000, 500)
         rounds = bench.times(15, 4)
@@ -53,7 +53,7 @@ def _plain_users(fields: list[dict[str, str]], ids: list[str]) -> list[PlainUser
 
 
 def _flush(engine: Engine, make: Callable[[list[dict[str, str]], list[str]], list[Any]], rows: int) -> Subject:
-    """The flush into an empty table, in a transaction that has begun; it is rolled back afterwards."""
+    """Flush into an empty table, in an open transaction that is rolled back afterwards."""
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

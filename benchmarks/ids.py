@@ -1,6 +1,6 @@
-"""Making ids, in this process alone: ours, and what people use instead.
+"""Generating ids in one process: ours, and the usual alternatives.
 
-Each statement is what a program would write, without a function around it.
+Each statement is timed as an application would write it, without a function around it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CustomerId(TypedId, prefix="cus"):
 
 
 class PostId(TypedId, prefix="post", format=Uuid7()):
-    """A typed id that holds a UUID."""
+    """A typed id with a UUID."""
 
 
 def divmod_loop(number: int) -> str:
@@ -97,11 +97,11 @@ _CASES: list[tuple[str, str, str, float | None]] = [
     ("Snowflake / UUID 7", "snowflake.generate()", "str(uuid_utils.uuid7())", None),
     ("ObjectId / UUID 7", "objectid.generate()", "str(uuid_utils.uuid7())", None),
 ]
-"""What, our statement, the rival's, the goal."""
+"""Name, our statement, the rival's, the goal."""
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the statements, µs an id."""
+    """Compare the statements, µs per id."""
     for what, ours, rival, goal in _CASES:
         each = _MANY if str(_MANY) in what else 1
         number = bench.times(20_000, 2_000) // each

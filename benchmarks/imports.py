@@ -1,4 +1,4 @@
-"""What importing the library costs a program that imports ``sqlalchemy.orm`` anyway. Each sample is a new process."""
+"""The time to import the library after ``sqlalchemy.orm``. Each sample is a new process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 
 def _milliseconds(program: str) -> tuple[float, float]:
-    """Wall and CPU time of the imports of *program*, without the start of Python itself."""
+    """Return wall and CPU time of the imports of *program*, without the start of Python itself."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     wall, cpu = map(float, done.stdout.split())
     return wall * 1000, cpu * 1000

@@ -1,7 +1,7 @@
-"""A table that is in use gains public ids: ``op.add_public_id()``, and the way it is often written.
+"""Adding public ids to a table in use: ``op.add_public_id()``, compared with the usual migration.
 
-Old code goes on all the while, in processes of its own. What counts is what it notices: statements that fail, and how
-long the longest of them had to wait. A picture of each database goes into the folder of results.
+The load runs meanwhile, in its own processes. Measured is its view: failed statements, and the longest wait. A picture
+of each database goes into the folder of results.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _TABLE, _NAIVE = "live_person", sa.String(16)
 _FORMAT = NanoId(prefix="per")
 _LOCK_TIMEOUT = 1.0
 _STALL = _LOCK_TIMEOUT + 0.25
-"""The longest that a statement may take: the wait of a lock that is not to be had, and a busy machine."""
+"""The longest time of a statement: the lock timeout, and a quarter for a busy machine."""
 _HASH = {"postgresql": "substr(md5(random()::text || id), 1, 16)"}
 _NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Both ways on each server, under load; and the backfill against one UPDATE of all rows."""
+    """Compare both migrations on each server, under load, and the backfill with one UPDATE of all rows."""
     rows = bench.rows or bench.times(2_000_000, 50_000)
     for database in bench.on("postgresql", "mysql", "mariadb"):
         ours = _migrated(database, rows, bench, "op.add_public_id()", _add_public_id)
@@ -74,7 +74,7 @@ class _Outcome:
 
     @property
     def meanwhile(self) -> list[Sample]:
-        """From the beginning of the migration to the end of the load, for what it leaves can hurt as well."""
+        """Return the samples from the start of the migration to the end of the load: its result can hurt, too."""
         return self.load.between(self.first, float("inf"))
 
     @property
@@ -92,12 +92,12 @@ class _Outcome:
 
     @property
     def steps(self) -> dict[str, float]:
-        """How many seconds each step took."""
+        """Return the seconds of each step."""
         ends = [at for at, _ in self.marks[1:]] + [self.last]
         return {name: round(end - at, 3) for (at, name), end in zip(self.marks, ends, strict=True)}
 
     def notes(self, database: str) -> list[str]:
-        """What the table of comparisons has no column for."""
+        """Return the facts without a column in the table of comparisons."""
         steps = ", ".join(f"{name} {took:.2f} s" for name, took in self.steps.items())
         broke = f"BROKE OFF: {self.broke}; " if self.broke else ""
         failed = "; ".join(f"{times} × {what}" for what, times in summary(self.load.samples)["failed"].items())
@@ -113,7 +113,7 @@ class _Outcome:
         ]
 
     def _at(self, sample: Sample) -> str:
-        """What was under way when *sample* came to its end."""
+        """Return the step that ran at the end of *sample*."""
         if sample.ended > self.last:
             return "after the migration"
         return next(f"during {name!r}" for at, name in reversed(self.marks) if at <= sample.ended)
@@ -122,7 +122,7 @@ class _Outcome:
 def _migrated(
     database: Database, rows: int, bench: Bench, name: str, migrate: Callable[[Engine, list[tuple[float, str]]], None]
 ) -> _Outcome:
-    """A new table of *rows* rows, the load, and *migrate* in the midst of it."""
+    """Create a table of *rows* rows, and run *migrate* under load."""
     rest = bench.times(10, 3)
     marks: list[tuple[float, str]] = []
     broke: str | None = None
@@ -151,10 +151,10 @@ def _migrated(
 
 
 def _add_public_id(engine: Engine, marks: list[tuple[float, str]]) -> None:
-    """Ours: one operation, as a migration says it."""
+    """Migrate our way: one operation."""
 
     def begins(connection: Connection) -> bool:
-        """Note when the backfill begins: it asks before each batch whether it is to wait."""
+        """Record the start of the backfill, which calls this before each batch."""
         if "backfill" not in (name for _, name in marks):
             marks.append((time.monotonic(), "backfill"))
         return False
@@ -167,7 +167,7 @@ def _add_public_id(engine: Engine, marks: list[tuple[float, str]]) -> None:
 
 
 def _naive(engine: Engine, marks: list[tuple[float, str]]) -> None:
-    """What is written when nobody thinks of the load: one migration of four operations."""
+    """Migrate without regard to the load: one migration of four operations."""
     made = _HASH.get(engine.name, "LEFT(SHA2(CONCAT(RAND(), id), 256), 16)")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
@@ -185,7 +185,7 @@ def _naive(engine: Engine, marks: list[tuple[float, str]]) -> None:
 
 @contextmanager
 def _logged(marks: list[tuple[float, str]]) -> Iterator[None]:
-    """Note when each step begins, as the library tells its log: "table.column: what is done"."""
+    """Record the start of each step from the log of the library: "table.column: step"."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -204,7 +204,7 @@ def _logged(marks: list[tuple[float, str]]) -> Iterator[None]:
 
 
 def _compared(database: str, ours: _Outcome, naive: _Outcome) -> Iterator[Comparison]:
-    """What the load noticed, against what it may notice, and against the naive way."""
+    """Compare the errors and waits of the load with their limits, and with the naive way."""
 
     def row(what: str, names: tuple[str, str], unit: str, values: tuple[float, float], **goal: Any) -> Comparison:
         return Comparison(f"{what}, {database}", *names, unit, [float(values[0])], [float(values[1])], **goal)
@@ -231,7 +231,7 @@ def _p99(samples: list[Sample]) -> float:
 
 
 def _backfills(database: Database, rows: int, bench: Bench) -> Iterator[Comparison]:
-    """Each fills the same table under the same load; in its turn, with a fresh table."""
+    """Fill the same table in each way under the same load, with a fresh table each time."""
     rivals = {
         "UPDATE … SET public_id = DEFAULT": "DEFAULT",
         "UPDATE … SET public_id = a cheap hash": _HASH["postgresql"],
@@ -278,7 +278,7 @@ def _filled_at_once(made: str, engine: Engine) -> int:
 
 @contextmanager
 def _table(database: Database, rows: int) -> Iterator[Engine]:
-    """A table of *rows* rows as an old program has it, and an engine without its ids."""
+    """Create a table of *rows* rows without public ids, and an unguarded engine."""
     engine = create_engine(database.url)
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -326,7 +326,7 @@ _MAKERS = {True: _make_on_postgresql, False: _make_on_mysql}
 
 
 def _faults(engine: Engine) -> dict[str, int]:
-    """Every row looked at by the database: ids that lack, are shared, or not well-formed."""
+    """Count missing, duplicate and malformed ids of all rows in the database."""
     matches = "~" if engine.name == "postgresql" else "REGEXP"
     with engine.connect() as connection:
         columns = {column["name"]: column for column in sa.inspect(connection).get_columns(_TABLE)}

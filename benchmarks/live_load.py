@@ -1,7 +1,7 @@
-"""The load of a service that knows nothing of public ids: processes that write and read one table.
+"""The load of a service without public ids: processes that write and read one table.
 
-Each process has a connection of its own in AUTOCOMMIT mode and a timetable. A statement that comes late because the one
-before it had to wait is late all the same: its latency counts from when it was due, as its user would.
+Each process has its own connection in AUTOCOMMIT mode and a timetable. The latency of a statement counts from when
+it was due, also if the statement before it had to wait.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _STATEMENTS = {
 }
 _WRITER = {"insert": 4, "update": 5, "delete": 1}
 _PROCESSES: list[tuple[dict[str, int], int]] = [(_WRITER, 30)] * 10 + [({"select": 1}, 50)] * 2
-"""What each process does, by weight, and how many statements a second it is to send: few, for a statement that is slow
-makes those late that come after it in the same process."""
+"""The statements of each process, by weight, and their number per second: few, because a slow statement delays the next
+ones of the same process."""
 PER_SECOND = sum(rate for _, rate in _PROCESSES)
 _PATIENCE = 600
-"""Seconds until a process that does not come back is given up."""
+"""Timeout in seconds for a process that does not return."""
 
 
 class Sample(NamedTuple):
@@ -50,31 +50,31 @@ class Sample(NamedTuple):
 
     @property
     def took(self) -> float:
-        """How long the statement itself took."""
+        """The time of the statement itself."""
         return self.ended - self.began
 
     @property
     def latency(self) -> float:
-        """How long after it was due its answer was there."""
+        """The time from when it was due to its answer."""
         return self.ended - self.due
 
 
 @dataclass
 class Load:
-    """A load that is going on, and what came of it."""
+    """A running load, and its samples."""
 
     samples: list[Sample] = field(default_factory=list)
     """All statements, in the order of their ends; empty until the load has ended."""
     began: float = 0.0
 
     def between(self, first: float, last: float) -> list[Sample]:
-        """The statements that were under way, or due, at some time from *first* to *last*."""
+        """Return the statements that ran or were due between *first* and *last*."""
         return [each for each in self.samples if each.ended >= first and each.due <= last]
 
 
 @contextmanager
 def running(url: URL, rows: int) -> Iterator[Load]:
-    """A load on the *rows* rows of the table while the block runs; afterwards its samples are there."""
+    """Run a load on the *rows* rows of the table during the block; it has samples afterwards."""
     context = multiprocessing.get_context("spawn")
     stop, answers = context.Event(), context.Queue()
     address = url.render_as_string(hide_password=False)
@@ -102,7 +102,7 @@ def running(url: URL, rows: int) -> Iterator[Load]:
 
 
 def summary(samples: Iterable[Sample]) -> dict[str, Any]:
-    """What is said of *samples* in the file of results; times in ms."""
+    """Summarize *samples* for the file of results; times in ms."""
     found = list(samples)
     latencies = [each.latency * 1e3 for each in found]
     cuts = statistics.quantiles(latencies, n=100) if len(latencies) > 1 else [0.0] * 99
@@ -117,7 +117,7 @@ def summary(samples: Iterable[Sample]) -> dict[str, Any]:
 
 
 def _next(answers: Any, children: Iterable[Any]) -> list[Sample]:
-    """What the next child says; an error where one has died without a word."""
+    """Return the next message of a child; raise an error if one died."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         try:
@@ -133,7 +133,7 @@ def _next(answers: Any, children: Iterable[Any]) -> list[Sample]:
 
 
 def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Event, answers: Any) -> None:
-    """One process of the load, until it is told to stop or its parent is gone."""
+    """Run one process of the load until it is stopped or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells us
     parent, chance = multiprocessing.parent_process(), random.Random()
     engine = create_engine(make_url(address), isolation_level="AUTOCOMMIT")
@@ -171,6 +171,6 @@ def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Eve
 
 
 def _short(error: DBAPIError) -> str:
-    """The kind of the error and its first line, without what differs from row to row."""
+    """Return class and first line of the error, without parts that differ from row to row."""
     line = str(error.orig).splitlines()[0]
     return f"{type(error.orig).__name__}: {line[:150]}"

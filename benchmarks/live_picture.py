@@ -1,4 +1,4 @@
-"""The picture: how long each statement of the load took while the table was changed, ours above the naive way."""
+"""The picture: the latency of each statement of the load during the migration, ours above the naive way."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SHADES = "#eef3f8", "#dce7f1"
 
 @dataclass
 class Course:
-    """One migration, as it went."""
+    """The course of one migration."""
 
     title: str
     samples: Sequence[Sample]
     began: float
     ended: float
     marks: Sequence[tuple[float, str]]
-    """When each step began, and what it is called."""
+    """Start and name of each step."""
 
 
 def draw(courses: Sequence[Course], title: str, limit: float, path: Path) -> None:
@@ -59,7 +59,7 @@ def _panel(axes: Axes, course: Course, limit: float) -> None:
 
 
 def _steps(axes: Axes, course: Course) -> None:
-    """Shade the steps, and name those that are wide enough to be read."""
+    """Shade the steps, and name those that are wide enough."""
     ends = [at for at, _ in course.marks[1:]] + [course.ended]
     whole = max(sample.ended for sample in course.samples) - min(sample.due for sample in course.samples)
     for number, ((at, name), end) in enumerate(zip(course.marks, ends, strict=True)):

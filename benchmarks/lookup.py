@@ -1,4 +1,4 @@
-"""One row by its public id: ``lookup.get`` against the SELECT that one would write by hand."""
+"""One row by its public id: ``lookup.get``, compared with a hand-written SELECT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare them, µs a lookup: on the same model, and on the model without the library."""
+    """Compare them, µs per lookup: on the same model, and on the model without the library."""
     count = bench.times(400, 100)
     for database in bench.on(*ALL):
         with database.engines() as (guarded, plain):
@@ -52,7 +52,7 @@ def _select_plain(session: Session, ids: list[str]) -> list[Any]:
 
 
 def _each(engine: Engine, ids: list[str], find: Callable[[Session, list[str]], list[Any]]) -> Subject:
-    """Every row once, in a session that knows none of them, inside a transaction that has begun."""
+    """Look up every row once, in a session without objects and with an open transaction."""
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

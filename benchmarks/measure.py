@@ -1,4 +1,4 @@
-"""Two subjects measured in turn, A B B A A B …, so that whatever else the machine does falls on both alike.
+"""Two subjects measured in turn, A B B A A B …, so that other load of the machine falls on both alike.
 
 >>> from contextlib import contextmanager
 >>> @contextmanager
@@ -23,20 +23,20 @@ from typing import Any
 __all__ = ["Comparison", "Samples", "Subject", "interleaved", "repeated"]
 
 Subject = Callable[[], AbstractContextManager[Callable[[], object]]]
-"""Makes what is needed, yields what is timed, and tidies up; only the middle is timed."""
+"""Prepares, yields the function to time, and cleans up; only that function is timed."""
 
 
 @dataclass
 class Samples:
-    """The times of one subject in seconds, in the order in which they were taken."""
+    """The times of one subject in seconds, in order."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    """The time of this process alone: less than the wall time by what the server and other processes took."""
+    """The CPU time of this process, without the server and other processes."""
 
 
 def interleaved(ours: Subject, rival: Subject, rounds: int) -> tuple[Samples, Samples]:
-    """Time each subject *rounds* times, in alternating order, after one round that is thrown away."""
+    """Time each subject *rounds* times, in alternating order, after one discarded round."""
     taken = Samples(), Samples()
     for turn in range(-1, rounds):
         pair = list(zip((ours, rival), taken, strict=True))
@@ -49,7 +49,7 @@ def interleaved(ours: Subject, rival: Subject, rounds: int) -> tuple[Samples, Sa
 
 
 def _time(subject: Subject) -> tuple[float, float]:
-    """Wall and CPU time of *subject*. Garbage is collected first; the collector is on meanwhile, as in a program."""
+    """Measure wall and CPU time of *subject*. Garbage is collected first; the collector stays on, as in a program."""
     with subject() as work:
         gc.collect()
         cpu, wall = time.process_time(), time.perf_counter()
@@ -58,7 +58,7 @@ def _time(subject: Subject) -> tuple[float, float]:
 
 
 def repeated(statement: str, number: int, **names: Any) -> Subject:
-    """*statement* run *number* times without a call around it, as :mod:`timeit` does it."""
+    """Run *statement* *number* times without a call around it, as :mod:`timeit` does."""
     timer = timeit.Timer(statement, "gc.enable()", globals={"gc": gc, **names})
 
     @contextmanager
@@ -79,16 +79,16 @@ class Comparison:
     ours: list[float]
     rival: list[float]
     goal: float | None = None
-    """The largest value of :attr:`figure` that is good enough."""
+    """The largest acceptable value of :attr:`figure`."""
     difference: bool = False
-    """Whether ours and rival are compared by subtraction, instead of division."""
+    """True if ours and rival are subtracted instead of divided."""
     cpu: tuple[list[float], list[float]] | None = None
 
     @classmethod
     def of_times(
         cls, what: str, names: tuple[str, str], taken: tuple[Samples, Samples], per: int, goal: float | None = None
     ) -> Comparison:
-        """Times in µs of one of the *per* operations in each sample."""
+        """Return the times in µs of one of the *per* operations in each sample."""
         ours, rival = ([value * 1e6 / per for value in samples.wall] for samples in taken)
         cpu = tuple([value * 1e6 / per for value in samples.cpu] for samples in taken)
         return cls(what, *names, "µs", ours, rival, goal, cpu=(cpu[0], cpu[1]))
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; ``None`` where there is none."""
+        """True if the goal is reached; ``None`` without a goal."""
         return None if self.goal is None else self.figure <= self.goal
 
 

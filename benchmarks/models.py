@@ -1,4 +1,4 @@
-"""One table, mapped twice: with the library, and as it would be without."""
+"""One table, mapped twice: with the library, and without."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""References to other rows: how many statements a page of orders needs, and how many a hundred new orders.
+"""References to other rows: the number of statements for a page of orders, and for a hundred new orders.
 
-They are counted as SQLAlchemy sends them, without BEGIN and COMMIT. The rival does what one would write first: it asks
-for each customer, by key or by public id.
+They are counted as SQLAlchemy sends them, without BEGIN and COMMIT. The rival looks up each customer, by key or by
+public id.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ ORDERS = 100
 
 
 class Base(DeclarativeBase):
-    """Tables of this suite alone."""
+    """Tables of this suite."""
 
 
 class Customer(PublicIdMixin, Base):
-    """A model that others refer to."""
+    """The target of references."""
 
     __tablename__ = "reference_customer"
     __public_id__ = NanoId(prefix="cus")
 
 
 class Order(PublicIdMixin, Base):
-    """A model that refers to it."""
+    """A model with a reference."""
 
     __tablename__ = "reference_order"
     __public_id__ = NanoId(prefix="ord")
@@ -71,7 +71,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 
 def _sent(engine: Engine, work: Callable[[Session, list[str]], object], ids: list[str]) -> int:
-    """How many statements *work* sends; what it writes is rolled back."""
+    """Count the statements of *work*, and roll back."""
     sent: list[str] = []
 
     def listen(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
@@ -110,6 +110,6 @@ def _created_one_by_one(session: Session, ids: list[str]) -> None:
 
 
 def _created_with_keys(session: Session, ids: list[str]) -> None:
-    """The INSERTs alone: how many there are depends on the database."""
+    """Count the INSERTs, whose number depends on the database."""
     session.add_all([Order(customer_id=key) for key in range(1, ORDERS + 1)])
     session.flush()

@@ -1,4 +1,4 @@
-"""The table on the terminal, and the dated file with everything that was measured."""
+"""The table on the terminal or in the manual, and the dated file with all samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ import sqlalchemy_public_id
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison
 
-__all__ = ["facts", "show", "write"]
+__all__ = ["facts", "markdown", "show", "stored", "write"]
 
 RESULTS = Path(__file__).parent / "results"
+_HEADINGS = ("what", "ours", "rival", "ratio (quartiles)", "CPU", "goal", "reached")
 _PACKAGES = ("sqlalchemy-public-id", "SQLAlchemy", "psycopg", "PyMySQL", "nanoid", "fastnanoid", "uuid_utils")
 
 
 def facts(bench: Bench) -> dict[str, Any]:
-    """What the figures depend on: the machine, how busy it is, and the versions of everything."""
+    """Return the conditions of the figures: the machine, its load, and all versions."""
     return {
         "machine": {
             "processor": _processor(),
@@ -53,10 +54,10 @@ def facts(bench: Bench) -> dict[str, Any]:
 
 
 def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
-    """Print the table; as Markdown where the output is not a terminal."""
+    """Print the table; as Markdown if the output is not a terminal."""
     terminal = sys.stdout.isatty()
     table = Table(box=box.SIMPLE_HEAD if terminal else box.MARKDOWN)
-    for heading in ("what", "ours", "rival", "ratio (quartiles)", "CPU", "goal", "reached"):
+    for heading in _HEADINGS:
         table.add_column(heading, no_wrap=not terminal)
     for _, rows in groupby(comparisons, lambda each: each.what.split(":")[0]):
         for each in rows:
@@ -86,6 +87,23 @@ def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path) ->
     path = folder / f"{now:%Y-%m-%d-%H%M%S}.json"
     path.write_text(f'{head},\n "comparisons": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
     return path
+
+
+def stored(folder: Path) -> list[Comparison]:
+    """Return the comparisons in the files of *folder*; of each, only the latest."""
+    names = {field.name for field in dataclasses.fields(Comparison)}
+    latest: dict[tuple[str, str, str], Comparison] = {}
+    for path in sorted(folder.glob("*.json")):
+        for values in json.loads(path.read_text(encoding="utf-8"))["comparisons"]:
+            comparison = Comparison(**{name: value for name, value in values.items() if name in names})
+            latest[comparison.what, comparison.ours_name, comparison.rival_name] = comparison
+    return list(latest.values())
+
+
+def markdown(comparisons: list[Comparison]) -> str:
+    """Return the table for the manual, ``README.md``."""
+    rows = [_HEADINGS, ["---"] * len(_HEADINGS), *map(_cells, comparisons)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _cells(each: Comparison) -> list[str]:
@@ -132,7 +150,7 @@ def _processor() -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the library that was measured, which need not be the one beside this file."""
+    """Run git in the checkout of the measured library, which need not be the one beside this file."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=Path(sqlalchemy_public_id.__file__).parent, capture_output=True, text=True

@@ -1,6 +1,6 @@
-"""How many statements reach the driver for a flush, with the library and without.
+"""The number of statements that reach the driver in a flush, with the library and without.
 
-They are counted at the driver, below SQLAlchemy's events, so that what the library sends by itself counts as well.
+They are counted at the driver, below SQLAlchemy's events: statements that the library sends by itself count, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _commit(engine: Engine, users: list[Any]) -> None:
 
 
 def _recorded(engine: Engine) -> list[str]:
-    """What the driver is given from now on."""
+    """Collect the statements that reach the driver from now on."""
     sent: list[str] = []
 
     def sqlite(connection: Any) -> None:

@@ -1,7 +1,7 @@
-"""What an id costs where it lies: reading rows with typed ids, and the size of the unique index for each storage.
+"""The cost of storing ids: reading rows with typed ids, and the size of the unique index for each storage.
 
-An index is as large as its pages, so its size also tells how full they are: ids that come in the order of time fill one
-page after the other, random ones split pages and leave them two thirds full.
+The size of an index also depends on how full its pages are: ids in the order of time fill one page after the other,
+random ones split pages and leave them two thirds full.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _AT_ONCE = 5_000
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Bytes an entry of the unique index; then the loading of rows, µs a row."""
+    """Compare bytes per entry of the unique index, and the loading of rows, µs per row."""
     yield from _sizes(bench)
     yield from _loading(bench)
 
@@ -146,7 +146,7 @@ def _loaded(engine: Engine, query: Any) -> Subject:
 
 
 def _index_size(database: Database, format: Any, rows: int) -> int:
-    """The bytes of the unique index of a table of so many *rows*, written in the order in which the ids were made."""
+    """Return the bytes of the unique index of a table of *rows* rows, inserted in the order of their ids."""
     metadata = MetaData()
     table = Table(
         "stored_id",
@@ -172,7 +172,7 @@ def _index_size(database: Database, format: Any, rows: int) -> int:
 
 
 def _sqlite(connection: Any, table: Table) -> int:
-    """The pages that are free without the index."""
+    """Return the pages that are free without the index."""
     free = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
     before = connection.scalar(text(free))
     connection.execute(text("DROP INDEX uq_stored_id_public_id"))

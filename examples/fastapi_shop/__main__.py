@@ -24,5 +24,5 @@ def main(url: str, port: int) -> None:
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         own = f"sqlite+aiosqlite:///{Path(folder, 'shop.db')}"
-        given = dict(enumerate(sys.argv))
-        main(given.get(1, own), int(given.get(2, 8000)))
+        arguments = dict(enumerate(sys.argv))
+        main(arguments.get(1, own), int(arguments.get(2, 8000)))

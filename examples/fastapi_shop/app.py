@@ -1,4 +1,4 @@
-"""The endpoints. A public id comes in, public ids go out; an order may be sent twice and is made once."""
+"""The endpoints: they accept and return public ids; an order can be sent twice and is created once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = APIRouter()
 
 
 def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
-    """The shop on the database of *engine*; *options* are FastAPI's."""
+    """Build the shop on the database of *engine*; *options* are those of ``FastAPI()``."""
     app = FastAPI(title="The shop", version="1.0.0", **options)
     app.state.sessions = async_sessionmaker(engine, expire_on_commit=False)
     app.include_router(router)
@@ -42,7 +42,7 @@ def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
 
 
 async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
-    """A session for each request; what an endpoint does not commit is rolled back."""
+    """Open a session for each request; work that the endpoint does not commit is rolled back."""
     async with request.app.state.sessions() as session:
         yield session
 
@@ -55,8 +55,8 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Responses = dict[int | str, dict[str, Any]]
 
 PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {}}}
-UNKNOWN: Responses = {404: {"description": "There is no such row", **PROBLEM}}
-CONFLICT: Responses = {409: {"description": "It is there, with other contents", **PROBLEM}}
+UNKNOWN: Responses = {404: {"description": "No such row", **PROBLEM}}
+CONFLICT: Responses = {409: {"description": "It exists with other contents", **PROBLEM}}
 NO_JSON: Responses = {400: {"description": "The body is not JSON"}}
 
 
@@ -65,7 +65,7 @@ NO_JSON: Responses = {400: {"description": "The body is not JSON"}}
 
 @router.get("/customers", responses=UNKNOWN)
 async def list_customers(session: Session, after: CustomerId | None = None, limit: Limit = 20) -> Page[CustomerOut]:
-    """The customers, the oldest first."""
+    """List the customers, oldest first."""
     page = await lookup.page(session, select(Customer), after=after, limit=limit)
     return await shown(session, CustomerOut, page)
 
@@ -87,7 +87,7 @@ async def show_customer(customer: CustomerRow) -> CustomerOut:
 async def list_orders_of(
     session: Session, customer: CustomerRow, after: OrderId | None = None, limit: Limit = 20
 ) -> Page[OrderOut]:
-    """The orders of one customer, the newest first."""
+    """List the orders of one customer, newest first."""
     query = select(Order).where(Order.customer == customer)
     page = await lookup.page(session, query, after=after, limit=limit, newest_first=True)
     return await shown(session, OrderOut, page)
@@ -104,7 +104,7 @@ async def list_products(session: Session, after: ProductId | None = None, limit:
 
 @router.get("/orders", responses=UNKNOWN)
 async def list_orders(session: Session, after: OrderId | None = None, limit: Limit = 20) -> Page[OrderOut]:
-    """The orders, the newest first, with the public ids of their customers: two statements for a page of any length."""
+    """List the orders, newest first, with the public ids of their customers: two statements for any page size."""
     page = await lookup.page(session, select(Order), after=after, limit=limit, newest_first=True)
     return await shown(session, OrderOut, page)
 
@@ -113,7 +113,7 @@ async def list_orders(session: Session, after: OrderId | None = None, limit: Lim
 async def add_orders(
     session: Session, new: Annotated[list[OrderIn], Body(min_length=1, max_length=100)]
 ) -> list[OrderOut]:
-    """Several orders at once: one SELECT for all their customers. Sent twice, they are made twice; PUT is safe."""
+    """Create several orders with one SELECT for all their customers. A repeated request creates them again; use PUT."""
     orders = [Order(**order.model_dump()) for order in new]
     session.add_all(orders)
     await session.commit()
@@ -122,9 +122,9 @@ async def add_orders(
 
 @router.put("/orders/{order_id}", responses={201: {"model": OrderOut}, **UNKNOWN, **CONFLICT, **NO_JSON})
 async def put_order(session: Session, order_id: OrderId, new: OrderIn, response: Response) -> OrderOut:
-    """An order whose id the client made. Send it again after a timeout: it is made once, and the answer is the same.
+    """Create an order with an id from the client. After a timeout, send it again: it is created once.
 
-    201 where it was made now, 200 where it was there, 409 where it was there with other contents.
+    The status is 201 if it was created now, 200 if it exists, and 409 if it exists with other contents.
     """
     order, created = await idempotency.insert_once(session, Order(public_id=order_id, **new.model_dump()))
     await session.commit()
@@ -152,7 +152,7 @@ async def add_line(session: Session, order: OrderRow, new: LineIn) -> LineOut:
 
 
 async def shown(session: AsyncSession, model: Any, page: Rows[Any]) -> Page[Any]:
-    """A page of rows as the answer: the public ids behind foreign keys are loaded for all rows at once."""
+    """Build the response for a page of rows; the public ids behind foreign keys are loaded for all rows at once."""
     items = await session.run_sync(model.many, page)
     return Page[model](items=items, next=page.next, previous=page.previous)
 
@@ -167,5 +167,5 @@ async def show_page() -> str:
 
 @router.get("/formats")
 async def show_formats() -> dict[str, str]:
-    """A new id of each format."""
+    """Return a new id of each format."""
     return one_of_each()

@@ -1,4 +1,4 @@
-"""One id of each format, for the page that shows what a double click selects."""
+"""One id of each format, for the page that shows how much of it a double click selects."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ HYPHENATED = "a UUID with hyphens"
 
 
 def one_of_each() -> dict[str, str]:
-    """A new id of each format, by its name."""
+    """Return a new id of each format, by its name."""
     return {name: format.generate() for name, format in FORMATS.items()} | {HYPHENATED: str(uuid.uuid4())}

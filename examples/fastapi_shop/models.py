@@ -1,4 +1,4 @@
-"""Customers, products, orders and their lines. Every key is an integer, and none of them leaves the service."""
+"""Customers, products, orders and their lines. Keys are integers and never leave the service."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CustomerId(TypedId, prefix="customer"):
 
 
 class ProductId(TypedId, prefix="product", format=NanoId(length=8)):
-    """``product_…``: short, for people who read it out on the telephone."""
+    """``product_…``: short, to be read out on the telephone."""
 
 
 class OrderId(TypedId, prefix="order"):
-    """``order_…``: made by the client as well, which makes an order safe to send twice."""
+    """``order_…``: clients generate it too, so that an order can be sent twice."""
 
 
 class LineId(TypedId, prefix="orderline"):

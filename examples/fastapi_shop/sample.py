@@ -1,4 +1,4 @@
-"""Some rows to look at."""
+"""Sample rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRODUCTS = {"Pencil": "0.80", "Notebook": "4.50", "Slide rule": "39.00", "Punche
 
 @asynccontextmanager
 async def tables(engine: AsyncEngine, rows: Iterable[Base] = ()) -> AsyncGenerator[None]:
-    """The tables of the shop, with *rows*; at the end they are taken away, and *engine* is closed."""
+    """Create the tables of the shop with *rows*; drop them and dispose of *engine* at the end."""
     try:
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.drop_all)
@@ -32,7 +32,7 @@ async def tables(engine: AsyncEngine, rows: Iterable[Base] = ()) -> AsyncGenerat
 
 
 def some_rows() -> list[Base]:
-    """Six customers, four products and thirty orders of one line each."""
+    """Return six customers, four products and thirty orders of one line each."""
     customers = [Customer(name=name) for name in CUSTOMERS]
     products = [Product(name=name, price=Decimal(price)) for name, price in PRODUCTS.items()]
     orders = [Order(customer=customers[number % 6], note=f"order number {number}") for number in range(1, 31)]

@@ -1,4 +1,4 @@
-"""What the shop takes and gives. A response model refuses a field that would show a key, when it is declared."""
+"""Request and response models. A response model refuses a field that would show a key when it is declared."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LineOut(PublicModel, model=Line):
 
 
 class Page(BaseModel, Generic[T]):
-    """Some rows, and the public ids to go on with: ``after=next`` or ``before=previous``."""
+    """Rows, and the public ids for the next request: ``after=next`` or ``before=previous``."""
 
     items: list[T]
     next: str | None

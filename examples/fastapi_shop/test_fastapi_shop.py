@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from examples.fastapi_shop.app import create_app
 from examples.fastapi_shop.models import OrderId
 from examples.fastapi_shop.sample import some_rows, tables
-from sqlalchemy_public_id.ext._lint import lint_app
+from sqlalchemy_public_id.ext.fastapi import lint_app
 
 
 def test_an_order(tmp_path: Path) -> None:
-    """A client orders with an id of its own, sends it twice for safety, and finds one order on the page."""
+    """A client generates the id of an order and sends the order twice; the page shows one order."""
 
     async def story() -> None:
         engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/shop.db")

@@ -1,5 +1,5 @@
-"""The two-identifier model at work: every way to write a row, forced collisions, lookups.
+"""Two identifiers per row: every way to write a row, forced collisions, lookups.
 
-``python -m examples.two_identifiers [URL]`` makes the tables in the database at URL (SQLite in memory where none is
-given), prints what it does as tables, checks every row, and takes the tables away again.
+``python -m examples.two_identifiers [URL]`` creates the tables in the database at URL (by default SQLite in memory),
+prints each step as a table, checks every row, and drops the tables.
 """

@@ -20,7 +20,7 @@ ARTISTS = ["Nina Simone", "Fela Kuti", "Clara Schumann", "Ali Farka Touré", "Bj
 
 
 def main(url: str) -> int:
-    """Show everything on the database at *url*; 0 where every check held."""
+    """Run all steps on the database at *url*; return 0 if every check passed."""
     console = Console()
     engine = create_engine(url)
     with tables(engine), Session(engine) as session:
@@ -35,7 +35,7 @@ def main(url: str) -> int:
 
 @contextmanager
 def tables(engine: Engine) -> Iterator[None]:
-    """The tables of the example, taken away at the end."""
+    """Create the tables of the example, and drop them at the end."""
     Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
     try:
@@ -46,7 +46,7 @@ def tables(engine: Engine) -> Iterator[None]:
 
 
 class Demo:
-    """What is shown, and what was found to be wrong."""
+    """The steps of the example, and the checks that failed."""
 
     def __init__(self, console: Console, session: Session, engine: Engine) -> None:
         self.console = console
@@ -54,10 +54,10 @@ class Demo:
         self.engine = engine
         self.sent: list[str] = []
         self.failures: list[str] = []
-        event.listen(engine, "before_cursor_execute", lambda *seen: self.sent.append(seen[2]))
+        event.listen(engine, "before_cursor_execute", lambda *arguments: self.sent.append(arguments[2]))
 
     def show_tables(self) -> None:
-        """The two columns that every model gets."""
+        """Print the two columns that every model gets."""
         version = ".".join(map(str, self.engine.dialect.server_version_info or ()))
         self.console.rule(f"[bold]{self.engine.dialect.name} {version}[/] through {self.engine.dialect.driver}")
         table = Artist.__table__
@@ -66,7 +66,7 @@ class Demo:
             print(str(CreateIndex(index).compile(self.engine)))
 
     def write(self) -> None:
-        """One row or more through each way to write."""
+        """Write rows in every way."""
         session = self.session
         nina = Artist(name=ARTISTS[0])
         early = nina.public_id
@@ -105,7 +105,7 @@ class Demo:
         self.check("1000 albums have a key and an id", len({album.public_id for album in many if album.id}) == 1000)
 
     def collide(self) -> None:
-        """Collisions inside one transaction, which survives them."""
+        """Force collisions inside one transaction, which stays usable."""
         session = self.session
         taken = session.scalars(select(Artist.public_id).limit(1)).one()
         shown = Table("collision", "what happened", title="Collisions, inside one transaction")
@@ -134,7 +134,7 @@ class Demo:
         self.check("36 lockers and the artist are committed", self.count(Locker) == 36 and artist.id is not None)
 
     def look_up(self) -> None:
-        """Rows by public id; nonsense costs no statement."""
+        """Look up rows by public id; malformed ids send no statement."""
         session = self.session
         artist = session.scalars(select(Artist).where(Artist.name == ARTISTS[1])).one()
         album_ids = session.scalars(select(Album.public_id)).all()
@@ -151,13 +151,13 @@ class Demo:
         for question, ask in asked.items():
             self.sent.clear()
             answer = ask()
-            told = f"{len(answer)} rows" if isinstance(answer, dict) else type(answer).__name__ if answer else "None"
-            shown.add_row(question, str(len(self.sent)), told)
+            summary = f"{len(answer)} rows" if isinstance(answer, dict) else type(answer).__name__ if answer else "None"
+            shown.add_row(question, str(len(self.sent)), summary)
         self.console.print(shown)
         self.check("the artist is found", lookup.get_one(session, Artist, artist.public_id) is artist)
 
     def refuse(self) -> None:
-        """Mistakes are told before the database is asked."""
+        """Show the errors for mistakes, which are raised before a statement is sent."""
         artist = self.session.scalars(select(Artist).limit(1)).one()
         album = self.session.scalars(select(Album).limit(1)).one()
         mistyped = album.public_id[:-2] + ("0" if album.public_id[-2] != "0" else "1") + album.public_id[-1]
@@ -175,7 +175,7 @@ class Demo:
         self.console.print(shown)
 
     def verdict(self) -> int:
-        """Every object against its row; 0 where all agree."""
+        """Compare every object with its row; return 0 if all agree."""
         for model in (Artist, Album, Locker):
             self.session.expire_all()
             rows = self.session.scalars(select(model)).all()
@@ -191,11 +191,11 @@ class Demo:
         return 1 if self.failures else 0
 
     def count(self, model: type[Base]) -> int:
-        """The number of rows of *model*."""
+        """Return the number of rows of *model*."""
         return self.session.scalar(select(func.count()).select_from(model)) or 0
 
     def check(self, claim: str, holds: bool) -> None:
-        """Note *claim* where it does not hold."""
+        """Remember *claim* if it does not hold."""
         if not holds:
             self.failures.append(claim)
 

@@ -8,7 +8,7 @@ from examples.two_identifiers.__main__ import main
 
 
 def test_every_check_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    """The program finds every row as it should be, and says so."""
+    """The program checks every row and reports success."""
     status = main("sqlite://")
 
     assert status == 0

@@ -257,7 +257,7 @@ def test_scope_that_is_an_attribute(get_session: Any) -> None:
 @pytest.mark.parametrize("condition", [None, True, "x", 1, Client.parcels], ids=lambda scope: type(scope).__name__)
 def test_scope_that_says_nothing(condition: object) -> None:
     """A scope that gives no condition shows nothing: it is an error, and no open door."""
-    with pytest.raises(ConfigurationError, match=r"the scope of Client gave .+, expected a condition such as"):
+    with pytest.raises(ConfigurationError, match=r"the scope of Client returned .+, expected a condition such as"):
         asked(shop(nowhere, scope=lambda: condition), f"/clients/{ADA}")
 
 
@@ -374,7 +374,7 @@ def raising(error: Exception) -> FastAPI:
             {
                 "status": 409,
                 "title": "Conflict",
-                "detail": "the Client with this public id is there already, with other contents",
+                "detail": "the Client with this public id exists, with other contents",
                 "differing": ["name", "age"],
             },
         ),

@@ -237,7 +237,7 @@ def test_the_command_says_what_is_proven(filled: Databases) -> None:
 
     assert (proven.exit_code, clashing.exit_code) == (0, 1)
     assert "key        id: the ranges lie apart" in proven.stdout
-    assert "public id  public_id: 6 compared, none clashes" in proven.stdout
+    assert "public id  public_id: 6 compared, no clashes" in proven.stdout
     assert json.loads(clashing.stdout)["tables"][0]["key"]["clashes"] == 1
 
 

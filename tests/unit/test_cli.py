@@ -397,9 +397,9 @@ def test_audit_of_a_missing_table(engine: Engine, make: Make) -> None:
 SECRET = "s3cret-word"
 
 UNUSABLE = [
-    ("nonsense", "that is not the URL of a database; write postgresql+psycopg://"),
-    (f"postgresql://user:{SECRET}@host:port/x", "that is not the URL of a database"),
-    (f"nosuch://user:{SECRET}@host/x", "'nosuch' is no database that SQLAlchemy knows"),
+    ("nonsense", "this is not the URL of a database; write postgresql+psycopg://"),
+    (f"postgresql://user:{SECRET}@host:port/x", "this is not the URL of a database"),
+    (f"nosuch://user:{SECRET}@host/x", "SQLAlchemy has no dialect 'nosuch'"),
     (f"mssql://user:{SECRET}@host/x", "the driver pyodbc is not installed"),
     (f"postgresql+asyncpg://user:{SECRET}@host/x", "is an asynchronous driver"),
     ("sqlite:////nowhere/x.db", "there is no file '/nowhere/x.db'"),
@@ -447,7 +447,7 @@ def test_backfill_with_a_format(engine: Engine, make: Make) -> None:
     done = run("backfill", url(engine), NAME, "--id-format", "NanoId(prefix='cus')")
 
     assert (refused.exit_code, done.exit_code) == (2, 0)
-    assert "invoice.public_id takes 16 characters and NanoId() makes 12" in refused.stderr
+    assert "invoice.public_id has 16 characters and ids of NanoId() have 12" in refused.stderr
     with engine.connect() as connection:
         assert all(map(NanoId(prefix="cus").is_valid, connection.scalars(sql_select(table.c.public_id))))
 
@@ -482,7 +482,7 @@ def test_interrupt(engine: Engine, make: Make) -> None:
 
     assert started.returncode == 130
     assert "finishing the batch" in stderr
-    assert "run the same command again to go on" in stderr
+    assert "run the same command again to continue" in stderr
     assert 0 < filled(engine, table) < 15_000
     assert run("backfill", url(engine), NAME).exit_code == 0
     assert filled(engine, table) == 15_000
@@ -509,7 +509,7 @@ def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) ->
         _, stderr = started.communicate(timeout=60)
 
     assert started.returncode == 130
-    assert stderr == "interrupted inside a batch, which is undone; run the same command again to go on\n"
+    assert stderr == "interrupted inside a batch, which is rolled back; run the same command again to continue\n"
 
 
 @on("sqlite")

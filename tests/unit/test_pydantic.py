@@ -334,7 +334,7 @@ def test_validators_on_the_left(left: Any) -> None:
 @pytest.mark.parametrize("source", [int, Any, str | None, list[str], bytes], ids=str)
 def test_note_on_what_is_no_text(source: Any) -> None:
     """Only a text can be a public id."""
-    with pytest.raises(ConfigurationError, match="expected str, or a typed id"):
+    with pytest.raises(ConfigurationError, match="expected str or a typed id"):
         TypeAdapter(Annotated[source, PublicId(PayeeId)])
 
 

@@ -1,7 +1,7 @@
-"""The ``public-id`` command: ids, their formats, and databases that have them. Needs the extra ``cli``.
+"""The ``public-id`` command: ids, formats, and databases that contain them. Needs the extra ``cli``.
 
-Results go to stdout, notes and errors to stderr. The exit status is 0, or 1 where something is wrong with what was
-looked at, or 2 where it could not be looked at.
+Results go to stdout, notes and errors to stderr. The exit status is 0 for success, 1 for problems in what was checked,
+and 2 if it could not be checked.
 """
 
 from __future__ import annotations

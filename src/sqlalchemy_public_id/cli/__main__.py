@@ -1,6 +1,4 @@
-"""``python -m sqlalchemy_public_id.cli``, which is ``public-id`` where that is not on the path."""
-
-from __future__ import annotations
+"""``python -m sqlalchemy_public_id.cli``: the ``public-id`` command without a script on the path."""
 
 from sqlalchemy_public_id.cli import main
 

@@ -1,11 +1,11 @@
-"""What the commands share: how they refuse, the formats they are told, and the databases they open."""
+"""Parts of several commands: errors, arguments, and connections to databases."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from sqlalchemy import Engine, create_engine, make_url
@@ -16,101 +16,97 @@ from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.written import read
 
-__all__ = ["Refusal", "a_format", "a_table_format", "note", "opened", "shown_url"]
+_URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
 
 
-class Refusal(click.ClickException):
-    """The command cannot do what it was asked; one line says why."""
+class UsageProblem(click.ClickException):
+    """The command cannot run; one line on stderr, and the exit status 2."""
 
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
         """Write the line to stderr."""
-        note(f"public-id: {self.message}")
+        echo_stderr(f"public-id: {self.message}")
 
 
-def note(text: str) -> None:
-    """Tell the person at the terminal; what comes after a ``|`` does not see it."""
+def echo_stderr(text: str) -> None:
+    """Write *text* to stderr, which a pipe does not read."""
     click.echo(text, err=True)
 
 
-def a_format(text: str) -> Format:
-    """The format that an argument names."""
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return *count* with its noun: "1 table", "2 tables"."""
+    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def format_argument(text: str) -> Format:
+    """Return the format that an argument describes."""
     try:
         return read(text)
     except ConfigurationError as error:
         raise click.BadParameter(str(error)) from None
 
 
-def a_table_format(text: str) -> tuple[str, Format]:
-    """``TABLE=FORMAT``."""
-    table, equals, written = text.partition("=")
+def table_format_argument(text: str) -> tuple[str, Format]:
+    """Return the parts of ``TABLE=FORMAT``."""
+    table, equals, format = text.partition("=")
     if not (table and equals):
         raise click.BadParameter(f"{text!r} names no table; write TABLE=FORMAT, such as 'customer=NanoId(length=16)'")
-    return table.strip(), a_format(written)
+    return table.strip(), format_argument(format)
 
 
-def shown_url(url: URL) -> str:
-    """*url* without its password, and without its query, which may hold another one."""
+def safe_url(url: URL) -> str:
+    """Return *url* without its password, and without its query, which may contain another one."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
-def opened(text: str) -> Generator[Engine]:
-    """An engine for the URL *text*; whatever goes wrong with the database is told in one line, without a password."""
-    url = _parsed(text)
+def connect(text: str) -> Generator[Engine]:
+    """Create an engine for the URL *text*; turn errors of the database into one line without a password."""
+    url = _parse_url(text)
     try:
         engine = create_engine(url)
     except NoSuchModuleError:
-        raise Refusal(f"{url.drivername!r} is no database that SQLAlchemy knows; {_EXAMPLES}") from None
+        raise UsageProblem(f"SQLAlchemy has no dialect {url.drivername!r}; {_URLS}") from None
     except ModuleNotFoundError as error:
-        raise Refusal(f"the driver {error.name} is not installed; {_EXAMPLES}, or install it") from None
+        raise UsageProblem(f"the driver {error.name} is not installed; {_URLS}, or install it") from None
     except (ArgumentError, TypeError, ValueError) as error:
-        raise Refusal(f"{shown_url(url)}: {_one_line(error, url)}") from None
+        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
     if engine.dialect.is_async:
-        raise Refusal(f"{url.drivername!r} is an asynchronous driver, expected another one; {_EXAMPLES}")
+        raise UsageProblem(f"{url.drivername!r} is an asynchronous driver, expected a synchronous one; {_URLS}")
     try:
         _probe(engine, url)
         yield engine
     except NoSuchTableError as error:
-        raise Refusal(f"{shown_url(url)}: there is no table {str(error)!r}") from None
+        raise UsageProblem(f"{safe_url(url)}: there is no table {str(error)!r}") from None
     except SQLAlchemyError as error:
-        raise Refusal(f"{shown_url(url)}: {_one_line(error, url)}") from None
+        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
     except PublicIdError as error:
-        raise Refusal(_without_secrets(str(error), url)) from None
+        raise UsageProblem(_without_secrets(str(error), url)) from None
     finally:
         engine.dispose()
 
 
 def _probe(engine: Engine, url: URL) -> None:
-    """Connect once: a driver may refuse the options of the URL with any exception."""
     try:
         with engine.connect():
             pass
-    except Exception as error:
-        raise Refusal(f"{shown_url(url)}: {_one_line(error, url)}") from None
+    except Exception as error:  # a driver may refuse the options of the URL with any exception
+        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
 
 
-_EXAMPLES = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
-
-
-def _parsed(text: str) -> URL:
+def _parse_url(text: str) -> URL:
     try:
         url = make_url(text)
-    except (ArgumentError, ValueError):  # the message may repeat the text, and the text a password
-        _no_url()
+    except (ArgumentError, ValueError):  # the message may repeat the text, and with it a password
+        raise UsageProblem(f"this is not the URL of a database; {_URLS}") from None
     file = url.database if url.get_backend_name() == "sqlite" else None
     if file and not file.startswith((":memory:", "file:")) and not Path(file).exists():
-        raise Refusal(f"there is no file {file!r}; SQLite would make an empty one")
+        raise UsageProblem(f"there is no file {file!r}; SQLite would create an empty one")
     return url
 
 
-def _no_url() -> NoReturn:
-    raise Refusal(f"that is not the URL of a database; {_EXAMPLES}")
-
-
 def _one_line(error: Exception, url: URL) -> str:
-    """What the driver says, on one line."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     message = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
     return _without_secrets(" ".join(message.split()), url)

@@ -1,4 +1,4 @@
-"""``public-id audit``: what is wrong with the public ids of a database."""
+"""``public-id audit``: problems with the public ids of a database."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ import sys
 import click
 from sqlalchemy import make_url
 
-from sqlalchemy_public_id import audit as auditor
 from sqlalchemy_public_id.audit import Finding, Report, Severity
-from sqlalchemy_public_id.cli._console import a_table_format, note, opened, shown_url
+from sqlalchemy_public_id.audit import run as run_audit
+from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, safe_url, table_format_argument
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
-
-__all__ = ["audit"]
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue"}
 _CLUSTER = re.compile(r"(.+)=([0-9]{1,19})(?:-([0-9]{1,19}))?", re.DOTALL)
 
 
-def _a_table_cluster(text: str) -> tuple[str, Range]:
-    """``TABLE=CLUSTER``, or ``TABLE=FIRST-LAST``: the table, and the range of its keys."""
-    found = _CLUSTER.fullmatch(text)
-    if found is None:
+def _table_cluster_argument(text: str) -> tuple[str, Range]:
+    """Return table and key range of ``TABLE=CLUSTER`` or ``TABLE=FIRST-LAST``."""
+    match = _CLUSTER.fullmatch(text)
+    if match is None:
         raise click.BadParameter(
             f"{shown(text)} names no table and cluster; write TABLE=CLUSTER, such as 'customer=10', or "
             f"TABLE=FIRST-LAST, such as 'customer=1-1000000'"
         )
-    table, first, last = found.groups()
+    table, first, last = match.groups()
     try:
         return table.strip(), range_of(int(first)) if last is None else Range(int(first), int(last) + 1)
     except (ConfigurationError, ValueError) as error:
@@ -39,13 +37,13 @@ def _a_table_cluster(text: str) -> tuple[str, Range]:
 
 @click.command()
 @click.argument("url")
-@click.option("--schema", help="Where to look, instead of the usual schema.")
-@click.option("--table", "tables", multiple=True, help="Look at this table alone; repeatable.")
+@click.option("--schema", help="The schema; by default the usual one.")
+@click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
 @click.option(
     "--table-format",
     "formats",
-    type=a_table_format,
+    type=table_format_argument,
     metavar="TABLE=FORMAT",
     multiple=True,
     help="The format of a table; repeatable.",
@@ -53,15 +51,13 @@ def _a_table_cluster(text: str) -> tuple[str, Range]:
 @click.option(
     "--cluster",
     "clusters",
-    type=_a_table_cluster,
+    type=_table_cluster_argument,
     metavar="TABLE=CLUSTER",
     multiple=True,
-    help="The cluster of a table whose database cannot tell, or its keys, TABLE=FIRST-LAST; repeatable.",
+    help="The cluster of a table if the database does not store it, or its keys, TABLE=FIRST-LAST; repeatable.",
 )
-@click.option(
-    "--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read of a table."
-)
-@click.option("--advice/--no-advice", default=True, help="Whether the lines that mend it are shown.")
+@click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
+@click.option("--advice/--no-advice", default=True, help="Show the statements that fix a problem.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def audit(
     url: str,
@@ -74,12 +70,12 @@ def audit(
     advice: bool,
     output: str,
 ) -> None:
-    """Look at the public ids of every table in the database at URL. Nothing is changed.
+    """Check the public ids of every table in the database at URL. Changes nothing.
 
-    The exit status is 1 where there is a warning or an error, 2 where the database could not be looked at.
+    The exit status is 1 if there is a warning or an error, and 2 if the database could not be checked.
     """
-    with opened(url) as engine:
-        report = auditor.run(
+    with connect(url) as engine:
+        report = run_audit(
             engine,
             schema=schema,
             tables=tables or None,
@@ -89,7 +85,7 @@ def audit(
             sample=sample,
         )
     if output == "json":
-        click.echo(json.dumps({"url": shown_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
+        click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:
         _show(report, column, advice)
     sys.exit(1 if report.at_least("warning") else 0)
@@ -97,21 +93,22 @@ def audit(
 
 def _show(report: Report, column: str, advice: bool) -> None:
     for table in report.tables:
-        found = [finding for finding in report.findings if finding.table == table.name]
+        findings = [finding for finding in report.findings if finding.table == table.name]
         if table.has_column:
             forms = ", ".join(f"{count} of {form}" for form, count in list(table.forms.items())[:3])
-            click.echo(f"{table.name}: {forms or 'no ids'}{'' if found else '; nothing is wrong'}")
+            click.echo(f"{table.name}: {forms or 'no ids'}{'' if findings else '; nothing is wrong'}")
         else:
             click.echo(f"{table.name}: no {column}")
-        for finding in found:
+        for finding in findings:
             _show_finding(finding, advice)
     audited = sum(table.has_column for table in report.tables)
-    counts = [
-        f"{count} {name}{'' if count == 1 else 's'}"
+    totals = [
+        counted(count, name)
         for name, severity in (("error", "error"), ("warning", "warning"), ("remark", "info"))
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    note(f"{audited} of {len(report.tables)} tables have a {column}: {', '.join(counts) or 'nothing is wrong'}")
+    tables = counted(len(report.tables), "table")
+    echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
 
 
 def _show_finding(finding: Finding, advice: bool) -> None:

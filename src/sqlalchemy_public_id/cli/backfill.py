@@ -1,4 +1,4 @@
-"""``public-id backfill``: ids for the rows of a live table, with the progress in sight."""
+"""``public-id backfill``: ids for the rows of a live table, with its progress."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 from sqlalchemy import Engine, String, inspect
 
-from sqlalchemy_public_id import backfill as filler
-from sqlalchemy_public_id.cli._console import Refusal, a_format, note, opened
+from sqlalchemy_public_id.backfill import Progress
+from sqlalchemy_public_id.backfill import run as run_backfill
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, format_argument
 from sqlalchemy_public_id.formats import Format, NanoId
-
-__all__ = ["backfill"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 _INTERRUPTED = 130
@@ -29,37 +28,37 @@ _INTERRUPTED = 130
 @click.argument("url")
 @click.argument("table")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
-@click.option("--schema", help="Where the table is, instead of the usual schema.")
+@click.option("--schema", help="The schema; by default the usual one.")
 @click.option(
     *("--id-format", "--format", "format"),
-    type=a_format,
+    type=format_argument,
     metavar="FORMAT",
-    help="The format of the ids; NanoId where the column takes 12 characters.",
+    help="The format of the ids; NanoId if the column has 12 characters.",
 )
 @click.option(
     "--batch-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=0.5,
     show_default=True,
-    help="How long a batch is to take.",
+    help="The seconds that a batch should take.",
 )
 @click.option(
     "--pause",
     type=click.FloatRange(min=0),
     default=0.1,
     show_default=True,
-    help="How long to rest after a batch, as a share of its time.",
+    help="The rest after a batch, as a share of its time.",
 )
 def backfill(
     url: str, table: str, column: str, schema: str | None, format: Format | None, batch_seconds: float, pause: float
 ) -> None:
-    """Give an id to each row of TABLE that has none, in short batches, while the table is in use.
+    """Store an id in each row of TABLE that has none, in short batches, while the table is in use.
 
-    Ctrl-C stops it between two batches; the same command goes on from there.
+    Ctrl-C stops between two batches; the same command continues from there.
     """
     try:
-        with opened(url) as engine, _stoppable() as should_stop, _shown(table) as on_progress:
-            done = filler.run(
+        with connect(url) as engine, _stop_on_interrupt() as should_stop, _progress_display(table) as on_progress:
+            progress = run_backfill(
                 engine,
                 table,
                 column,
@@ -71,91 +70,86 @@ def backfill(
                 should_stop=should_stop,
             )
     except KeyboardInterrupt:
-        note("interrupted inside a batch, which is undone; run the same command again to go on")
+        echo_stderr("interrupted inside a batch, which is rolled back; run the same command again to continue")
         sys.exit(_INTERRUPTED)
-    click.echo(f"{done.filled} rows of {table} got an id in {done.seconds:.1f} s")
-    if done.finished:
+    rows = "row" if progress.filled == 1 else "rows"
+    click.echo(f"{progress.filled} {rows} of {table} got an id in {progress.seconds:.1f} s")
+    if progress.finished:
         return
     if should_stop():
-        note("stopped; run the same command again to go on")
+        echo_stderr("stopped; run the same command again to continue")
         sys.exit(_INTERRUPTED)
-    note("rows without an id are left: others had them locked, or keep adding them; run the same command again")
+    echo_stderr("rows without an id are left: they were locked, or new ones keep arriving; run the same command again")
     sys.exit(1)
 
 
 def _usual_format(engine: Engine, table: str, column: str, schema: str | None) -> Format:
-    """``NanoId()``, unless the column is made for ids of another length: a forgotten prefix cannot be mended later."""
+    # a column of another length has another format, and a forgotten prefix cannot be added later
     format = NanoId()
     inspector = inspect(engine)
     columns = inspector.get_columns(table, schema=schema) if inspector.has_table(table, schema=schema) else []
-    for type_ in (found["type"] for found in columns if found["name"] == column):
+    for type_ in (reflected["type"] for reflected in columns if reflected["name"] == column):
         if isinstance(type_, String) and type_.length in (None, format.max_length):
             continue
-        takes = f"takes {type_.length} characters" if isinstance(type_, String) else f"is of the type {type_}"
-        raise Refusal(
-            f"{table}.{column} {takes} and {format!r} makes {format.max_length}: "
-            f"say which ids it is to have, such as --id-format 'NanoId(prefix=\"cus\")'"
+        has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
+        raise UsageProblem(
+            f"{table}.{column} {has} and ids of {format!r} have {format.max_length}; "
+            f"name the format of the ids, such as --id-format 'NanoId(prefix=\"cus\")'"
         )
     return format
 
 
 @contextmanager
-def _stoppable() -> Generator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed. The second one interrupts at once."""
+def _stop_on_interrupt() -> Generator[Callable[[], bool]]:
+    """Provide a function that returns True after Ctrl-C; the second Ctrl-C interrupts at once."""
     pressed = False
 
     def press(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         pressed = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # not the one before: a shell may have it ignored
-        note("finishing the batch; Ctrl-C again stops at once")
+        # not the previous handler: a shell that starts a background job has set it to ignore the signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        echo_stderr("finishing the batch; Ctrl-C again stops at once")
 
-    before = signal.signal(signal.SIGINT, press)
+    previous = signal.signal(signal.SIGINT, press)
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
-def _shown(table: str) -> Generator[Callable[[filler.Progress], None]]:
-    """What shows the progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+def _progress_display(table: str) -> Generator[Callable[[Progress], None]]:
+    """Provide a function that shows the progress on stderr: a bar on a terminal, elsewhere a line now and then."""
     console = Console(stderr=True, highlight=False, markup=False)
     if not console.is_terminal:
-        yield _Lines(table)
+        next_line = 0.0
+
+        def print_line(progress: Progress) -> None:
+            nonlocal next_line
+            if progress.finished or time.monotonic() >= next_line:
+                next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+                echo_stderr(f"{table}: {_summary(progress)}")
+
+        yield print_line
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(table, total=None, said="")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[summary]}"), TimeElapsedColumn())
+    with ProgressBar(*columns, console=console) as bar:
+        task = bar.add_task(table, total=None, summary="")
 
-        def show(done: filler.Progress) -> None:
-            left = done.left
-            bar.update(
-                task, total=None if left is None else done.filled + left, completed=done.filled, said=_said(done)
-            )
+        def update_bar(progress: Progress) -> None:
+            total = None if progress.left is None else progress.filled + progress.left
+            bar.update(task, total=total, completed=progress.filled, summary=_summary(progress))
 
-        yield show
+        yield update_bar
 
 
-class _Lines:
-    """A line every few seconds, and one for the first batch and for the end."""
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-        self.next = 0.0
-
-    def __call__(self, done: Any) -> None:
-        if done.finished or time.monotonic() >= self.next:
-            self.next = time.monotonic() + _SECONDS_BETWEEN_LINES
-            note(f"{self.table}: {_said(done)}")
-
-
-def _said(done: filler.Progress) -> str:
-    """Rows, rate and time left."""
-    said = f"{done.filled:,} rows, {done.rate:,.0f} rows/s"
-    if done.left and done.rate:
-        said += f", about {_duration(done.left / done.rate)} left"
-    return said
+def _summary(progress: Progress) -> str:
+    """Return rows, rate and time left."""
+    summary = f"{counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
+    if progress.left and progress.rate:
+        summary += f", about {_duration(progress.left / progress.rate)} left"
+    return summary
 
 
 def _duration(seconds: float) -> str:

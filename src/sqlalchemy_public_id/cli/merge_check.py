@@ -1,4 +1,4 @@
-"""``public-id merge-check``: whether the rows of several databases can be put into one."""
+"""``public-id merge-check``: keys and public ids that several databases have in common."""
 
 from __future__ import annotations
 
@@ -11,37 +11,35 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_public_id.cli._console import Refusal, note, opened
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr
 from sqlalchemy_public_id.merging import Comparison, Report
-from sqlalchemy_public_id.merging import merge_check as check
-
-__all__ = ["merge_check"]
+from sqlalchemy_public_id.merging import merge_check as compare_databases
 
 
 @click.command("merge-check")
 @click.argument("urls", metavar="URL URL...", nargs=-1, required=True)
-@click.option("--schema", help="Where to look, instead of the usual schema.")
-@click.option("--table", "tables", multiple=True, help="Look at this table alone; repeatable.")
+@click.option("--schema", help="The schema; by default the usual one.")
+@click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
 @click.option(
-    "--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Clashes to show of a column."
+    "--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Clashes to show per column."
 )
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def merge_check(
     urls: tuple[str, ...], schema: str | None, tables: tuple[str, ...], column: str, examples: int, output: str
 ) -> None:
-    """Prove that no key and no public id of several databases clash. Nothing is changed.
+    """Prove that no key and no public id of several databases clash. Changes nothing.
 
-    The exit status is 0 where that is proven, 1 where something clashes or could not be compared, 2 where a database
-    could not be looked at.
+    The exit status is 0 if that is proven, 1 if there is a clash or a column could not be compared, and 2 if a database
+    could not be checked.
     """
     if len(set(urls)) < len(urls):
-        raise Refusal("a URL is given twice; a database clashes with itself")
+        raise UsageProblem("a URL is given twice; a database clashes with itself")
     failed: list[str] = []
     with ExitStack() as stack:
         engines: list[Engine] = []
         for url in urls:
-            engine = stack.enter_context(opened(url))
+            engine = stack.enter_context(connect(url))
             engines.append(engine)
 
             @event.listens_for(engine, "handle_error")
@@ -49,11 +47,11 @@ def merge_check(
                 failed.append(url)
 
         try:
-            report = check(engines, schema=schema, tables=tables or None, column=column, examples=examples)
+            report = compare_databases(engines, schema=schema, tables=tables or None, column=column, examples=examples)
         except SQLAlchemyError:
             if not failed:
                 raise
-            with opened(failed[0]):  # which tells the error as one of that database
+            with connect(failed[0]):  # it turns the error into one line about that database
                 raise
     if output == "json":
         click.echo(json.dumps(report.as_dict(), indent=2))
@@ -66,21 +64,23 @@ def _show(report: Report) -> None:
     for table in report.tables:
         missing = f" (not in {', '.join(table.missing)})" if table.missing else ""
         click.echo(f"{table.name}{missing}")
-        for what, comparison in (("key", table.key), ("public id", table.public_id)):
-            click.echo(f"  {what:<9}  {_said(comparison)}")
+        for name, comparison in (("key", table.key), ("public id", table.public_id)):
+            click.echo(f"  {name:<9}  {_outcome(comparison)}")
             for clash in comparison.examples:
                 click.echo(f"               {clash.value}  {', '.join(clash.databases)}")
-    verdict = "nothing clashes" if report.is_proven else f"{report.clashes} clashes"
+    verdict = "nothing clashes" if report.is_proven else counted(report.clashes, "clash", "clashes")
     unproven = sum(
         comparison.proof == "not comparable" for table in report.tables for comparison in (table.key, table.public_id)
     )
-    note(f"{len(report.tables)} tables: {verdict}{f', {unproven} columns not compared' if unproven else ''}")
+    rest = f", {counted(unproven, 'column')} not compared" if unproven else ""
+    echo_stderr(f"{counted(len(report.tables), 'table')}: {verdict}{rest}")
 
 
-def _said(comparison: Comparison) -> str:
+def _outcome(comparison: Comparison) -> str:
     if comparison.proof == "ranges":
         return f"{comparison.column}: the ranges lie apart"
     if comparison.proof == "compared":
-        found = click.style(f"{comparison.clashes} clash", fg="red") if comparison.clashes else "none clashes"
-        return f"{comparison.column}: {comparison.compared} compared, {found}"
+        clashes = counted(comparison.clashes, "clash", "clashes") if comparison.clashes else "no clashes"
+        styled = click.style(clashes, fg="red") if comparison.clashes else clashes
+        return f"{comparison.column}: {comparison.compared} compared, {styled}"
     return f"{comparison.column or '-'}: {comparison.proof}: {comparison.reason}"

@@ -1,1 +1,1 @@
-"""Parts for other packages: import the one you use, such as ``sqlalchemy_public_id.ext.fastapi``."""
+"""Integrations with other packages: import the module of yours, such as ``sqlalchemy_public_id.ext.fastapi``."""

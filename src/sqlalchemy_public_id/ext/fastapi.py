@@ -1,4 +1,4 @@
-"""FastAPI: the row that a path names, or 404; errors as answers; and a check that no integer key is shown.
+"""FastAPI: rows by the public id in the path, errors as problem details, and a lint for integer keys.
 
 >>> from typing import Annotated, Iterator
 >>> from fastapi import Depends, FastAPI
@@ -75,25 +75,26 @@ def by_public_id(
     scope: Callable[..., Any] | None = None,
     malformed: Literal[404, 422] = 404,
 ) -> Callable[..., Awaitable[M]]:
-    """A dependency: the row of *model* whose public id stands in the path, or the answer 404.
+    """Build a dependency that returns the row of *model* with the public id in the path, or answers 404.
 
-    :param session: the dependency that gives a ``Session`` or an ``AsyncSession``. A ``Session`` is used in a thread,
-        so that the event loop does not wait. A ``scoped_session`` needs a ``scopefunc`` that tells requests apart:
-        without one, it has a session for each thread, and a request has several threads.
+    :param session: a dependency that returns a ``Session`` or an ``AsyncSession``. A ``Session`` is used in a thread,
+        so that it does not block the event loop. A ``scoped_session`` needs a ``scopefunc`` that identifies the
+        request: without one, it has a session for each thread, and a request has several threads.
     :param param: the name of the path parameter; by default that of the model, ``customer_id`` for ``Customer``.
-    :param attribute: which public id, where a model has several; ``public_id`` by default.
+    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(Customer.orders)``.
-    :param scope: a dependency that gives a condition, such as ``Order.customer_id == user.id``. A row outside of it is
-        answered like one that does not exist. ``sqlalchemy.true()`` is for who may see all.
-    :param malformed: the answer to a text that cannot be an id: 404 as for an unknown one, or 422, saying why.
-    :raises ConfigurationError: where *model* has no such public id.
+    :param scope: a dependency that returns a condition, such as ``Order.customer_id == user.id``. A row outside of it
+        is 404 like one that does not exist. ``sqlalchemy.true()`` selects all rows.
+    :param malformed: the status for a string that cannot be an id: 404 as for an unknown one, or 422 with the reason.
+    :raises ConfigurationError: if *model* has no such public id.
     """
     name, column = _mapped.public_id(model, attribute)
     format = public_id_type(column).id_format
     if malformed not in (404, 422):
         raise ConfigurationError(f"malformed is {shown(malformed)}, expected 404 or 422")
     as_id = PublicId(model, attribute=attribute)
-    shape: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
+    # for 404, the schema is documentation only: FastAPI would answer 422 itself
+    schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
 
     async def row(public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None) -> M:
         if not format.is_valid(public_id):
@@ -103,7 +104,7 @@ def by_public_id(
             is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
             if not isinstance(condition, SQLColumnExpression) or is_relationship:
                 raise ConfigurationError(
-                    f"the scope of {model.__name__} gave {shown(condition)}, expected a condition such as "
+                    f"the scope of {model.__name__} returned {shown(condition)}, expected a condition such as "
                     f"{model.__name__}.owner_id == user.id, or sqlalchemy.true()"
                 )
             query = query.where(condition)
@@ -112,15 +113,15 @@ def by_public_id(
             require_session(sync)
             return sync.scalars(query).unique().one_or_none()
 
-        session = _of_the_request(session)
-        found = await (session.run_sync(find) if hasattr(session, "run_sync") else run_in_threadpool(find, session))
-        if found is None:
+        session = _unscoped(session)
+        obj = await (session.run_sync(find) if hasattr(session, "run_sync") else run_in_threadpool(find, session))
+        if obj is None:
             raise _NoRow(public_id, model=model.__name__)
-        return found
+        return obj
 
     alias = param or f"{_mapped.snake_case(model.__name__)}_id"
     parameters = {
-        "public_id": Annotated[str, shape, Path(alias=alias, description=f"The public id of the {model.__name__}.")],
+        "public_id": Annotated[str, schema, Path(alias=alias, description=f"The public id of the {model.__name__}.")],
         "session": Annotated[Any, Depends(session)],
     }
     if scope is not None:
@@ -132,49 +133,46 @@ def by_public_id(
 
 
 def install(app: FastAPI) -> None:
-    """Have *app* answer errors of this library, wherever they are raised, as problem details (:rfc:`9457`).
+    """Add exception handlers to *app* that answer errors of this library as problem details (:rfc:`9457`).
 
     :class:`PublicIdNotFound` is 404, :class:`InvalidPublicId` 422, :class:`PublicIdConflict` 409. These answers name
-    models, fields and formats, and no values: neither keys nor SQL can be in them, nor what was sent. (The 422 that
-    FastAPI itself makes of a malformed body or parameter repeats the input, as it does for every type.) The OpenAPI
-    document gets the answer 404 for each operation with a public id in its path. A malformed request that FastAPI
-    could not describe, because no JSON can hold its input, is 422 instead of 500. Without this, :func:`by_public_id`
-    answers 404 as an ``HTTPException`` does, and the other errors are 500.
+    models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The 422 that FastAPI
+    itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI document gets the
+    response 404 for each operation with a public id in its path. A malformed request whose input JSON cannot represent
+    is 422 instead of 500. Without this, :func:`by_public_id` answers 404 as an ``HTTPException``, and the other errors
+    are 500.
     """
     app.add_exception_handler(PublicIdNotFound, _not_found)
     app.add_exception_handler(InvalidPublicId, _invalid)
     app.add_exception_handler(PublicIdConflict, _conflict)
     if app.exception_handlers.get(RequestValidationError) is request_validation_exception_handler:
         app.add_exception_handler(RequestValidationError, _unprocessable)
-    described = app.openapi
+    original = app.openapi
 
     def openapi() -> dict[str, Any]:
-        document = described()
+        document = original()
         _add_not_found(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
 
 
-# --- inside
-
-
 class _NoRow(PublicIdNotFound, HTTPException):
-    """No row for a path: FastAPI knows what to do with it, whether or not :func:`install` was called."""
+    """A :class:`PublicIdNotFound` that FastAPI answers with 404 without :func:`install`, too."""
 
     def __init__(self, value: object, *, model: str) -> None:
         PublicIdNotFound.__init__(self, value, model=model)
         HTTPException.__init__(self, 404, f"no such {model}")
 
 
-def _of_the_request(session: AsyncSession | Session | scoped_session[Session]) -> Any:
-    """*session*, before a thread is asked for it: to a ``scoped_session``, the thread may be somebody else."""
+def _unscoped(session: AsyncSession | Session | scoped_session[Session]) -> Any:
+    # in the thread that runs the query, a scoped_session could return the session of another request
     if not isinstance(session, scoped_session):
         return session
     if isinstance(session.registry, ThreadLocalRegistry):
         raise ConfigurationError(
-            "this scoped_session has a session for each thread, and a request has several threads, which nobody would "
-            "end the sessions of; give it a scopefunc that tells requests apart, or have the dependency yield a Session"
+            "this scoped_session has a session for each thread, and a request has several threads, whose sessions "
+            "would stay open; give it a scopefunc that identifies the request, or let the dependency yield a Session"
         )
     return session()
 
@@ -184,23 +182,22 @@ def _not_found(request: Request, error: Any) -> JSONResponse:
 
 
 def _invalid(request: Request, error: Any) -> JSONResponse:
-    # the prefix of what was sent is all that stands before the last separator: of a token, the most
+    # the prefix of the input is all before the last separator, and so most of a token: it is not repeated
     reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
     detail = f"not a public id: {reason} (expected {error.expected})"
     return _problem(422, "Unprocessable Content", detail, field=error.field)
 
 
 async def _unprocessable(request: Request, error: Any) -> JSONResponse:
-    """FastAPI's own answer, which repeats the input; without it where JSON cannot hold it: a lone surrogate, a NaN."""
     try:
         return await request_validation_exception_handler(request, error)
-    except ValueError:
-        found = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
-        return JSONResponse({"detail": found}, 422)
+    except ValueError:  # it repeats the input, and JSON cannot represent a lone surrogate or NaN
+        details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
+        return JSONResponse({"detail": details}, 422)
 
 
 def _conflict(request: Request, error: Any) -> JSONResponse:
-    detail = f"the {error.model} with this public id is there already, with other contents"
+    detail = f"the {error.model} with this public id exists, with other contents"
     return _problem(409, "Conflict", detail, differing=list(error.differing))
 
 
@@ -213,12 +210,8 @@ def _problem(status: int, title: str, detail: str, **more: Any) -> JSONResponse:
 _MEDIA_TYPE = "application/problem+json"
 _PROBLEM = {
     "type": "object",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-    },
+    "properties": {name: {"type": "string"} for name in ("type", "title")}
+    | {"status": {"type": "integer"}, "detail": {"type": "string"}},
     "required": ["type", "title", "status", "detail"],
 }
 _NOT_FOUND = {"description": "Not Found", "content": {_MEDIA_TYPE: {"schema": _PROBLEM}}}
@@ -227,7 +220,7 @@ _NOT_FOUND = {"description": "Not Found", "content": {_MEDIA_TYPE: {"schema": _P
 def _add_not_found(document: dict[str, Any]) -> None:
     paths: dict[str, dict[str, Any]] = document.get("paths", {})
     for operation in [operation for path in paths.values() for operation in path.values()]:
-        if hasattr(operation, "get"):  # a path may also have a summary
+        if hasattr(operation, "get"):  # beside operations, a path may have a summary
             for parameter in operation.get("parameters", ()):
                 if parameter.get("in") == "path" and parameter.get("schema", {}).get("format") == "public-id":
                     operation["responses"].setdefault("404", _NOT_FOUND)

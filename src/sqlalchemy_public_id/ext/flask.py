@@ -1,4 +1,4 @@
-"""Flask: public ids in URLs, and the row of one or a 404.
+"""Flask: a URL converter for public ids, and rows by public id or 404.
 
 >>> from flask import Flask
 >>> from sqlalchemy_public_id.ext.flask import get_or_404, register
@@ -46,18 +46,17 @@ M = TypeVar("M")
 
 
 def register(app: Flask, source: Format | type[Any], *, name: str, attribute: str | None = None) -> None:
-    """Let the rules of *app* say ``<name:argument>`` for the public ids of *source*.
+    """Add a URL converter to *app*: rules write ``<name:argument>`` for the public ids of *source*.
 
-    Such a rule matches well-formed ids and nothing else, so that a view never sees another text, and two rules for
-    ids of different prefixes can have the same form. The view gets the canonical text, or a typed id where there is
-    one. ``url_for`` takes an id, or an object of the model; anything else, such as an integer key, is an
-    :class:`~sqlalchemy_public_id.InvalidPublicId`.
+    Such a rule matches well-formed ids only, so that two rules for different prefixes can have the same form. The view
+    gets the canonical string, or a typed id if *source* has one. ``url_for`` accepts an id, or an object of the model;
+    any other value, such as an integer key, is an :class:`~sqlalchemy_public_id.InvalidPublicId`.
 
-    :param app: the application; call this before its rules and blueprints are added.
-    :param source: a format, a :class:`TypedId` class, or a mapped class, whose public id is meant.
-    :param name: how rules call the converter.
-    :param attribute: which public id, where a mapped class has several; ``public_id`` by default.
-    :raises ConfigurationError: where *source* has no public id, or *app* has a converter of this name.
+    :param app: the application; call this before adding its rules and blueprints.
+    :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
+    :param name: the name of the converter in rules.
+    :param attribute: the name of the public id, if a mapped class has several; ``public_id`` by default.
+    :raises ConfigurationError: if *source* has no public id, or *app* has a converter of this name.
     """
     if not isinstance(app, Flask):
         raise TypeError(f"expected a Flask application, not {type(app).__name__}; converters belong to the application")
@@ -76,40 +75,39 @@ def get_or_404(
     attribute: str | None = None,
     **how: Unpack[How],
 ) -> M:
-    """The row of *model* with this public id, or Flask's answer 404; takes what
-    :func:`sqlalchemy_public_id.lookup.get` takes.
+    """Return the row of *model* with this public id, or abort with 404.
 
-    A malformed id is a 404 as well, and sends no statement.
+    The arguments are those of :func:`sqlalchemy_public_id.lookup.get`. A malformed id is 404, too, and sends no
+    statement.
     """
-    found = lookup.get(session, model, public_id, attribute=attribute, **how)  # type: ignore[arg-type]  # scoped_session too
-    if found is None:
+    obj = lookup.get(session, model, public_id, attribute=attribute, **how)  # type: ignore[arg-type]  # scoped_session too
+    if obj is None:
         abort(404)
-    return found
+    return obj
 
 
 def _converter(source: Format | type[Any], attribute: str | None) -> type[BaseConverter]:
-    """The converter class for the public ids of *source*."""
-    model, key = None, ""
+    model, id_attribute = None, ""
     if isinstance(source, Format) or (isinstance(source, type) and issubclass(source, TypedId)):
         type_ = PublicIdType(source)
     else:
         model = source
-        key, column = _mapped.public_id(model, attribute)
+        id_attribute, column = _mapped.public_id(model, attribute)
         type_ = public_id_type(column)
     anchored = type_.id_format.pattern
 
     class PublicIdConverter(BaseConverter):
-        regex = anchored.removeprefix("^").removesuffix("$")  # Werkzeug puts it into that of the whole rule
+        regex = anchored.removeprefix("^").removesuffix("$")  # Werkzeug embeds it in the pattern of the rule
 
         def to_python(self, value: str) -> str:
             try:
                 return type_.checked(value)
-            except InvalidPublicId as error:  # a wrong check digit, which no pattern tells
+            except InvalidPublicId as error:  # a wrong check digit: the pattern cannot check it
                 raise ValidationError from error
 
         def to_url(self, value: Any) -> str:
             if model is not None and isinstance(value, model):
-                value = getattr(value, key)
+                value = getattr(value, id_attribute)
             return super().to_url(type_.checked(value))
 
     return PublicIdConverter

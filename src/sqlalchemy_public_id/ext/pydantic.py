@@ -1,7 +1,7 @@
-"""Pydantic: public ids as types of fields, and response models that no integer key gets into.
+"""Pydantic: public ids as types of fields, and response models that refuse integer keys.
 
-A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself, :class:`PublicId` makes one of any format, and
-:class:`PublicModel` is for what goes out:
+A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`PublicId` makes one of any format.
+:class:`PublicModel` is the base of response models:
 
 .. code-block:: python
 
@@ -40,7 +40,7 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
-from sqlalchemy_public_id.ext import _attributes, _mapped, _samples
+from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
@@ -54,8 +54,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validato
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from sqlalchemy_public_id.ext import _related
-from sqlalchemy_public_id.ext._paths import paths_of
+from sqlalchemy_public_id.ext import _annotations
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
 
 __all__ = ["PublicId", "PublicModel"]
@@ -64,14 +63,14 @@ __all__ = ["PublicId", "PublicModel"]
 class PublicId:
     """The public ids of a format, a typed id or a mapped class, as a type of field: ``Annotated[str, PublicId(…)]``.
 
-    The value is the canonical text, or a typed id where there is one. The JSON schema has pattern, lengths and an
-    example. A text that is no such id is a validation error of type ``public_id``, and so is whatever is no text:
-    integers are never taken for ids. Validators on its left come first: ``Annotated[str, BeforeValidator(str.strip),
-    PublicId(…)]``. On what is no text, as in ``Annotated[int, PublicId(…)]``, it is a :class:`ConfigurationError`.
+    The value is the canonical string, or a typed id if *source* has one. The JSON schema has pattern, lengths and an
+    example. Any other string is a validation error of type ``public_id``, and so is a value of another type: integers
+    are never accepted. Validators on its left run first: ``Annotated[str, BeforeValidator(str.strip), PublicId(…)]``.
+    A type other than ``str``, as in ``Annotated[int, PublicId(…)]``, is a :class:`ConfigurationError`.
 
-    :param source: a format, a :class:`TypedId` class, or a mapped class, whose public id is meant.
-    :param attribute: which public id, where a mapped class has several; ``public_id`` by default.
-    :raises ConfigurationError: where *source* has no public id.
+    :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
+    :param attribute: the name of the public id, if a mapped class has several; ``public_id`` by default.
+    :raises ConfigurationError: if *source* has no public id.
     """
 
     def __init__(self, source: Format | type[Any], *, attribute: str | None = None) -> None:
@@ -92,21 +91,22 @@ class PublicId:
             )
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        kind: object = source
-        if not (isinstance(kind, type) and issubclass(kind, str)):
+        cls: object = source
+        if not (isinstance(cls, type) and issubclass(cls, str)):
             raise ConfigurationError(
-                f"{self!r} is a note on {shown(source)}, expected str, or a typed id; where there may be none, write "
+                f"{self!r} annotates {shown(source)}, expected str or a typed id; if the id is optional, write "
                 f"Annotated[str, PublicId(…)] | None"
             )
-        before, own = handler(source), core_schema_of(self._check)
-        is_plain = before["type"] == "function-plain" or before.keys() <= {"type", "metadata"}
-        return own if is_plain else core_schema.chain_schema([before, own])
+        inner, own = handler(source), core_schema_of(self._check)
+        # a plain str, or a typed id, adds nothing to the check; validators and constraints on the left do
+        is_plain = inner["type"] == "function-plain" or inner.keys() <= {"type", "metadata"}
+        return own if is_plain else core_schema.chain_schema([inner, own])
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
         return json_schema_of(self.id_format)
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON schema of the ids, for documents that are not made by Pydantic."""
+        """Return the JSON schema of the ids, for documents that Pydantic does not write."""
         return json_schema_of(self.id_format)
 
     def __repr__(self) -> str:
@@ -114,17 +114,17 @@ class PublicId:
 
 
 class PublicModel(BaseModel):
-    """A response model for the objects of one mapped class, which is named where it is declared: ``model=Order``.
+    """A response model for the objects of one mapped class: ``class OrderOut(PublicModel, model=Order)``.
 
-    Reads attributes, ``public_ref()`` included, and refuses a field that would show an integer key or foreign key: by
-    its own name, by an alias, through a relationship, through a synonym, composite or association proxy, in the keys of
-    a dictionary, or in the expression of a hybrid or column property, unless that is a comparison or a count. A
-    subclass without ``model=`` is a base or an envelope for others.
+    It reads attributes, including ``public_ref()``, and refuses a field that would show an integer key or foreign key:
+    by its name or an alias, through a relationship, synonym, composite or association proxy, in the keys of a
+    dictionary, or in the expression of a hybrid or column property, unless that is a comparison or a count. A subclass
+    without ``model=`` is a base or an envelope for others.
 
-    :raises ConfigurationError: when the class is created, or when it meets its first object, where mappers have to be
-        configured to tell: such a field; a field that the mapped class has no attribute for, and no default;
-        ``extra="allow"``, which takes every attribute; a relationship shown by what is no ``PublicModel``: another
-        model, or a type that takes any object, such as ``object``, ``InstanceOf[…]`` or an unbound type variable.
+    :raises ConfigurationError: for such a field; for a required field without an attribute; for ``extra="allow"``,
+        which shows every attribute; for a relationship shown by anything but a ``PublicModel``: another model, or a
+        type that accepts any object, such as ``object``, ``InstanceOf[…]`` or an unbound type variable. It is raised
+        when the class is created, or at its first object if the check needs configured mappers.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -148,94 +148,97 @@ class PublicModel(BaseModel):
 
     @classmethod
     def of(cls, session: Session, obj: object) -> Self:
-        """The response for one object; with an ``AsyncSession``, ``await session.run_sync(OrderOut.of, order)``."""
+        """Build the response for one object.
+
+        With an ``AsyncSession``, ``await session.run_sync(OrderOut.of, order)``.
+        """
         return cls.many(session, [obj])[0]
 
     @classmethod
     def many(cls, session: Session, objects: Iterable[object]) -> list[Self]:
-        """The responses for *objects*, in their order. What references need is loaded for all of them at once.
+        """Build the responses for *objects*, in their order. The references of all of them are loaded at once.
 
         With an ``AsyncSession``, ``await session.run_sync(OrderOut.many, orders)``.
         """
-        found = list(objects)
-        references.load(session, found)
-        return [cls.model_validate(obj) for obj in found]
+        rows = list(objects)
+        references.load(session, rows)
+        return [cls.model_validate(row) for row in rows]
 
     @model_validator(mode="before")
     @classmethod
     def _of_the_mapped_class(cls, source: object) -> object:
-        """Let no object in that the fields were not checked for."""
+        # refuses objects of a class that the fields were not checked against
         model = cls.__mapped_class__
-        kind = type(source)
-        if kind is dict or (model is None and _mapped.mapper_of(kind) is None):
+        source_class = type(source)
+        if source_class is dict or (model is None and _mapped.mapper_of(source_class) is None):
             return source
         if model is None:
             raise ConfigurationError(
-                f"{cls.__name__} does not say which mapped class it shows; "
-                f"write class {cls.__name__}(PublicModel, model={kind.__name__})"
+                f"{cls.__name__} has no mapped class; "
+                f"write class {cls.__name__}(PublicModel, model={source_class.__name__})"
             )
         if isinstance(source, model):
-            if kind not in cls.__checked__:  # which may be a subclass, whose attributes are its own
-                _refuse_keys(cls, kind)
-        elif _mapped.mapper_of(kind) is not None:
-            facts = {"expected": model.__name__, "found": kind.__name__}
+            if source_class not in cls.__checked__:  # a subclass has attributes of its own
+                _refuse_keys(cls, source_class)
+        elif _mapped.mapper_of(source_class) is not None:
+            facts = {"expected": model.__name__, "found": source_class.__name__}
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
         return source
 
 
-# --- inside
-
-
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
-    """Check the fields of *cls*; what configured mappers, or types declared below, alone tell is for the next time."""
+    """Check the fields of *cls* against *model*, and remember it once mappers and types are complete."""
     mapper = _mapped.mapper_of(model) or _mapped.mapper_of(cls.__mapped_class__)
     assert mapper is not None
     if cls.model_config.get("extra") == "allow":
         raise ConfigurationError(
-            f'{cls.__name__} has extra="allow", which shows every attribute, keys included; name the fields'
+            f'{cls.__name__} has extra="allow", which shows every attribute, including keys; name the fields'
         )
     for name, field in cls.model_fields.items():
-        paths = list(paths_of(cls, name, field))
-        found = [path for path in paths if _attributes.has_attribute(mapper, str(path[0]))]
-        if not found and field.is_required():
-            read = " or ".join(repr(path[0]) for path in paths)
+        choices = list(_annotations.read_paths(cls, name, field))
+        paths = [path for path in choices if _attributes.has_attribute(mapper, str(path[0]))]
+        if not paths and field.is_required():
+            names = " or ".join(repr(path[0]) for path in choices)
             raise ConfigurationError(
-                f"{cls.__name__}.{name} reads {read}, which {model.__name__} does not have; "
+                f"{cls.__name__}.{name} reads {names}, which {model.__name__} does not have; "
                 f"name an attribute with validation_alias=…, or give the field a default"
             )
-        for path in found:
-            key = _attributes.key_behind(mapper, path)
+        for path in paths:
+            key = _attributes.key_at(mapper, path)
             if key is not None:
                 raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-            relationship = _attributes.relationship_behind(mapper, path)
+            relationship = _attributes.relationship_at(mapper, path)
             if relationship is not None:
-                _refuse_others(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
+                _refuse_unchecked(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
             first = str(path[0])
-            dictionary = _attributes.dictionary_behind(mapper, first) if len(path) == 1 else None
-            if dictionary is not None and mapper.configured and _related.shows_keys(field.annotation, PublicId):
-                _refuse_dictionary(cls, name, dictionary)
+            dictionary = _attributes.dictionary_at(mapper, first) if len(path) == 1 else None
+            if dictionary is not None and mapper.configured:
+                _refuse_dictionary_keys(cls, name, field, dictionary)
             if len(path) == 1 and mapper.has_property(first):
-                break  # it is always there, so that Pydantic does not go on to the next
+                break  # a mapped attribute always exists: Pydantic does not try the next choice
     if mapper.configured and cls.__pydantic_complete__:
         cls.__checked__ |= {model}
 
 
-def _refuse_others(cls: type[PublicModel], name: str, field: FieldInfo, target: type[Any] | None) -> None:
-    """Refuse what shows related objects, of the class *target*, without being a ``PublicModel``."""
-    is_free = _related.is_not_validated(field.metadata)
-    what = _related.NOT_VALIDATED if is_free else _related.lets_through(field.annotation, PublicModel, target)
-    if what is not None:
+def _refuse_unchecked(cls: type[PublicModel], name: str, field: FieldInfo, related: type[Any] | None) -> None:
+    unchecked: str | None = _annotations.NOT_VALIDATED
+    if not _annotations.skips_validation(field.metadata):
+        unchecked = _annotations.unchecked_type(field.annotation, PublicModel, related)
+    if unchecked is not None:
         raise ConfigurationError(
-            f"{cls.__name__}.{name} shows related objects as {what}, which may show their keys; "
+            f"{cls.__name__}.{name} shows related objects as {unchecked}, which may show their keys; "
             f"make it a PublicModel, model=…"
         )
 
 
-def _refuse_dictionary(cls: type[PublicModel], name: str, dictionary: RelationshipProperty[Any]) -> None:
-    """Refuse the keys of a dictionary of related objects where they are integer keys, or cannot be checked."""
+def _refuse_dictionary_keys(
+    cls: type[PublicModel], name: str, field: FieldInfo, dictionary: RelationshipProperty[Any]
+) -> None:
+    if not _annotations.shows_dictionary_keys(field.annotation, PublicId):
+        return
     try:
         key = _attributes.key_of_dictionary(dictionary)
-    except _samples.Untold:
+    except _attributes.Undetermined:
         raise ConfigurationError(
             f"{cls.__name__}.{name} shows a dictionary whose keys cannot be checked; make them public ids, of a typed "
             f"id or Annotated[str, PublicId(…)], or show a list"

@@ -11,7 +11,7 @@ True
 >>> sorted(gadget.model_dump())
 ['name', 'public_id']
 
-What goes out names its id as any other model of Pydantic does: ``public_id: Annotated[str, PublicId(Gadget)]``, with
+Response models declare the id like any model of Pydantic: ``public_id: Annotated[str, PublicId(Gadget)]``, with
 :class:`sqlalchemy_public_id.ext.pydantic.PublicId`, or a typed id.
 """
 
@@ -47,16 +47,16 @@ __all__ = ["PublicIdColumnSQLModel", "PublicIdSQLModel"]
 
 
 class PublicIdColumnSQLModel(SQLModel):
-    """Adds the field and column ``public_id`` to a table that has a key already.
+    """Add the field and column ``public_id`` to a table that has its own key.
 
-    ``__public_id__`` says which ids it has: a format, or a :class:`TypedId` class. A field
-    ``public_id: GadgetId = Field(default=None)`` says the same, and tells it to mypy and pyright as well.
+    ``__public_id__`` is a format or a :class:`TypedId` class. A field ``public_id: GadgetId = Field(default=None)`` has
+    the same effect, and is visible to mypy and pyright.
 
-    An object has its id as soon as it is made. An id that is given is checked
-    (:class:`~sqlalchemy_public_id.InvalidPublicId`), and that of a stored row cannot change.
+    A new object has its id at once. An assigned id is validated (:class:`~sqlalchemy_public_id.InvalidPublicId`); the
+    id of a persistent object cannot change.
 
-    A ``public_ref()`` of the table is written without an annotation, ``maker_public_id = public_ref("maker")``. It is
-    no field, but it is assigned like one, and the constructor, ``model_validate`` and ``sqlmodel_update`` take it.
+    Declare a ``public_ref()`` without an annotation: ``maker_public_id = public_ref("maker")``. It is not a field, but
+    can be assigned, and the constructor, ``model_validate`` and ``sqlmodel_update`` accept it.
     """
 
     model_config = cast("Any", ConfigDict(ignored_types=(Declared,)))
@@ -77,12 +77,11 @@ class PublicIdColumnSQLModel(SQLModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Give each table columns of its own: SQLModel would share those of a base."""
         super().__pydantic_init_subclass__(**kwargs)
         if "__abstract__" in vars(cls):
             return
-        declared = _declared(cls)
-        own: dict[str, Any] = {}
+        declared = _format_of(cls)
+        own: dict[str, Any] = {}  # new columns for each table: SQLModel would share those of a base
         if issubclass(cls, PublicIdSQLModel):
             own["id"] = Field(default=None, sa_column=bigint_key(info={MIXED_IN: True}).column, exclude=True)
         own["public_id"] = Field(default=None, sa_column=public_id_column(declared).column)
@@ -90,45 +89,46 @@ class PublicIdColumnSQLModel(SQLModel):
         fields, rest = cls.model_fields, dict(cls.model_fields)
         for name, field in own.items():
             annotation = rest.pop(name).annotation
-            # an id is there as soon as the object is, whatever a table says of None
+            # never None: a new object has its id at once
             field.annotation = str if name == "public_id" and not isinstance(annotation, type) else annotation
-        fields.clear()  # the columns of a table are in the order of the fields: ours come first
+        # columns are in the order of the fields: key and public id come first
+        fields.clear()
         fields.update({**own, **rest})
         cls.model_rebuild(force=True)
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
-        _refer(self, data)
+        _assign_references(self, data)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if (name == "public_id" or isinstance(value, Waiting)) and "_sa_instance_state" in self.__dict__:
-            # SQLAlchemy's part alone: Pydantic's would write the value over the id that was made or typed
+            # SQLModel would also write the plain value into __dict__, over the generated or typed id
             set_attribute(self, name, value)
             self.__pydantic_fields_set__.add(name)
-        elif name not in type(self).model_fields and name in _refs(type(self)):
+        elif name not in type(self).model_fields and name in _reference_names(type(self)):
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
 
     @classmethod
     def model_validate(cls, obj: Any, *, update: dict[str, Any] | None = None, **options: Any) -> Self:
-        """As SQLModel's, with the references."""
-        made = super().model_validate(obj, update=update, **options)
-        _refer(made, {**_given(obj, _refs(cls)), **(update or {})})
-        return made
+        """Build an object as SQLModel does, and assign its references."""
+        instance = super().model_validate(obj, update=update, **options)
+        _assign_references(instance, {**_references_in(obj, _reference_names(cls)), **(update or {})})
+        return instance
 
     def sqlmodel_update(self, obj: dict[str, Any] | BaseModel, *, update: dict[str, Any] | None = None) -> Self:
-        """As SQLModel's, with the references."""
-        super().sqlmodel_update(obj, update=update)  # which assigns all fields of a model
-        _refer(self, {**(obj if isinstance(obj, dict) else {}), **(update or {})})
+        """Update the fields as SQLModel does, and the references."""
+        super().sqlmodel_update(obj, update=update)  # of a model, it assigns all fields, references included
+        _assign_references(self, {**(obj if isinstance(obj, dict) else {}), **(update or {})})
         return self
 
 
 class PublicIdSQLModel(PublicIdColumnSQLModel):
-    """Adds a key ``id`` and the field ``public_id`` to a table.
+    """Add a key ``id`` and the field ``public_id`` to a table.
 
-    The key is left out of what ``model_dump`` and FastAPI show. A foreign key takes its type from the key, which is a
-    BIGINT: ``maker_id: int = Field(foreign_key="maker.id", sa_type=NullType)``.
+    ``model_dump`` and FastAPI exclude the key. It is a BIGINT, and ``NullType`` gives a foreign key the same type:
+    ``maker_id: int = Field(foreign_key="maker.id", sa_type=NullType)``.
     """
 
     __abstract__ = True
@@ -136,37 +136,35 @@ class PublicIdSQLModel(PublicIdColumnSQLModel):
     id: int | None = Field(default=None, exclude=True)
 
 
-def _declared(cls: type[PublicIdColumnSQLModel]) -> Format | type[TypedId]:
-    """What *cls* says of its ids: ``__public_id__``, or the type of its field, or nothing."""
-    said, type_ = cls.__public_id__, cls.model_fields["public_id"].annotation
+def _format_of(cls: type[PublicIdColumnSQLModel]) -> Format | type[TypedId]:
+    """Return the format of *cls*: ``__public_id__``, the type of its field, or the default."""
+    declared, type_ = cls.__public_id__, cls.model_fields["public_id"].annotation
     if isinstance(type_, type) and issubclass(type_, TypedId):
-        if said is not None and said is not type_:
+        if declared is not None and declared is not type_:
             raise ConfigurationError(
-                f"{cls.__name__} has two formats, {said!r} as __public_id__ and {type_.__name__} as the type of its "
-                f"field; leave one out"
+                f"{cls.__name__} has two formats, {declared!r} as __public_id__ and {type_.__name__} as the type of "
+                f"its field; leave one out"
             )
         return type_
-    return NanoId() if said is None else said
+    return NanoId() if declared is None else declared
 
 
-def _refs(cls: type[Any]) -> set[str]:
-    """The names of the references of a table."""
+def _reference_names(cls: type[Any]) -> set[str]:
     mapper = _mapped.mapper_of(cls)
-    found = () if mapper is None else mapper.all_orm_descriptors.items()
-    return {str(name) for name, each in found if isinstance(each, Declared)}
+    descriptors = () if mapper is None else mapper.all_orm_descriptors.items()
+    return {str(name) for name, descriptor in descriptors if isinstance(descriptor, Declared)}
 
 
-def _refer(instance: PublicIdColumnSQLModel, values: Mapping[str, Any]) -> None:
-    """Assign those of *values* that are for references, which SQLModel leaves out."""
-    for name in _refs(type(instance)) & values.keys():
+def _assign_references(instance: PublicIdColumnSQLModel, values: Mapping[str, Any]) -> None:
+    # SQLModel ignores them: they are not fields
+    for name in _reference_names(type(instance)) & values.keys():
         setattr(instance, name, values[name])
 
 
-def _given(obj: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What *obj* says of the references *names*. A row says it by its foreign key."""
+def _references_in(obj: Any, names: Iterable[str]) -> dict[str, Any]:
     if isinstance(obj, dict):
         return {name: obj[name] for name in names if name in obj}
     if _mapped.mapper_of(obj.__class__) is not None:
-        return {}
-    said = obj.model_fields_set if isinstance(obj, BaseModel) else names
-    return {name: getattr(obj, name) for name in names if name in said and hasattr(obj, name)}
+        return {}  # a row has its foreign keys, which are fields
+    fields_set = obj.model_fields_set if isinstance(obj, BaseModel) else names
+    return {name: getattr(obj, name) for name in names if name in fields_set and hasattr(obj, name)}

@@ -1,4 +1,4 @@
-"""For the tests of programs that use this library: ids that are known beforehand, and collisions on demand.
+"""Helpers for tests of applications: fixed ids, and collisions on demand.
 
 >>> from sqlalchemy_public_id import testing
 >>> with testing.fixed_ids(User, "000000000001", "000000000002"):
@@ -11,7 +11,7 @@
 As pytest fixtures, after ``pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]`` in ``conftest.py``:
 ``fixed_public_ids`` and ``forced_collisions``.
 
-Both work on the format of the model: where several models share one format object, they share its ids.
+Both change the format of the model: models that share a format object share its ids.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ Target: TypeAlias = Format | type[Any]
 
 @contextmanager
 def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) -> Generator[None]:
-    """The next ids of *target* are *public_ids*, in this order; random ones follow.
+    """Make *public_ids* the next ids of *target*, in this order; random ones follow.
 
     :param target: a model, a typed id class, or a format.
-    :param attribute: which public id, where *target* is a model with several; ``public_id`` by default.
-    :raises InvalidPublicId: where one of them is not an id of the format.
+    :param attribute: the name of the public id, if *target* is a model with several; ``public_id`` by default.
+    :raises InvalidPublicId: if one of them is not an id of the format.
     """
     format = _format(target, attribute)
-    forced = [str.__str__(format.validate(public_id)) for public_id in reversed(public_ids)]
+    fixed = [str.__str__(format.validate(public_id)) for public_id in reversed(public_ids)]
     pool = format._pool  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
-    waiting = len(pool)  # ids are taken from the end: what is above this mark at the end was not used
-    pool.extend(forced)
+    size = len(pool)  # ids are popped from the end: what is above this size afterwards was not used
+    pool.extend(fixed)
     try:
         yield
     finally:
-        del pool[waiting:]
+        del pool[size:]
 
 
 @contextmanager
 def collisions(target: Target, taken: str, times: int = 1, attribute: str | None = None) -> Generator[None]:
-    """The next *times* ids of *target* are *taken*, the id of a row that exists: each INSERT has to be retried.
+    """Make *taken*, the id of an existing row, the next id of *target*, *times* times: each such INSERT is retried.
 
     >>> from sqlalchemy_public_id import testing
     >>> ada = User(name="Ada")

@@ -1,4 +1,4 @@
-"""The context managers of :mod:`sqlalchemy_public_id.testing` as pytest fixtures.
+"""Pytest fixtures for the context managers of :mod:`sqlalchemy_public_id.testing`.
 
 .. code-block:: python
 
@@ -29,7 +29,7 @@ __all__ = ["fixed_public_ids", "forced_collisions"]
 
 @pytest.fixture
 def fixed_public_ids() -> Iterator[Callable[..., None]]:
-    """:func:`~sqlalchemy_public_id.testing.fixed_ids` until the end of the test."""
+    """Apply :func:`~sqlalchemy_public_id.testing.fixed_ids` until the end of the test."""
     with ExitStack() as stack:
 
         def fix(target: Any, *public_ids: str, attribute: str | None = None) -> None:
@@ -40,7 +40,7 @@ def fixed_public_ids() -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def forced_collisions() -> Iterator[Callable[..., None]]:
-    """:func:`~sqlalchemy_public_id.testing.collisions` until the end of the test."""
+    """Apply :func:`~sqlalchemy_public_id.testing.collisions` until the end of the test."""
     with ExitStack() as stack:
 
         def force(target: Any, taken: str, times: int = 1, attribute: str | None = None) -> None:
