@@ -72,7 +72,7 @@ class Writers:
         """Write what is waiting, at first on the node *home*."""
         while (number := self.waiting.get()) is not None:
             node = guard.run_transaction(
-                self.sessions(home), self.write(number), attempts=200, seconds=120, idempotent=True
+                self.sessions(home), self.write(number), attempts=200, timeout=120, idempotent=True
             )
             with self.changed:
                 self.written[node] += 1
@@ -190,7 +190,7 @@ class OfClusters:
 
             for number in range(home, NARROW.capacity * 3 // 4, WRITERS):
                 sessions = sessionmaker(nodes[home % len(nodes)])
-                written[number] = guard.run_transaction(sessions, line, attempts=100, seconds=60)
+                written[number] = guard.run_transaction(sessions, line, attempts=100, timeout=60)
 
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(write, range(WRITERS)))

@@ -127,28 +127,19 @@ __all__ = [
 ]
 
 _LATER = {
-    "block_key": ".keys",
-    "BlockAllocator": ".keys",
-    "cluster_key": ".keys",
-    "ClusterKey": ".keys",
-    "CoprimeKey": ".keys",
-    "CoprimeStep": ".keys",
     "idempotency": "",
-    "KeyedStep": ".keys",
     "keys": "",
     "merge_check": ".merging",
     "merging": "",
     "public_ref": ".references",
-    "ranges": ".keys",
     "references": "",
-    "ShardRouter": ".keys",
     "tokens": "",
 }
-"""What many programs never use, and where it stands: loaded when it is asked for."""
+"""Modules that many programs never use are loaded when a name of theirs is used. Other names stand in ``keys``."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _LATER[name]
+    home = _LATER.get(name, ".keys")
     return getattr(_import_module(f"{__name__}{home}"), name) if home else _import_module(f"{__name__}.{name}")

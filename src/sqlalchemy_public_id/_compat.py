@@ -1,6 +1,7 @@
-"""The private parts of SQLAlchemy that have no public twin. Tested on 2.0.40, 2.0.57 and 2.1.9.
+"""The parts of SQLAlchemy's internals that have no public twin. Tested on 2.0.40, 2.0.57 and 2.1.9.
 
-Everything else in this library uses names without an underscore.
+Everything else in this library uses documented names. ``tests/unit/test_compat.py`` holds one test for each function
+here, so that a new release of SQLAlchemy fails with the name of the part that has changed.
 """
 
 # pyright: reportPrivateUsage=false
@@ -8,78 +9,128 @@ Everything else in this library uses names without an underscore.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
-from sqlalchemy.orm import InstanceState, Session, persistence
-
-__all__ = [
-    "bulk_saved_objects",
-    "has_expressions",
-    "has_many_rows",
-    "key_behind_returning",
-    "plain_table",
-    "post_values",
-    "register_pending",
-    "register_persistent",
-    "rotated_columns",
-    "selected_names",
-    "set_rowcount",
-    "values_names",
-]
+from sqlalchemy.orm import InstanceState, Mapper, Session, persistence
 
 
-def post_values(insert: Insert) -> Any:
-    """What stands after the VALUES of *insert*: an ON CONFLICT or ON DUPLICATE KEY clause, or nothing."""
-    return insert._post_values_clause
+def post_values_clauses(insert: Insert) -> list[Any]:
+    """Return the clauses after the VALUES of *insert*, such as ON CONFLICT and ON DUPLICATE KEY.
+
+    SQLAlchemy 2.1 keeps several in one list element: SQLite takes more than one ON CONFLICT clause.
+    """
+    clause: Any = insert._post_values_clause
+    if clause is None:
+        return []
+    return list(clause.clauses) if clause.__visit_name__ == "element_list" else [clause]
+
+
+def updated_columns(clause: Any) -> set[str]:
+    """Return the names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
+    pairs: dict[Any, Any] | list[Any] | None = getattr(clause, "update_values_to_set", None)  # PostgreSQL, SQLite
+    if pairs is None:
+        pairs = getattr(clause, "update", None)  # MySQL, MariaDB
+    columns = pairs.keys() if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]
+    return {name for column in columns for name in _names(column)}
+
+
+def _names(column: Any) -> set[str]:
+    if isinstance(column, str):
+        return {column}
+    column = getattr(column, "expression", column)  # an attribute of a model
+    return {str(getattr(column, attribute, column)) for attribute in ("key", "name")}
 
 
 def has_many_rows(insert: Insert) -> bool:
-    """Whether *insert* has rows of its own, ``insert().values([{…}, {…}])``."""
+    """Return True for ``insert().values([{…}, {…}])``."""
     return bool(insert._multi_values)
 
 
-def has_expressions(insert: Insert) -> bool:
-    """Whether *insert* has values of its own, ``insert().values(…)``, beside the parameters it is executed with."""
+def has_own_values(insert: Insert) -> bool:
+    """Return True for ``insert().values(…)``, whose values are not in the parameters of a row."""
     return insert._values is not None
 
 
 def selected_names(insert: Insert) -> set[str]:
-    """The names of the columns that ``insert().from_select()`` fills from the SELECT."""
+    """Return the names of the columns that ``insert().from_select()`` fills from the SELECT."""
     return {str(name) for name in insert._select_names or ()}
 
 
-def rotated_columns(clause: Any) -> set[str]:
-    """The names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
-    pairs: dict[Any, Any] | list[Any] | None = getattr(clause, "update_values_to_set", None)  # PostgreSQL, SQLite
-    if pairs is None:
-        pairs = getattr(clause, "update", None)  # MySQL, MariaDB
-    names = pairs.keys() if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]
-    return {part for name in names for part in _names(name)}
+def plain_table(table: Any) -> Table:
+    """Return *table* without the annotations that ``insert(Model)`` adds."""
+    plain: Table = table._deannotate() if hasattr(table, "_deannotate") else table
+    return plain
 
 
-def _names(column: Any) -> set[str]:
-    """What a column is called that was given as a text, as itself, or as the attribute that shows it."""
-    if isinstance(column, str):
-        return {column}
-    column = getattr(column, "expression", column)
-    return {str(getattr(column, each, column)) for each in ("key", "name")}
+def parameter_positions(compiled: Any) -> dict[str, int] | None:
+    """Return name → position of the parameters of one row, or None if the driver takes them by name."""
+    return {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None
 
 
-def values_names(compiled: Any) -> set[str]:
-    """The names of the parameters that are repeated for each row of an "insertmanyvalues" batch."""
-    return {name for element in compiled._insertmanyvalues.insert_crud_params for name in element[3]}
+def parameters_per_row(compiled: Any, parameters: Any) -> tuple[int, int]:
+    """Return the number of *parameters* for each row of an "insertmanyvalues" batch, and for the statement as a whole.
+
+    SQLAlchemy keeps the positional ones contiguous. To the named ones of each row it appends the number of the row.
+    """
+    if compiled.positional:
+        width: int = compiled._insertmanyvalues.num_positional_params_counted
+        return width, len(compiled.positiontup) - width
+    escaped: dict[str, str] = compiled.escaped_bind_names or {}
+    names = compiled.bind_names.values()
+    width = sum(f"{escaped.get(name, name)}__0" in parameters for name in names)
+    return width, len(names) - width
 
 
-def key_behind_returning(compiled: Any) -> Column[Any] | None:
-    """The key that SQLAlchemy appends to the RETURNING of an "insertmanyvalues" batch, to bring its rows into order."""
+def sentinel_key(compiled: Any) -> Column[Any] | None:
+    """Return the key that SQLAlchemy adds to the RETURNING of an "insertmanyvalues" batch, to sort its rows."""
     many = compiled._insertmanyvalues
     if many is None or not many.implicit_sentinel or not many.sort_by_parameter_order:
         return None
     column: Column[Any] = many.sentinel_columns[0]
     return column
+
+
+def returned_columns(compiled: Any) -> list[Any]:
+    """Return the columns in the RETURNING of an INSERT, those that SQLAlchemy adds included."""
+    return list(compiled.effective_returning or ())
+
+
+def default_columns(compiled: Any) -> dict[str, Column[Any]]:
+    """Return the parameters of an INSERT that column defaults fill in each execution: name → column.
+
+    The rows after the first of ``insert().values([…])`` have stand-ins, ``public_id_m1`` with an ``original``.
+    """
+    return {column.key: getattr(column, "original", column) for column in compiled.insert_prefetch}
+
+
+def set_rowcount(context: Any, rows: int) -> None:
+    """Make ``result.rowcount`` *rows*, if the cursor counts the last of several calls only."""
+    context._rowcount = rows
+
+
+def insert_listeners(mapper: Mapper[Any]) -> list[Callable[..., Any]]:
+    """Return the functions that listen to INSERTs of *mapper*; those without ``raw`` and ``retval`` are wrapped."""
+    return [*mapper.dispatch.before_insert, *mapper.dispatch.after_insert]
+
+
+def flush_listeners(session: Session) -> list[Callable[..., Any]]:
+    """Return the functions that listen to flushes of *session*."""
+    events = session.dispatch
+    return [*events.before_flush, *events.after_flush, *events.after_flush_postexec]
+
+
+def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:
+    """Add new objects as ``add_all()`` does, without its walk along relationships: none may be set."""
+    for state in states:
+        session._save_impl(state)
+
+
+def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
+    """Make *states*, whose rows are stored, persistent, as the end of a flush; a rollback makes them transient."""
+    session._register_persistent(set(states))
 
 
 _EXECUTING: CodeType = persistence._emit_insert_statements.__code__  # pyright: ignore[reportUnknownMemberType]
@@ -100,25 +151,3 @@ def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
     if len(rows) != len(context.compiled_parameters):  # a statement for each row
         rows = [frame.f_locals["state_dict"]]
     return rows if all("_sa_instance_state" in row for row in rows) else []
-
-
-def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:
-    """What ``add_all()`` does for new objects, but for the walk along relationships: there must be none that is set."""
-    for state in states:
-        session._save_impl(state)
-
-
-def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
-    """End what a flush does for *states*, whose rows are there: persistent from now on, transient after a rollback."""
-    session._register_persistent(set(states))
-
-
-def set_rowcount(context: Any, rows: int) -> None:
-    """Let ``result.rowcount`` be *rows*, where the cursor knows only of the last of several calls."""
-    context._rowcount = rows
-
-
-def plain_table(table: Any) -> Table:
-    """*table* without the annotations that the ORM puts on the table of ``insert(Model)``."""
-    plain: Table = table._deannotate() if hasattr(table, "_deannotate") else table
-    return plain

@@ -1,4 +1,4 @@
-"""Comparisons of a column of public ids: with texts, with parameters, and with what no row can have."""
+"""Comparisons of a column of public ids with strings, bind parameters and malformed ids."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from sqlalchemy.types import Concatenable, NullType, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.formats import Format
 
-__all__ = ["EQUALITIES", "IdComparator", "differing"]
-
 EQUALITIES = {
     operator.eq,
     operator.ne,
@@ -22,14 +20,13 @@ EQUALITIES = {
     operators.is_not_distinct_from,
     operators.not_in_op,
 }
-"""What asks whether two ids are the same."""
-_SEVERAL = {operators.in_op, operators.not_in_op}
+_IN = {operators.in_op, operators.not_in_op}
 _ORDER = {operator.lt, operator.le, operator.gt, operator.ge, operators.between_op, operators.not_between_op}
-_TRANSLATED = EQUALITIES | _ORDER
+_COMPARISONS = EQUALITIES | _ORDER
 
 
 class _IdType(Protocol):
-    """What a comparison asks the type of the column."""
+    """The part of ``PublicIdType`` that a comparison uses."""
 
     @property
     def id_format(self) -> Format: ...
@@ -42,107 +39,107 @@ class _IdType(Protocol):
 
 
 class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
-    """Comparisons of a public id. A malformed text matches no row; where numbers are stored, it cannot even be sent.
+    """Comparisons of a public id. A malformed string matches no row; a native column cannot even be sent one.
 
-    A parameter, ``literal(text)`` or ``bindparam("name", text)``, is text to SQLAlchemy and would be sent as that; here
-    it means what the text means. A statement that is executed again may give it another value, so it is never left out.
+    SQLAlchemy sends ``literal(text)`` and ``bindparam("name", text)`` as strings. Here they get the type of the column.
+    The statement may be executed again with another value, so a malformed one is not left out.
     """
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        if not other or self._ids.id_format.bits is None or op not in _TRANSLATED:
+        # ids that are no numbers have one spelling only: the comparison of strings is right
+        if not other or self._ids.id_format.bits is None or op not in _COMPARISONS:
             return super().operate(op, *other, **kwargs)
-        given = other[0]
+        value = other[0]
         if op in _ORDER:
-            other = tuple(self._typed(op, one) for one in other)
-        elif isinstance(given, str):
-            found = self._stored(given)
-            if found is None:
-                return differing(self.expr, op)
-            other = (found,)
-        elif self._is_malformed(given):
-            return self._malformed(op, given)
-        elif op in _SEVERAL and _are_several(given):
-            several = [one for one in map(self._stored, given) if one is not None]
-            if any(map(self._is_malformed, several)):
-                found = or_(false(), *(self.operate(operator.eq, one) for one in several))
-                return found if op is operators.in_op else not_(found)
-            other = ([self._typed(op, one) for one in several],)
+            other = tuple(self._with_type(op, bound) for bound in other)
+        elif isinstance(value, str):
+            public_id = self._canonical(value)
+            if public_id is None:
+                return no_match(self.expr, op)
+            other = (public_id,)
+        elif self._is_malformed(value):
+            return self._compare_malformed(op, value)
+        elif op in _IN and _is_iterable(value):
+            values = [public_id for public_id in map(self._canonical, value) if public_id is not None]
+            if any(map(self._is_malformed, values)):
+                matches = or_(false(), *(self.operate(operator.eq, public_id) for public_id in values))
+                return matches if op is operators.in_op else not_(matches)
+            other = ([self._with_type(op, public_id) for public_id in values],)
         else:
-            other = (self._listed(given) if op in _SEVERAL else self._typed(op, given),)
+            other = (self._expanding(value) if op in _IN else self._with_type(op, value),)
         return super().operate(op, *other, **kwargs)
 
     @property
     def _ids(self) -> _IdType:
         return cast("_IdType", self.type)
 
-    def _stored(self, given: Any) -> Any:
-        """The canonical text of *given*, which the session compares with objects, too; ``None`` where no row has it."""
-        if not isinstance(given, str):
-            return given
-        return self._ids.canonical(given) or (None if self._ids.is_native else given)
+    def _canonical(self, value: Any) -> Any:
+        """Return the canonical spelling of *value*; None if a native column cannot hold it.
 
-    def _typed(self, op: Any, given: Any) -> Any:
-        """*given*; where it is a parameter that is text, with the type of what is compared.
-
-        Where texts are stored, and it is one as they are written, there is nothing to do.
+        ``synchronize_session="evaluate"`` compares it in Python, with the attributes of objects.
         """
-        if not _is_text(given) or not (self._ids.is_native or self._is_written_otherwise(op, given.value)):
-            return given
-        return type_coerce(given, self._ids.coerce_compared_value(op, None))
+        if not isinstance(value, str):
+            return value
+        return self._ids.canonical(value) or (None if self._ids.is_native else value)
 
-    def _is_written_otherwise(self, op: Any, value: object) -> bool:
+    def _with_type(self, op: Any, value: Any) -> Any:
+        """Return *value*; a string parameter gets the type of the comparison, unless it is sent right without it."""
+        if not _is_string_parameter(value) or not (self._ids.is_native or self._has_other_spelling(op, value.value)):
+            return value
+        return type_coerce(value, self._ids.coerce_compared_value(op, None))
+
+    def _has_other_spelling(self, op: Any, value: object) -> bool:
         return op in EQUALITIES and isinstance(value, str) and self._ids.canonical(value) != value
 
-    def _listed(self, given: Any) -> Any:
-        """The same where the parameter holds a list, without what no row has."""
-        if not self._ids.is_native or not _is_text(given):
-            return given
-        values = given.value
-        if _are_several(values):
-            values = [value for value in values if self._stored(value) is not None]
+    def _expanding(self, parameter: Any) -> Any:
+        """Return *parameter*, which holds the list of an IN, with the type of the column and without malformed ids."""
+        if not self._ids.is_native or not _is_string_parameter(parameter):
+            return parameter
+        values = parameter.value
+        if _is_iterable(values):
+            values = [value for value in values if self._canonical(value) is not None]
         return bindparam(
-            None if given.unique else given.key,
+            None if parameter.unique else parameter.key,
             values,
             self.type,
-            given.unique,
-            given.required,
-            callable_=given.callable,
+            parameter.unique,
+            parameter.required,
+            callable_=parameter.callable,
             expanding=True,
-            literal_execute=given.literal_execute,
+            literal_execute=parameter.literal_execute,
         )
 
-    def _is_malformed(self, given: Any) -> bool:
-        """Whether *given* is a parameter that holds a text which no row has."""
+    def _is_malformed(self, value: Any) -> bool:
+        """Return True for a parameter with a string that no row can have."""
         return (
-            _is_text(given)
-            and given.callable is None
-            and isinstance(given.value, str)
-            and not self._stored(given.value)
+            _is_string_parameter(value)
+            and value.callable is None
+            and isinstance(value.value, str)
+            and not self._canonical(value.value)
         )
 
-    def _malformed(self, op: Any, given: Any) -> ColumnElement[bool]:
-        """The comparison by *op* with such a parameter: right for it, and for what execution may replace it with."""
-        sent: ColumnElement[str] = type_coerce(given, self._ids.or_null)
+    def _compare_malformed(self, op: Any, parameter: Any) -> ColumnElement[bool]:
+        """Compare with a malformed parameter. Stays correct when the statement is executed with another value."""
+        sent: ColumnElement[str] = type_coerce(parameter, self._ids.or_null)
         # the column stands first: PostgreSQL has to see the type of the parameter before its NULL
-        unlike = or_(self.expr != sent, sent.is_(None))
+        differs = or_(self.expr != sent, sent.is_(None))
         if op is operator.ne:
-            return and_(self.expr.is_not(None), unlike)
+            return and_(self.expr.is_not(None), differs)
         if op is operators.is_distinct_from:
-            return or_(self.expr.is_(None), unlike)
+            return or_(self.expr.is_(None), differs)
         return and_(self.expr == sent, sent.is_not(None))
 
 
-def differing(expression: ColumnElement[Any], op: Any) -> ColumnElement[bool]:
-    """The comparison of *expression* by *op* with something that no row has."""
+def no_match(expression: ColumnElement[Any], op: Any) -> ColumnElement[bool]:
+    """Return the comparison of *expression* by *op* with a value that no row has."""
     if op is operator.ne:
         return expression.is_not(None)
     return true() if op is operators.is_distinct_from else false()
 
 
-def _are_several(given: object) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, (ClauseElement, str))
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (ClauseElement, str))
 
 
-def _is_text(given: object) -> bool:
-    """Whether *given* is a parameter whose type is text, or none."""
-    return isinstance(given, BindParameter) and isinstance(cast("Any", given).type, (String, NullType))
+def _is_string_parameter(value: object) -> bool:
+    return isinstance(value, BindParameter) and isinstance(cast("Any", value).type, (String, NullType))

@@ -3,23 +3,24 @@
 .. code-block:: text
 
     PublicIdError
-    ├── InvalidPublicId (ValueError)      a text is not a public id of the expected format
+    ├── InvalidPublicId (ValueError)      a string is not a public id of the expected format
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
     ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
-    │   └── DuplicatePrefix               two owners of one prefix, or of two that cannot be told apart
-    ├── BackfillIncomplete                rows have no public id yet, so that the column cannot become NOT NULL
-    ├── LockNotAvailable                  others kept a table busy, and a migration did not get its turn
+    │   └── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones
+    ├── BackfillIncomplete                rows have no public id yet, so the column cannot become NOT NULL
+    ├── LockNotAvailable                  a migration could not lock a table in time
     ├── LeaseNotAvailable                 no block of keys could be leased in time
     ├── KeySpaceExhausted                 a key generator has issued its last key
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-The first six, ``LockNotAvailable``, ``LeaseNotAvailable`` and ``ClockMovedBack`` are met while a program runs; the
-others say that the program itself has to change. Each carries its facts as attributes, and survives pickling.
+``ConfigurationError``, ``DuplicatePrefix``, ``BackfillIncomplete``, ``KeySpaceExhausted`` and ``MissingExtra`` require
+a change of the program, its database or its installation. The other errors occur at run time and can be handled. Each
+error has its facts as attributes, and can be pickled.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ __all__ = [
     "ReferenceNotReadable",
 ]
 
-_SHOWN = 60
+_LIMIT = 60
 
 
 def shown(value: object) -> str:
-    """The ``repr`` of *value*, cut: a hostile text must not fill the log."""
-    if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
-        return f"{value[:_SHOWN]!r}... ({len(value)} long)"
+    """Return the ``repr`` of *value*, cut: a hostile string must not fill the log."""
+    if isinstance(value, (str, bytes)) and len(value) > _LIMIT:
+        return f"{value[:_LIMIT]!r}... ({len(value)} long)"
     try:
         text = repr(value)
-    except ValueError:  # an integer of more digits than Python likes to print
+    except ValueError:  # an integer of more digits than Python converts
         text = f"{type(value).__name__} too large to print"
-    return text if len(text) <= 4 * _SHOWN else f"{text[: 4 * _SHOWN]}..."
+    return text if len(text) <= 4 * _LIMIT else f"{text[: 4 * _LIMIT]}..."
 
 
 def _rebuild(cls: type[PublicIdError], state: dict[str, Any], args: tuple[Any, ...]) -> PublicIdError:
@@ -69,15 +70,15 @@ class PublicIdError(Exception):
     """The base of every error of this library."""
 
     _pickled_as: ClassVar[type[PublicIdError] | None] = None
-    """The class to restore, where the class of the error itself is made at run time."""
+    """The class to restore, if the class of the error is made at run time."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by facts: the constructors take keywords, which the default would lose."""
+        """Pickle the attributes: the constructors take keywords, which the default would lose."""
         return _rebuild, (self._pickled_as or type(self), dict(self.__dict__), self.args)
 
 
 class InvalidPublicId(PublicIdError, ValueError):
-    """The text is not a public id of the expected format.
+    """The string is not a public id of the expected format.
 
     >>> from sqlalchemy_public_id import InvalidPublicId, NanoId
     >>> try:
@@ -91,36 +92,36 @@ class InvalidPublicId(PublicIdError, ValueError):
         where = f"{field}: " if field else ""
         super().__init__(f"{where}{shown(value)} is not a public id: {reason} (expected {expected})")
         self.value: object = value
-        """What was given, whole."""
+        """The whole value."""
         self.expected: str = expected
         """The expected format, in words."""
         self.reason: str = reason
-        """What is wrong with the value."""
+        """The reason, in words."""
         self.field: str | None = field
-        """The name of the field the value was given for, if the caller said so."""
+        """The name of the field, if the caller passed one."""
 
 
 class PublicIdNotFound(PublicIdError, LookupError):
     """No row has this public id.
 
-    Raised for a malformed text as well: to whoever asks, both mean that there is no such thing.
+    Raised for a malformed string as well: to a client, both mean that there is no such row.
     """
 
     def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
         super().__init__(f"{where}no {model} has the public id {shown(value)}")
         self.value: object = value
-        """The public id that was asked for, whole."""
+        """The whole public id."""
         self.model: str = model
         """The name of the model that was searched."""
         self.field: str | None = field
-        """The name of the field or attribute the value was given for, where there is one."""
+        """The name of the field or attribute, if there is one."""
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):
     """A foreign key is set, and no public id can be read: there is no such row, the database hides it, or it has none.
 
-    The message does not contain the key, since it may reach a client.
+    The message does not contain the key, because it may reach a client.
     """
 
     def __init__(self, *, field: str, model: str, key: object) -> None:
@@ -148,7 +149,7 @@ class PublicIdCollision(PublicIdError):
         self, *, model: str, column: str, format: object, attempts: int, capacity: int, rows: int | None = None
     ) -> None:
         if rows is None:
-            space = f"it has about 10**{len(str(capacity)) - 1} possible ids, so what makes them may not be random"
+            space = f"it has about 10**{len(str(capacity)) - 1} possible ids, so its generator may not be random"
         else:
             space = (
                 f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%}); "
@@ -156,24 +157,23 @@ class PublicIdCollision(PublicIdError):
             )
         super().__init__(f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: {space}")
         self.model: str = model
-        """The name of the model, or of the table where none is mapped."""
+        """The name of the model, or of the table if none is mapped."""
         self.column: str = column
         """The name of the public-id column."""
         self.format: object = format
-        """The format that made the ids."""
+        """The format that generated the ids."""
         self.attempts: int = attempts
-        """How many ids were tried for the row."""
+        """The number of ids that were tried for the row."""
         self.capacity: int = capacity
-        """How many ids the format can make."""
+        """The number of ids that the format can generate."""
         self.rows: int | None = rows
-        """How many ids are taken: the rows of the table that can be seen, the ids of the other rows of the statement,
-        and those met on the way. ``None`` where the space is too large for this to be the cause, or the role may not
-        count.
+        """The number of taken ids: the visible rows of the table, the other rows of the statement, and the ids that
+        have collided. ``None`` if the space is too large for this to be the cause, or the role may not count.
         """
 
 
 class PublicIdConflict(PublicIdError):
-    """An insert was repeated with a public id that is there already, but with other contents. Nothing was written."""
+    """An insert was repeated with a stored public id, but with other contents. Nothing was written."""
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...]) -> None:
         super().__init__(
@@ -198,17 +198,17 @@ class ImmutablePublicId(PublicIdError):
         self.attribute: str = attribute
         """The name of the attribute or column."""
         self.old: object = old
-        """The public id the row has, where it is known."""
+        """The public id of the row, if it is known."""
         self.new: object = new
-        """The public id that was refused, where it is known."""
+        """The public id that was refused, if it is known."""
 
 
 class ConfigurationError(PublicIdError):
-    """A declaration that cannot work; the message says what to write instead."""
+    """A declaration that cannot work; the message has one that does."""
 
 
 class DuplicatePrefix(ConfigurationError):
-    """Two owners of one prefix, or of two prefixes that cannot be told apart."""
+    """Two owners of one prefix, or of two ambiguous ones: an id must lead to one type."""
 
     def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
         super().__init__(
@@ -218,13 +218,13 @@ class DuplicatePrefix(ConfigurationError):
         self.prefix: str = prefix
         """The prefix of the newcomer."""
         self.holder: str = holder
-        """Who holds the prefix already."""
+        """The name of the owner of the prefix."""
         self.newcomer: str = newcomer
-        """Who asked for it now."""
+        """The name of the other class."""
 
 
 class BackfillIncomplete(PublicIdError):
-    """Rows have no public id yet. Nothing was changed; the message says what to run first."""
+    """Rows have no public id yet. Nothing was changed; the message has the command to run first."""
 
     def __init__(
         self, *, table: str, column: str, missing: int, format: object, schema: str | None = None, advice: str = ""
@@ -238,19 +238,19 @@ class BackfillIncomplete(PublicIdError):
         super().__init__(
             f"{missing} rows of {where} have no {column} yet; fill them first, with op.backfill_public_id({table!r}) "
             f"in an earlier migration, or with: public-id backfill URL {table}{options}"
-            + (f"\nWhere there are new ones each time: {advice}" if advice else "")
+            + (f"\nIf new rows keep arriving without an id: {advice}" if advice else "")
         )
         self.table: str = table
         self.column: str = column
         self.schema: str | None = schema
         self.format: object = format
-        """The format of the ids that are missing."""
+        """The format of the missing ids."""
         self.missing: int = missing
-        """How many rows there are without an id."""
+        """The number of rows without an id."""
 
 
 class LockNotAvailable(PublicIdError):
-    """Others kept a table busy, and a migration did not get its turn. What was done stays done; run it again."""
+    """A migration could not lock a table in time. Its finished steps stay done; run it again."""
 
     def __init__(self, *, step: str, table: str, attempts: int, timeout: float) -> None:
         super().__init__(
@@ -258,24 +258,24 @@ class LockNotAvailable(PublicIdError):
             f"s; find the transaction that stays open (pg_stat_activity, SHOW PROCESSLIST), end it, and run this again"
         )
         self.step: str = step
-        """What was to be done."""
+        """The step that needed the lock."""
         self.table: str = table
         self.attempts: int = attempts
         self.timeout: float = timeout
-        """How many seconds were waited each time."""
+        """The seconds of each attempt."""
 
 
 class LeaseNotAvailable(PublicIdError):
-    """No block of keys could be leased in time. No key was issued twice, and none is lost; it may be tried again."""
+    """No block of keys could be leased in time. No key was issued twice or lost; it may be tried again."""
 
     def __init__(self, name: str, *, timeout: float, reason: str, advice: str) -> None:
         super().__init__(f"no block of {name!r} could be leased within {timeout:g} s: {reason}; {advice}")
         self.name: str = name
         """The name of the sequence."""
         self.timeout: float = timeout
-        """How many seconds were waited."""
+        """The seconds that were waited."""
         self.reason: str = reason
-        """What stood in the way."""
+        """The reason, in words."""
 
 
 class KeySpaceExhausted(PublicIdError):
@@ -283,7 +283,7 @@ class KeySpaceExhausted(PublicIdError):
 
 
 class ClockMovedBack(PublicIdError):
-    """The clock of this machine went back further than an id can wait for. No id was made."""
+    """The clock of this machine went back further than an id can wait for. No id was generated."""
 
     def __init__(self, *, behind: float, tolerance: float) -> None:
         super().__init__(
@@ -291,9 +291,9 @@ class ClockMovedBack(PublicIdError):
             f"most: otherwise it might be one that was made before; set the clock by slewing (chrony, ntpd -x)"
         )
         self.behind: float = behind
-        """By how many seconds the clock is behind the last id."""
+        """The seconds from the clock to the last id."""
         self.tolerance: float = tolerance
-        """For how many seconds an id would have waited."""
+        """The seconds that an id would have waited."""
 
 
 class MissingExtra(PublicIdError, ModuleNotFoundError):
@@ -305,7 +305,7 @@ class MissingExtra(PublicIdError, ModuleNotFoundError):
         """The extra of this distribution that brings the package."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the arguments: an ImportError keeps its facts where ``__dict__`` does not see them."""
+        """Pickle the arguments: the attributes of an ImportError are not in its ``__dict__``."""
         return _missing, (self.name, self.extra)
 
 

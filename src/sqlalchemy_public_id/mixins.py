@@ -10,8 +10,8 @@
 >>> [column.name for column in User.__table__.columns]
 ['id', 'public_id', 'name']
 
-``__public_id__`` says which ids a model has: a format, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed
-id, ``PublicIdMixin[CustomerId]`` says the same, and tells it to mypy and pyright as well.
+``__public_id__`` is the format of a model's ids, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed id,
+``PublicIdMixin[CustomerId]`` does the same for mypy and pyright as well.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _OPTIONS = {
 
 
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
-    """An internal key: a primary key of 64 bits that the database counts up.
+    """Declare an internal key: an autoincrementing primary key of 64 bits.
 
     ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
-    the only type that counts up there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    the only type that autoincrements there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
     from sqlalchemy.dialects import mysql  # a third of the time to import this library
 
@@ -84,11 +84,11 @@ def public_id_column(
     max_retries: int = MAX_RETRIES,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
-    """A column of public ids: never null, with a unique index named ``uq_<table>_<column>``.
+    """Declare a column of public ids: never null, with a unique index named ``uq_<table>_<column>``.
 
     :param format: a format or a typed id class; ``NanoId()`` by default.
-    :param name: the name of the column, where it is not that of the attribute.
-    :param max_retries: how many new ids are tried for a row whose id collided, before
+    :param name: the name of the column, if it is not that of the attribute.
+    :param max_retries: the number of new ids that are tried for a row whose id collided, before
         :class:`~sqlalchemy_public_id.PublicIdCollision`.
     :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
 
@@ -105,7 +105,7 @@ def public_id_column(
     for option in kwargs:
         if option in _OWN:
             raise ConfigurationError(
-                f"public_id_column() sets {option} itself: a public id is made by the library, unique and never null"
+                f"public_id_column() sets {option} itself: a public id is generated, unique and never null"
             )
         if option in _CHANGING:
             raise ConfigurationError(f"public_id_column() takes no {option}: the public id of a row never changes")
@@ -125,20 +125,20 @@ def public_id_column(
 
 
 class _Default:
-    """The column default: makes an id for each row of an INSERT that brings none. A class can be pickled."""
+    """The column default: generates an id for a row without one. Unlike a closure, it can be pickled."""
 
     def __init__(self, type_: PublicIdType) -> None:
         self.type = type_
 
     def __call__(self, context: Any) -> str | None:
-        # others call a column default as well, with None or with an object: forms, and defaults of constructors
+        # form libraries and constructors call column defaults as well, with None or with an object
         if isinstance(context, ExecutionContext) and not makes_ids(context, self):
             return None
         return self.type.next_id()
 
 
 def name_index(column: Column[Any], table: Any) -> None:
-    """Name the unique index, which SQLAlchemy has just made, the same on every database."""
+    """Give the unique index, which SQLAlchemy has just added to *table*, the same name on every database."""
     if isinstance(table, Table):
         for index in table.indexes:
             if index.unique and list(index.columns) == [column]:
@@ -147,10 +147,10 @@ def name_index(column: Column[Any], table: Any) -> None:
 
 if TYPE_CHECKING:
 
-    class _id_attribute(Generic[IdT]):  # noqa: N801  it stands where declared_attr does
-        """What :class:`declared_attr` is at run time, with a type for assignment.
+    class _id_attribute(Generic[IdT]):  # noqa: N801  named like declared_attr
+        """:class:`declared_attr` for type checkers, with a type for assignment.
 
-        A plain annotation ``Mapped[IdT]`` would make mypy refuse ``Order.public_id`` in a query.
+        With a plain annotation ``Mapped[IdT]``, mypy refuses ``Order.public_id`` in a query.
         """
 
         def __init__(self, method: Callable[..., Mapped[IdT]]) -> None: ...
@@ -172,7 +172,7 @@ class PublicIdColumnMixin(Generic[IdT]):
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
-        """The public id: unique, never null, made by the library unless it is given."""
+        """The public id: unique, never null, generated unless it is given."""
         return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9))
 
 
@@ -195,7 +195,7 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
-        """The public id: unique, never null, made by the library."""
+        """The public id: unique, never null, generated."""
         return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9, init=False))
 
 
@@ -203,7 +203,7 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
     """:class:`PublicIdMixin` for models that are dataclasses. The attributes are no arguments of the constructor."""
 
     if TYPE_CHECKING:
-        id: Mapped[int] = mapped_column(init=False)  # what type checkers know as a field of a dataclass
+        id: Mapped[int] = mapped_column(init=False)  # the field of a dataclass for type checkers
     else:
 
         @declared_attr
@@ -212,63 +212,68 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 
 def declared_format(model: Any) -> Format | type[TypedId]:
-    """What *model* says of its ids: ``__public_id__``, or the typed id in ``PublicIdMixin[…]``, or nothing."""
-    declared = _said_by(model)
+    """Return ``__public_id__`` of *model*, or the typed id in ``PublicIdMixin[…]``, or the default format."""
+    explicit = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
+    typed = _typed_id_of_mixin(model)
+    if typed is not None and explicit is not None and explicit is not typed:
+        raise ConfigurationError(
+            f"{model.__name__} has two formats, {explicit!r} as __public_id__ and {typed.__name__} "
+            f"as the type of its mixin; leave one out"
+        )
+    declared = typed or explicit
+    declared = NanoId() if declared is None else declared
     _refuse_other_annotation(model, declared)
     return declared
 
 
+def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:
+    for base in model.__mro__:
+        for generic in base.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(generic)
+            if not (
+                isinstance(origin, type) and issubclass(origin, (PublicIdColumnMixin, PublicIdColumnMixinDataclass))
+            ):
+                continue
+            for argument in get_args(generic):
+                if isinstance(argument, ForwardRef):
+                    raise ConfigurationError(
+                        f"{model.__name__}: {argument.__forward_arg__!r} is only a name; "
+                        f"declare the typed id before the model, and write it without quotes"
+                    )
+                if isinstance(argument, type) and issubclass(argument, TypedId):
+                    return argument
+                if not isinstance(argument, (typing.TypeVar, TypeVar)) and argument is not str:
+                    raise ConfigurationError(
+                        f"{model.__name__}: {argument!r} is not a TypedId class; "
+                        f"a format is given as __public_id__ = NanoId(...)"
+                    )
+    return None
+
+
 def _refuse_other_annotation(model: Any, declared: Format | type[TypedId]) -> None:
-    """Refuse ``public_id: Mapped[CustomerId]`` where the ids are others: only type checkers would believe it."""
+    """Refuse ``public_id: Mapped[CustomerId]`` if the ids are others: it has an effect for type checkers only."""
     for base in model.__mro__:
         if "public_id" in vars(base):  # the mixin; or a column of the model's own
             return
-        annotated = _annotated(base)
+        annotated = _annotated_id(base)
         if annotated is not None and not (isinstance(declared, type) and issubclass(declared, annotated)):
-            mixin = next(each.__name__ for each in model.__mro__ if each.__module__ == __name__)
-            wanted, made = annotated.__name__, getattr(declared, "__name__", declared)
+            mixin = next(base.__name__ for base in model.__mro__ if base.__module__ == __name__)
+            wanted, generated = annotated.__name__, getattr(declared, "__name__", declared)
             raise ConfigurationError(
-                f"{model.__name__}: public_id is annotated as {wanted}, but the ids are those of {made}; "
+                f"{model.__name__}: public_id is annotated as {wanted}, but the ids are those of {generated}; "
                 f"write {mixin}[{wanted}] and leave the annotation out"
             )
 
 
-def _annotated(cls: type[Any]) -> type[TypedId] | None:
-    """The typed id in ``public_id: Mapped[…]`` of *cls* itself."""
+def _annotated_id(cls: type[Any]) -> type[TypedId] | None:
+    """Return the typed id in ``public_id: Mapped[…]`` of *cls* itself."""
     names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     try:
-        written = {name: each for name, each in inspect.get_annotations(cls).items() if name == "public_id"}
-        found = typing.get_type_hints(SimpleNamespace(__annotations__=written), names)
+        annotations = {name: value for name, value in inspect.get_annotations(cls).items() if name == "public_id"}
+        hints = typing.get_type_hints(SimpleNamespace(__annotations__=annotations), names)
     except (NameError, AttributeError, TypeError, SyntaxError):
-        return None  # SQLAlchemy says what it cannot make out
-    for argument in get_args(found.get("public_id")):
+        return None  # SQLAlchemy raises its own error for an annotation that it cannot resolve
+    for argument in get_args(hints.get("public_id")):
         if isinstance(argument, type) and issubclass(argument, TypedId):
             return argument
     return None
-
-
-def _said_by(model: Any) -> Format | type[TypedId]:
-    said = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
-    for base in model.__mro__:
-        for generic in base.__dict__.get("__orig_bases__", ()):
-            origin = get_origin(generic)
-            if isinstance(origin, type) and issubclass(origin, (PublicIdColumnMixin, PublicIdColumnMixinDataclass)):
-                for argument in get_args(generic):
-                    if isinstance(argument, ForwardRef):
-                        raise ConfigurationError(
-                            f"{model.__name__}: {argument.__forward_arg__!r} is only a name; "
-                            f"declare the typed id before the model, and write it without quotes"
-                        )
-                    if isinstance(argument, type) and issubclass(argument, TypedId):
-                        if said is not None and said is not argument:
-                            raise ConfigurationError(
-                                f"{model.__name__} has two formats, {said!r} as __public_id__ and {argument.__name__} "
-                                f"as the type of its mixin; leave one out"
-                            )
-                        return argument
-                    if not isinstance(argument, (typing.TypeVar, TypeVar)) and argument is not str:
-                        raise ConfigurationError(
-                            f"{model.__name__}: {argument!r} is not a TypedId class; "
-                            f"a format is given as __public_id__ = NanoId(...)"
-                        )
-    return NanoId() if said is None else said

@@ -1,6 +1,6 @@
-"""What Pydantic has to know of a public id: how to check one, and its JSON schema.
+"""The schemas of public ids for Pydantic.
 
-Imported when Pydantic asks a typed id for its schema, and by ``sqlalchemy_public_id.ext.pydantic``; by nothing else.
+Imported by ``sqlalchemy_public_id.ext.pydantic``, and by a typed id when Pydantic calls for its schema.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.check_digit import check_character
 
-__all__ = ["core_schema_of", "example_of", "json_schema_of"]
-
 _NUMBERS = (0x017F22E279B07CC398C4DC0C0C07398F, 0x919108F752D14320 << 64 | 0x9BACF847DB4148A8)
 """The examples of RFC 9562 for UUIDs of version 7 (A.6) and 4 (A.3)."""
 
 
 def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
-    """The schema of ids that *check* returns in their canonical form; of type ``str`` in JSON.
+    """Return the schema of ids that *check* accepts and makes canonical; they are strings in JSON.
 
-    Nothing is converted, so strict mode is the same. What *check* refuses is an error of type ``public_id``.
+    Other types are not converted, so strict mode is the same. A refused value is an error of type ``public_id``.
     """
 
     def checked(value: object) -> str:
@@ -42,17 +40,17 @@ def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
 
 
 def json_schema_of(format: Format | None) -> dict[str, Any]:
-    """The JSON schema of the ids of *format*; ``None`` for those of any type."""
-    found: dict[str, Any] = {"type": "string", "format": "public-id"}
+    """Return the JSON schema of the ids of *format*; None is any format."""
+    schema: dict[str, Any] = {"type": "string", "format": "public-id"}
     if format is not None:
         lengths = [part._own_length for part in format._chain()]  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
-        found |= {"pattern": format.pattern, "minLength": min(lengths), "maxLength": max(lengths)}
-        found["examples"] = [example_of(format)]
-    return found
+        schema |= {"pattern": format.pattern, "minLength": min(lengths), "maxLength": max(lengths)}
+        schema["examples"] = [example_of(format)]
+    return schema
 
 
 def example_of(format: Format) -> str:
-    """An id of *format* for documentation: the same one each time, so that a document does not change by itself."""
+    """Return an id of *format* for documentation: the same one each time, so that documents do not change."""
     if isinstance(format, NanoId):
         drawn = hashlib.shake_128(repr(format.prefixed(None)).encode()).digest(format.length)
         text = "".join(format.alphabet[byte % len(format.alphabet)] for byte in drawn)

@@ -1,7 +1,7 @@
-"""Who owns a prefix: prefix → format, typed id, model.
+"""The owners of prefixes: prefix → format, typed id, model.
 
-Typed ids share one namespace, because ``TypedId.parse()`` must find the type of any text. Models have one namespace for
-each declarative base, because ``lookup.resolve()`` must find the model, and two bases are two applications.
+Typed ids share one namespace, because ``TypedId.parse()`` must find the type of any string. Models have one namespace
+for each declarative base, because ``lookup.resolve()`` must find the model, and two bases are two applications.
 
 Nothing is kept alive by being registered. An owner that was declared again in the same place (a reloaded module, a
 notebook cell) replaces its predecessor.
@@ -19,8 +19,6 @@ from typing import Any
 from sqlalchemy_public_id.errors import DuplicatePrefix
 from sqlalchemy_public_id.formats import Format
 
-__all__ = ["Prefixes", "model_of", "models", "models_of", "remember_model", "typed_ids"]
-
 
 @dataclass(frozen=True)
 class _Claim:
@@ -32,14 +30,14 @@ class _Claim:
     """Module and qualified name of the owner: the same after a reload."""
 
     def confusion_with(self, other: _Claim) -> str | None:
-        """How this claim and *other* could be taken for each other, in words; ``None`` where they cannot."""
+        """Return how this claim and *other* are ambiguous, in words; None if they are not."""
         if self.prefix == other.prefix:
             return "belongs to"
         if self.prefix.lower() == other.prefix.lower():
             return f"differs only in case from {other.prefix!r} of"
         shorter, longer = sorted((self, other), key=lambda claim: len(claim.lead))
         rest = longer.lead.removeprefix(shorter.lead)
-        # Where the rest holds the shorter one's separator, splitting at the last one tells them apart.
+        # If the rest contains the separator of the shorter one, splitting at the last separator separates them.
         if rest != longer.lead and shorter.separator not in rest:
             return f"cannot be told from {other.prefix!r} of"
         return None
@@ -59,41 +57,38 @@ class Prefixes:
     def claim(self, owner: type[Any], *formats: Format) -> None:
         """Reserve the prefixes of *formats*, those they still accept included, for *owner*.
 
-        :raises DuplicatePrefix: where another living owner has one of them, or one that could be taken for it; nothing
-            is reserved then.
+        :raises DuplicatePrefix: if another living owner has one of them, or an ambiguous one; nothing is reserved then.
         """
         name = f"{owner.__module__}.{owner.__qualname__}"
         reference = weakref.ref(owner)
-        wanted = [
+        claims = [
             _Claim(part.prefix, part.separator, format, reference, name)
             for format in formats
             for part in format._chain()  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
             if part.prefix is not None
         ]
         with self._lock:
-            for at, claim in enumerate(wanted):
+            for at, claim in enumerate(claims):
                 self._refuse_confusion(claim)
-                for other in wanted[:at]:
+                for other in claims[:at]:
                     why = claim.confusion_with(other)
                     if why is not None and other.format is not claim.format:
                         raise DuplicatePrefix(
                             claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why
                         )
-            for lead in [lead for lead, held in self._claims.items() if held.name == name]:
+            for lead in [lead for lead, old in self._claims.items() if old.name == name]:
                 del self._claims[lead]
-            for claim in wanted:
-                self._claims[claim.lead] = claim
+            self._claims.update((claim.lead, claim) for claim in claims)
 
     def owner_of(self, text: object) -> type[Any] | None:
-        """The owner whose format accepts *text*, found by the prefix before the last separator."""
+        """Return the owner whose format accepts *text*, found by the prefix before the last separator."""
         if not isinstance(text, str):
             return None
         claims = list(self._claims.values())
         if len(text) > max((claim.format.max_length for claim in claims), default=0):
             return None
         for separator in dict.fromkeys(claim.separator for claim in claims):
-            prefix, found, _ = text.rpartition(separator)
-            claim = self._claims.get(prefix + found)
+            claim = self._claims.get("".join(text.rpartition(separator)[:2]))
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim.owner()
         return None
@@ -103,8 +98,10 @@ class Prefixes:
             why = newcomer.confusion_with(holder)
             if why is None or holder.name == newcomer.name:
                 continue
-            for generation in range(3):  # classes die in cycles: look again before an error is made of a dead one,
-                if holder.owner() is not None:  # among the young objects first, since all of them can take seconds
+            # A class is freed with its cycles of references: look again before the error. The young objects come first,
+            # because collecting all of them can take seconds.
+            for generation in range(3):
+                if holder.owner() is not None:
                     gc.collect(generation)
             if holder.owner() is not None:
                 raise DuplicatePrefix(newcomer.prefix, holder=holder.name, newcomer=newcomer.name, why=why)
@@ -119,13 +116,13 @@ _models_lock = threading.Lock()
 
 
 def models(scope: object) -> Prefixes:
-    """The prefixes of the models of *scope*, a declarative base's registry."""
+    """Return the prefixes of the models of *scope*, the registry of a declarative base."""
     with _models_lock:
         return _models.setdefault(scope, Prefixes())
 
 
 def models_of(text: object) -> Iterator[type[Any]]:
-    """The models, over all scopes, to which the public id *text* belongs. More than one only with several scopes."""
+    """Yield the models of all scopes whose format accepts *text*: one of each scope at most."""
     with _models_lock:
         scopes = list(_models.values())
     for prefixes in scopes:
@@ -134,15 +131,15 @@ def models_of(text: object) -> Iterator[type[Any]]:
             yield owner
 
 
-_model_of_column: weakref.WeakKeyDictionary[Any, dict[str, weakref.ref[type[Any]]]] = weakref.WeakKeyDictionary()
+_models_of_table: weakref.WeakKeyDictionary[Any, dict[str, weakref.ref[type[Any]]]] = weakref.WeakKeyDictionary()
 
 
 def remember_model(table: object, column: str, model: type[Any]) -> None:
     """Note that *model* is mapped to the public-id *column* of *table*, for error messages."""
-    _model_of_column.setdefault(table, {})[column] = weakref.ref(model)
+    _models_of_table.setdefault(table, {})[column] = weakref.ref(model)
 
 
 def model_of(table: object, column: str) -> type[Any] | None:
-    """The model that is mapped to *column* of *table*, if there is one."""
-    found = _model_of_column.get(table, {}).get(column)
-    return found() if found is not None else None
+    """Return the model that is mapped to *column* of *table*, if there is one."""
+    model = _models_of_table.get(table, {}).get(column)
+    return model() if model is not None else None

@@ -1,8 +1,7 @@
-"""A whole transaction, run again where the database says that it has to be.
+"""Run a whole transaction, and run it again if the database gave it up in favour of another one.
 
-Two transactions that cannot both be right are a deadlock, a serialization failure, or a write set that the other nodes
-of a cluster refuse. The database gives up one of them, and only its program can repeat it, from the beginning: what it
-had read may be different now.
+That is a deadlock, a serialization failure, or a write set that the other nodes of a cluster refuse. Only the
+application can repeat the transaction, from the beginning: the rows that it had read may be different now.
 
 The pauses are "full jitter": a random time up to a limit that doubles (M. Brooker, *Exponential Backoff And Jitter*,
 AWS Architecture Blog, 2015).
@@ -26,15 +25,13 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy_public_id.dialects import Outcome, Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 
-__all__ = ["Tries", "refuse_begun", "refuse_factory", "refuse_generator", "run_transaction"]
-
 T = TypeVar("T")
 
 _SHORTEST = 0.01
 _LONGEST = 1.0
 """Seconds: the limit of the first pause, and of all later ones."""
 
-_random = random.SystemRandom()  # one of our own: that of the program may be seeded
+_random = random.SystemRandom()  # the generator of the random module may be seeded
 _COMMITS = ("commit", "commit_twophase")
 
 _COMMITS_ITSELF = (
@@ -44,14 +41,14 @@ _COMMITS_ITSELF = (
 
 
 def run_transaction(
-    sessions: Callable[[], Session],
+    session_factory: Callable[[], Session],
     fn: Callable[[Session], T],
     *,
     attempts: int = 10,
-    seconds: float = 30.0,
+    timeout: float = 30.0,
     idempotent: bool = False,
 ) -> T:
-    """What *fn* returns, after its transaction was committed; run again as a whole where the database asks for it.
+    """Call *fn* in a transaction, commit it, and return the result. Retry the whole if the database gives it up.
 
     >>> from sqlalchemy.orm import sessionmaker
     >>> from sqlalchemy_public_id import guard
@@ -61,30 +58,31 @@ def run_transaction(
     >>> guard.run_transaction(sessionmaker(engine), add)
     '8w0tnq3c5yzd'
 
-    Each attempt has a session of its own, which is committed and closed. Run again is after deadlocks, serialization
-    failures, certification failures of Galera and group replication, nodes that are not ready, lock timeouts of MySQL
-    and MariaDB (1205), a busy SQLite file, and connections that were lost before the COMMIT was sent. Every other
-    error, and every exception of *fn*, goes through after a rollback.
+    Each attempt has a new session, which is committed and closed. Retried are deadlocks, serialization failures,
+    certification failures of Galera and group replication, nodes that are not ready, lock timeouts of MySQL and MariaDB
+    (1205), a busy SQLite file, and connections that were lost before the COMMIT was sent. Every other error, and every
+    exception of *fn*, is raised after a rollback.
 
-    :param sessions: a ``sessionmaker``, or anything else that makes a new session when it is called.
-    :param fn: does its work in the session that it is given, and neither commits nor closes it. It may be called more
-        than once: what it does outside of the database is not undone.
-    :param attempts: how often *fn* is called at most.
-    :param seconds: after this time there is no further attempt.
-    :param idempotent: says that *fn* may be run again after it was committed, because it notices
-        (:func:`~sqlalchemy_public_id.idempotency.insert_once`). Then a connection that was lost during the COMMIT, so
-        that nobody knows what became of it, is a reason to run it again, and an error otherwise.
-    :raises sqlalchemy.exc.DBAPIError: the last one, as it is; what was tried is told before its message.
-    :raises ConfigurationError: where *fn* commits, or *sessions* gives a session that is in a transaction already.
-    :raises TypeError: where *sessions* or *fn* is asynchronous, *sessions* a ``scoped_session``, or *fn* a generator.
+    :param session_factory: a ``sessionmaker``, or another callable that returns a new session.
+    :param fn: takes the session, and neither commits nor closes it. It may be called more than once: its effects
+        outside of the database are not undone.
+    :param attempts: the maximum number of calls of *fn*.
+    :param timeout: no attempt begins after this number of seconds.
+    :param idempotent: *fn* may be run again after it was committed, because it looks for its own rows
+        (:func:`~sqlalchemy_public_id.idempotency.insert_once`). Then it is retried even if the connection was lost
+        during the COMMIT, whose outcome is unknown; otherwise that is an error.
+    :raises sqlalchemy.exc.DBAPIError: the last one; the attempts are described before its message.
+    :raises ConfigurationError: if *fn* commits, or the session is in a transaction already.
+    :raises TypeError: if *session_factory* or *fn* is asynchronous, *session_factory* is a ``scoped_session``, or *fn*
+        is a generator function.
     """
-    refuse_factory(sessions)
+    refuse_factory(session_factory)
     refuse_generator(fn)
     if inspect.iscoroutinefunction(fn):
         _refuse_async("fn")
-    tries = Tries(attempts, seconds, idempotent)
+    tries = Tries(attempts, timeout, idempotent)
     while True:
-        session = sessions()
+        session = session_factory()
         if not isinstance(session, Session):
             _refuse_session(session)
         refuse_begun(session)
@@ -99,7 +97,7 @@ def run_transaction(
                     session.commit()
                 except BaseException as error:
                     with tries.undoing(error):
-                        session.rollback()  # close() alone keeps open what a COMMIT could not end
+                        session.rollback()  # close() alone keeps a transaction open whose COMMIT failed
                     raise
                 return result
         except SQLAlchemyError as error:
@@ -110,17 +108,17 @@ def run_transaction(
 
 
 class Tries:
-    """The attempts of one transaction: what has been tried, and whether there is reason to try again."""
+    """The attempts of one transaction: watches each one, and decides on the next one."""
 
-    def __init__(self, attempts: int, seconds: float, idempotent: bool) -> None:
+    def __init__(self, attempts: int, timeout: float, idempotent: bool) -> None:
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise ValueError(f"attempts is {shown(attempts)}, expected a whole number of 1 or more")
-        if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds >= 0:
-            raise ValueError(f"seconds is {shown(seconds)}, expected a number of 0 or more")
+        if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout >= 0:
+            raise ValueError(f"timeout is {shown(timeout)}, expected a number of 0 or more")
         self.may_commit = False
-        """Whether *fn* has returned, so that the COMMIT is ours."""
+        """True if *fn* has returned; a COMMIT before is one of *fn*."""
         self._attempts = attempts
-        self._seconds = seconds
+        self._timeout = timeout
         self._idempotent = idempotent
         self._begun = time.monotonic()
         self._errors: list[str] = []
@@ -132,38 +130,38 @@ class Tries:
 
     @contextmanager
     def watching(self, session: Session) -> Generator[None]:
-        """Watch one attempt: which databases *session* talks to, and whether a COMMIT was sent."""
+        """Watch one attempt: note the databases that *session* connects to, and count its COMMITs."""
         bind = session.bind
         self._traits = [traits_for(bind.dialect)] if bind is not None else []  # the connect may fail already
         self._joined = isinstance(bind, Connection) and bind.in_transaction()
         self._commits, self.may_commit = 0, False
-        seen: list[Connection] = []
+        connections: list[Connection] = []
 
-        def begun(session: Session, transaction: Any, connection: Connection) -> None:
-            if connection in seen:  # a savepoint
+        def after_begin(session: Session, transaction: Any, connection: Connection) -> None:
+            if connection in connections:  # a savepoint
                 return
             self._refuse_autocommit(connection)
-            seen.append(connection)
+            connections.append(connection)
             self._traits.append(traits_for(connection.dialect))
             for name in _COMMITS:
-                event.listen(connection, name, self._sending)
+                event.listen(connection, name, self._on_commit)
             event.listen(connection, "savepoint", _begin)
 
-        event.listen(session, "after_begin", begun)
-        event.listen(session, "before_commit", self._committing)
+        event.listen(session, "after_begin", after_begin)
+        event.listen(session, "before_commit", self._before_commit)
         try:
             yield
         finally:
-            event.remove(session, "before_commit", self._committing)
-            event.remove(session, "after_begin", begun)
-            for connection in seen:
+            event.remove(session, "before_commit", self._before_commit)
+            event.remove(session, "after_begin", after_begin)
+            for connection in connections:
                 for name in _COMMITS:
-                    event.remove(connection, name, self._sending)
+                    event.remove(connection, name, self._on_commit)
                 event.remove(connection, "savepoint", _begin)
 
     @contextmanager
     def undoing(self, error: BaseException) -> Generator[None]:
-        """Let no ROLLBACK that fails take the place of *error*, unless that is one of the database too."""
+        """Keep *error* if the ROLLBACK fails, unless both are errors of the database."""
         try:
             yield
         except InvalidRequestError:
@@ -174,9 +172,9 @@ class Tries:
             raise
 
     def pause_after(self, error: SQLAlchemyError) -> float | None:
-        """How many seconds to wait before the next attempt, or ``None`` where *error* is the end."""
+        """Return the seconds to wait before the next attempt, or None if *error* has to be raised."""
         if self._commits > 1:
-            _tell(
+            _add_detail(
                 error,
                 "the session writes to several databases, and one of them at least may have been committed; look "
                 "before you run it again",
@@ -185,43 +183,46 @@ class Tries:
         fate = self._fate(error)
         if fate is Outcome.UNKNOWN:
             if self._commits and not self._idempotent:
-                _tell(
+                _add_detail(
                     error,
-                    "nobody knows how the COMMIT ended, so the transaction may have been committed or not; look, "
-                    "or let run_transaction() do it again with idempotent=True if that does no harm",
+                    "the connection was lost during the COMMIT, so the transaction may have been committed or not; "
+                    "look for its rows, or pass idempotent=True if it may be run again",
                 )
                 return None
         elif fate is not Outcome.RETRYABLE:
             return None
         tried = len(self._errors) + 1
         spent = time.monotonic() - self._begun
-        limit = min(_LONGEST, _SHORTEST * 2 ** min(len(self._errors), 10), self._seconds - spent)
+        limit = min(_LONGEST, _SHORTEST * 2 ** min(len(self._errors), 10), self._timeout - spent)
         if tried < self._attempts and limit > 0:
             self._errors.append(str(getattr(error, "orig", None) or error).splitlines()[0])
             return _random.uniform(0, limit)
         before = f"; before it: {'; '.join(dict.fromkeys(self._errors))}" if self._errors else ""
-        _tell(error, f"run_transaction() gave up after attempt {tried} of {self._attempts}, {spent:.1f} s{before}")
+        _add_detail(
+            error, f"run_transaction() gave up after attempt {tried} of {self._attempts}, {spent:.1f} s{before}"
+        )
         return None
 
     def _fate(self, error: SQLAlchemyError) -> Outcome:
-        """What became of the transaction that ended with *error*."""
+        """Return the outcome of the transaction that ended with *error*."""
         if self._joined or self._over:
-            return Outcome.FAILED  # of someone else, or done
+            return Outcome.FAILED  # it is part of the caller's transaction, or committed
         fates: set[Outcome] = set()
-        each: BaseException | None = error
-        while each is not None and each is not self._outside:
-            # the first error may be behind others: with the transaction, its savepoints are gone as well
-            if isinstance(each, DBAPIError):
-                fates.add(Outcome.UNKNOWN if each.connection_invalidated else Outcome.FAILED)
-                fates.update(traits.outcome(each.orig) for traits in self._traits if isinstance(each.orig, Exception))
-            each = each.__context__
+        cause: BaseException | None = error
+        # The error of the database may be the context of another one: a deadlock ends the savepoints, too, so that the
+        # ROLLBACK TO SAVEPOINT of a "with session.begin_nested()" fails after it.
+        while cause is not None and cause is not self._outside:
+            if isinstance(cause, DBAPIError):
+                fates.add(Outcome.UNKNOWN if cause.connection_invalidated else Outcome.FAILED)
+                fates.update(traits.outcome(cause.orig) for traits in self._traits if isinstance(cause.orig, Exception))
+            cause = cause.__context__
         return next((fate for fate in (Outcome.UNKNOWN, Outcome.RETRYABLE) if fate in fates), Outcome.FAILED)
 
-    def _committing(self, session: Session) -> None:
+    def _before_commit(self, session: Session) -> None:
         if not self.may_commit and not session.in_nested_transaction():
             raise ConfigurationError(_COMMITS_ITSELF)
 
-    def _sending(self, *_: Any) -> None:
+    def _on_commit(self, *_: Any) -> None:
         if not self.may_commit:
             raise ConfigurationError(_COMMITS_ITSELF)
         self._commits += 1
@@ -236,7 +237,7 @@ class Tries:
 
 
 def _begin(connection: Connection, _: str) -> None:
-    """Let no savepoint be the transaction itself on SQLite, whose driver says BEGIN only before it writes."""
+    # SQLite's driver sends BEGIN before the first write only: a savepoint before it would be the transaction itself
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
         if not driver.in_transaction:
@@ -244,7 +245,7 @@ def _begin(connection: Connection, _: str) -> None:
 
 
 def refuse_begun(session: Session) -> None:
-    """Refuse a session with work of somebody else in it, before anything is done to it."""
+    """Refuse a session that is in a transaction, before anything is done to it."""
     if session.in_transaction():
         raise ConfigurationError("the session is in a transaction already; return a new one from each call")
 
@@ -255,12 +256,12 @@ def refuse_generator(fn: object) -> None:
         raise TypeError(f"{shown(fn)} is a generator function, so that calling it does nothing; write it without yield")
 
 
-def refuse_factory(sessions: object) -> None:
-    """Refuse what gives the same session each time."""
-    if isinstance(sessions, scoped_session):
+def refuse_factory(session_factory: object) -> None:
+    """Refuse a factory that returns the same session each time."""
+    if isinstance(session_factory, scoped_session):
         raise TypeError("a scoped_session keeps its session; give run_transaction() its session_factory")
-    if not callable(sessions):
-        raise TypeError(f"expected a sessionmaker, or a function that makes a session, not {shown(sessions)}")
+    if not callable(session_factory):
+        raise TypeError(f"expected a sessionmaker, or a function that makes a session, not {shown(session_factory)}")
 
 
 def _refuse_session(session: object) -> NoReturn:
@@ -273,6 +274,6 @@ def _refuse_async(what: str) -> NoReturn:
     raise TypeError(f"{what} is asynchronous; use run_transaction of sqlalchemy_public_id.asyncio.guard")
 
 
-def _tell(error: SQLAlchemyError, what: str) -> None:
+def _add_detail(error: SQLAlchemyError, detail: str) -> None:
     if isinstance(error, DBAPIError):
-        error.add_detail(what)
+        error.add_detail(detail)

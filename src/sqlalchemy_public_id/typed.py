@@ -2,14 +2,13 @@
 
 >>> from sqlalchemy_public_id import NanoId, TypedId
 >>> class InvoiceId(TypedId, prefix="inv", format=NanoId(length=10)): ...
->>> made = InvoiceId()
+>>> new = InvoiceId()
 >>> checked = InvoiceId("inv_3k9x0a7b2c")
 >>> TypedId.parse("inv_3k9x0a7b2c")
 InvoiceId('inv_3k9x0a7b2c')
 
-A typed id is a :class:`str` in every way: it equals its text, hashes like it, and is stored, pickled and written as
-JSON like it. What it adds is a type, so that mypy and pyright refuse an ``OrderId`` where an ``InvoiceId`` is wanted,
-and the promise that its text is well-formed.
+A typed id is a :class:`str`: it compares, hashes, and is stored, pickled and written as JSON like one. mypy and pyright
+refuse an ``OrderId`` as an argument of type ``InvoiceId``, and its text is well-formed.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _NEW: Final[Any] = object()
 
 
 class TypedId(str):
-    """A public id of one type. Declare a subclass; call it without an argument to make an id, with a text to check one.
+    """A public id of one type. Declare a subclass; call it without an argument for a new id, with a string to check it.
 
-    :param prefix: what the ids begin with, such as ``"cus"``; it may stand in *format* instead.
-    :param format: the form of the ids; :class:`NanoId` by default.
-    :param aliases: former prefixes, whose ids remain valid as they are.
-    :raises DuplicatePrefix: at declaration, where another type has the prefix or one that could be taken for it.
+    :param prefix: the prefix of the ids, such as ``"cus"``; *format* may have it instead.
+    :param format: the format of the ids; :class:`NanoId` by default.
+    :param aliases: former prefixes, whose ids remain valid.
+    :raises DuplicatePrefix: at declaration, if another type has the prefix or an ambiguous one.
     """
 
     __slots__ = ()
@@ -55,7 +54,7 @@ class TypedId(str):
         if prefix is None and format is None:
             if aliases:
                 raise ConfigurationError(f"{cls.__name__} has aliases but no prefix; write prefix=... as well")
-            return  # an abstract type, to be given a prefix by its subclasses
+            return  # an abstract type, whose subclasses have prefixes
         if isinstance(aliases, str):
             raise ConfigurationError(f"{cls.__name__}: aliases is {aliases!r}, expected a tuple: ({aliases!r},)")
         cls.id_format = _format_of(cls, prefix, format, aliases)
@@ -75,9 +74,9 @@ class TypedId(str):
 
     @classmethod
     def parse(cls, text: str, field: str | None = None) -> Self:
-        """*text* as an id of the type that its prefix tells, which is this type or a subclass of it.
+        """Return *text* as an id of the type that has its prefix: this type or a subclass of it.
 
-        :raises InvalidPublicId: where the prefix belongs to no such type, or the rest is malformed.
+        :raises InvalidPublicId: if the prefix belongs to no such type, or the rest is malformed.
         """
         owner = typed_ids.owner_of(text)
         if owner is not None and issubclass(owner, cls):
@@ -92,21 +91,20 @@ class TypedId(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
-        """For Pydantic: a field of this type takes its ids and nothing else."""
-        from sqlalchemy_public_id import pydantic_schema  # Pydantic asks, so it is there
+        """Return the schema of a Pydantic field, which accepts ids of this type only."""
+        from sqlalchemy_public_id import pydantic_schema  # called by Pydantic, so it is installed
 
         return pydantic_schema.core_schema_of(cls if hasattr(cls, "id_format") else cls.parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
-        """For Pydantic: the JSON schema, with pattern, lengths and an example."""
+        """Return the JSON schema of a Pydantic field, with pattern, lengths and an example."""
         from sqlalchemy_public_id import pydantic_schema
 
         return pydantic_schema.json_schema_of(getattr(cls, "id_format", None))
 
 
 def _format_of(cls: type[TypedId], prefix: str | None, format: Format | None, aliases: tuple[str, ...]) -> Format:
-    """The whole format of a type from the arguments of its declaration."""
     if format is None:
         format = NanoId(prefix=prefix)
     elif not isinstance(format, Format):

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.comparisons import EQUALITIES, IdComparator, differing
+from sqlalchemy_public_id.comparisons import EQUALITIES, IdComparator
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
@@ -32,28 +32,10 @@ from sqlalchemy_public_id.formats._base import is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = [
-    "MAX_RETRIES",
-    "PublicIdType",
-    "differing",
-    "format_of",
-    "is_copy",
-    "is_expression",
-    "is_public_id",
-    "max_retries",
-    "numbered",
-    "public_id_columns",
-    "public_id_type",
-    "set_max_retries",
-    "stored",
-    "stored_in",
-    "stored_type",
-    "unwrapped",
-    "when_first_used",
-]
+__all__ = ["PublicIdType"]
 
 MAX_RETRIES = 1000
-"""How many new ids are tried for a row whose id collided, where nothing else is said."""
+"""The default number of new ids that are tried for a row whose id collided."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
 
@@ -61,18 +43,18 @@ _ATTACHED = "sqlalchemy_public_id.attached"
 """In the ``info`` of a column, which is copied with it: it belongs to a table."""
 
 _COPIED = "sqlalchemy_public_id.copied"
-"""In the same place: it belonged to one before it was copied into another."""
+"""In the ``info`` of a column: it belonged to a table before it was copied into another one."""
 
 _first_use: list[Callable[[], None]] = []
 
 
 def when_first_used(callback: Callable[[], None]) -> None:
-    """Have *callback* called once, when the first column type is made: importing the package does nothing."""
+    """Call *callback* once, when the first column type is made: importing the package does nothing."""
     _first_use.append(callback)
 
 
 def format_of(declared: Format | type[TypedId]) -> Format:
-    """The format of what a column was declared with."""
+    """Return the format of a declaration, a format or a typed id class."""
     if isinstance(declared, Format):
         return declared
     if isinstance(declared, type) and issubclass(declared, TypedId):
@@ -88,7 +70,10 @@ _unwrapped: dict[type[PublicIdError], type[PublicIdError]] = {}
 
 
 def unwrapped(error: PublicIdError) -> PublicIdError:
-    """*error*, made so that SQLAlchemy does not hide it inside a ``StatementError``."""
+    """Return *error* as one that SQLAlchemy does not wrap in a ``StatementError``.
+
+    The base class of the errors cannot be ``DontWrapMixin``: formats raise them, and import no SQLAlchemy.
+    """
     cls = type(error)
     if cls not in _unwrapped:
         namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_pickled_as": cls}
@@ -98,18 +83,14 @@ def unwrapped(error: PublicIdError) -> PublicIdError:
 
 
 class _Picklable:
-    """A type that survives ``pickle`` and ``copy``.
-
-    ``TypeDecorator`` passes unknown attributes on to its implementation. A lookup of ``__setstate__`` on an object that
-    is still empty has it remember the wrong one.
-    """
-
+    # TypeDecorator passes unknown attributes on to its implementation. pickle and copy look __setstate__ up on an
+    # object that is still empty, which would then keep the wrong implementation.
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
 
 class _ComparedId(_Picklable, TypeDecorator[str]):
-    """The type of a text that a public id is compared with. A text that no row can hold matches none."""
+    """Bind type for the other side of a comparison. Malformed text matches no row instead of raising."""
 
     impl = String
     cache_ok = True
@@ -126,7 +107,7 @@ class _ComparedId(_Picklable, TypeDecorator[str]):
             raise unwrapped(InvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}"))
         if self.format.bits is not None and self.format.is_valid(value):
             return self.format.validate(value)  # there may be several ways to write it
-        # no blanks either: with MySQL's collations, trailing ones do not count
+        # "" for a string with blanks, too: MySQL's collations ignore trailing ones
         return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
 
 
@@ -135,12 +116,12 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
 
     Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
-    as that, unless they say ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
-    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. What is written is checked
-    (:class:`InvalidPublicId`); what is read is trusted, and comes back as text with its prefix, or as the typed id.
-    Comparing the column with a malformed text is no error and matches no row.
+    as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
+    are written (:class:`InvalidPublicId`) and trusted when they are read, as a string with its prefix or as the typed
+    id. A comparison of the column with a malformed string raises no error and matches no row.
 
-    A subclass has to say ``cache_ok = True`` for itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+    A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
     """
 
     impl = String
@@ -156,27 +137,27 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
             _first_use.pop()()
 
     def next_id(self) -> str:
-        """A new id for a row, not yet known to be free."""
+        """Return a new id for a row; it may be taken already."""
         text = self._format.generate()
         return text if self._typed is None else str.__new__(self._typed, text)
 
     def checked(self, value: object, field: str | None = None) -> str:
-        """*value* as the attribute shows it, or :class:`InvalidPublicId`."""
+        """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is no id of the format."""
         text = self._format.validate(value, field=field)
         return text if self._typed is None else str.__new__(self._typed, text)
 
     def canonical(self, value: object) -> str | None:
-        """*value* as the attribute shows it; ``None`` where it is no id of the format."""
+        """Return *value* as the attribute shows it; ``None`` if it is no id of the format."""
         return self.checked(value) if self._format.is_valid(value) else None
 
     @property
     def id_format(self) -> Format:
-        """The format of the ids, whether it was given itself or through a typed id."""
+        """The format of the ids; :attr:`format` may be a typed id class."""
         return self._format
 
     @property
     def is_native(self) -> bool:
-        """Whether the column stores the number that an id is, and not its text."""
+        """True if the column stores ids as numbers, and not as strings."""
         return self._format.is_native
 
     @property
@@ -186,7 +167,7 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
 
     @property
     def or_null(self) -> TypeEngine[str]:
-        """The type of parameters that may be malformed, where numbers are stored; then they are sent as NULL."""
+        """The type of parameters of a native column that may be malformed: those are sent as NULL."""
         return _OrNull(self.format)
 
     @property
@@ -194,65 +175,62 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         return self._typed or str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(stored_type(self._format, dialect))
+        return dialect.type_descriptor(column_type(self._format, dialect))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
             return None
         try:
-            return stored(self._format, value, dialect)
+            return to_database(self._format, value, dialect)
         except InvalidPublicId as error:
             raise unwrapped(error) from None
 
     # SQLAlchemy's protocol names the argument, which functions need not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The same as ``process_bind_param``, with one call less for each row of text."""
+        """Do the same as ``process_bind_param``, with one call less for each row of strings."""
         if self._format.bits is not None:
             bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
             return bind
         accepts, process = self._format.is_valid, self.process_bind_param
 
-        def bound(value: Any) -> Any:
-            return value if type(value) is str and accepts(value) else process(value, dialect)
-
-        return bound
+        return lambda value: value if type(value) is str and accepts(value) else process(value, dialect)
 
     # SQLAlchemy's protocol names the argument, which partial objects and lambdas need not
     def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        """Nothing to do for text; a typed id is made of it without another check; a number is written out."""
+        """Return None for strings; otherwise a function that makes typed ids, without a check, or writes numbers."""
         if self.is_native:
-            return self._written(dialect, coltype)
+            return self._native_processor(dialect, coltype)
         if self._typed is None:
             return None
         typed, new = self._typed, str.__new__
         return lambda value: None if value is None else new(typed, value)
 
-    def _written(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        number, text = traits_for(dialect).from_native, numbered(self._format).from_int
-        read = self.impl_instance.result_processor(dialect, coltype)
+    def _native_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        to_number, to_text = traits_for(dialect).from_native, as_bits_format(self._format).from_int
+        process_impl = self.impl_instance.result_processor(dialect, coltype)
         typed = self._typed
 
-        def written(value: Any) -> Any:
-            if read is not None:
-                value = read(value)
+        def process(value: Any) -> Any:
+            if process_impl is not None:
+                value = process_impl(value)
             if value is None:
                 return None
-            found = text(number(value))
-            return found if typed is None else str.__new__(typed, found)
+            text = to_text(to_number(value))
+            return text if typed is None else str.__new__(typed, text)
 
-        return written
+        return process
 
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As SQL writes it; SQLAlchemy does not know how to write bytes."""
+        """Write native ids as SQL literals; SQLAlchemy has no literals for bytes."""
         if not self.is_native:
             return super().literal_processor(dialect)
         traits = traits_for(dialect)
 
         def literal(value: Any) -> str:
-            sent = self.process_bind_param(value, dialect)
-            return "NULL" if sent is None else traits.literal(sent)
+            bound = self.process_bind_param(value, dialect)
+            return "NULL" if bound is None else traits.literal(bound)
 
         return literal
 
@@ -262,54 +240,52 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         return _ComparedId(self._format) if op in EQUALITIES else String()
 
     def __repr__(self) -> str:
-        shown = repr(self.format) if self._typed is None else self._typed.__name__
-        return f"{type(self).__name__}({shown})"
+        declared = repr(self.format) if self._typed is None else self._typed.__name__
+        return f"{type(self).__name__}({declared})"
 
 
 class _OrNull(PublicIdType):
-    """See :attr:`PublicIdType.or_null`."""
-
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        given = None if isinstance(value, str) and not self.id_format.is_valid(value) else value
-        return super().process_bind_param(given, dialect)
+        is_malformed = isinstance(value, str) and not self.id_format.is_valid(value)
+        return super().process_bind_param(None if is_malformed else value, dialect)
 
 
-def numbered(format: Format) -> BitsFormat:
-    """*format*, one whose ids are numbers."""
+def as_bits_format(format: Format) -> BitsFormat:
+    """Return *format*, narrowed for type checkers: its ids are numbers."""
     assert isinstance(format, BitsFormat)
     return format
 
 
-def stored_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
-    """The plain column type for ids of *format*, with nothing of this library in it."""
-    return stored_in(format, traits_for(dialect))
+def column_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
+    """Return SQLAlchemy's own type for a column of ids of *format*."""
+    return column_type_for(format, traits_for(dialect))
 
 
-def stored_in(format: Format, traits: Traits) -> TypeEngine[Any]:
-    """The same for the database that has these *traits*."""
+def column_type_for(format: Format, traits: Traits) -> TypeEngine[Any]:
+    """Return the same for the database with these *traits*."""
     return traits.integer_type(format.bits) if format.is_native and format.bits else traits.text_type(format.max_length)
 
 
-def stored(format: Format, text: object, dialect: Dialect) -> Any:
-    """What a column of :func:`stored_type` holds for the id *text*, or :class:`InvalidPublicId`."""
+def to_database(format: Format, text: object, dialect: Dialect) -> Any:
+    """Return the value of a column of :func:`column_type` for the id *text*; raise :class:`InvalidPublicId`."""
     if not format.is_native:
         return format.validate(text)
-    number = numbered(format)
-    return traits_for(dialect).to_native(number.to_int(text), number.bits)
+    bits_format = as_bits_format(format)
+    return traits_for(dialect).to_native(bits_format.to_int(text), bits_format.bits)
 
 
 def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     """Return True if *column* holds the public ids of its own rows.
 
-    Something makes them, and they refer to no other row. In a table that was copied from that of a model, a column that
-    is not unique any more is the history of another one.
+    It has a default and no foreign key. A column that was copied with its table and is not unique any more keeps the
+    history of another one.
     """
     if not isinstance(column, Column):
         return False
-    made = column.default is not None or column.server_default is not None
-    is_own = isinstance(column.type, PublicIdType) and made and not column.foreign_keys
+    has_default = column.default is not None or column.server_default is not None
+    is_own = isinstance(column.type, PublicIdType) and has_default and not column.foreign_keys
     return is_own and (not is_copy(column) or _is_unique(column))
 
 
@@ -321,13 +297,11 @@ def is_copy(column: Column[Any]) -> bool:
 def _is_unique(column: Column[Any]) -> bool:
     if list(column.table.primary_key) == [column]:
         return True
-    made_of = [index.columns for index in column.table.indexes if index.unique]
-    made_of += [each.columns for each in column.table.constraints if isinstance(each, UniqueConstraint)]
-    return any(list(columns) == [column] for columns in made_of)
-
-
-def _watch_columns() -> None:
-    event.listen(PublicIdType, "after_parent_attach", _on_column)
+    unique = [index.columns for index in column.table.indexes if index.unique]
+    unique += [
+        constraint.columns for constraint in column.table.constraints if isinstance(constraint, UniqueConstraint)
+    ]
+    return any(list(columns) == [column] for columns in unique)
 
 
 def _on_column(type_: PublicIdType, column: Any) -> None:
@@ -336,12 +310,12 @@ def _on_column(type_: PublicIdType, column: Any) -> None:
 
 
 def _on_table(column: Column[Any], table: Any) -> None:
-    """Mark a column that belongs to a table: a copy of it has the mark already when it comes into another one."""
+    # Column.info is copied with the column: a copy has the first mark already when it is attached to another table
     if isinstance(table, Table):
         column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
 
 
-when_first_used(_watch_columns)
+when_first_used(lambda: event.listen(PublicIdType, "after_parent_attach", _on_column))
 
 
 def is_expression(value: object) -> bool:
@@ -350,24 +324,24 @@ def is_expression(value: object) -> bool:
 
 
 def public_id_columns(table: Any) -> list[Column[Any]]:
-    """The columns of *table* that hold the public ids of its rows."""
+    """Return the columns of *table* that hold the public ids of its rows."""
     return [column for column in table.columns if is_public_id(column)]
 
 
 def public_id_type(column: Column[Any]) -> PublicIdType:
-    """The type of *column*, one of public ids."""
+    """Return the type of *column*, narrowed for type checkers: it holds public ids."""
     assert isinstance(column.type, PublicIdType)
     return column.type
 
 
 def max_retries(column: Column[Any]) -> int:
-    """How many new ids may be tried for a row of *column*."""
+    """Return how many new ids may be tried for a row of *column*."""
     value: int = column.info.get(_RETRIES_KEY, MAX_RETRIES)
     return value
 
 
 def set_max_retries(column: Column[Any], value: int) -> None:
-    """Say how many new ids may be tried for a row of *column*."""
+    """Set how many new ids may be tried for a row of *column*."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigurationError(f"max_retries is {value!r}, expected a whole number of 0 or more")
     column.info[_RETRIES_KEY] = value

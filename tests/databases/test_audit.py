@@ -43,7 +43,7 @@ from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.naming import derived_name
-from sqlalchemy_public_id.types import stored_type
+from sqlalchemy_public_id.types import column_type
 
 pytestmark = pytest.mark.backend
 
@@ -612,7 +612,7 @@ def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
     assert found(engine, formats={NAME: format}) == {}
 
     value = traits_for(engine.dialect).to_native(wrong, format.bits)
-    plain = Table(NAME, MetaData(), Column("id", Integer), Column("public_id", stored_type(format, engine.dialect)))
+    plain = Table(NAME, MetaData(), Column("id", Integer), Column("public_id", column_type(format, engine.dialect)))
     with engine.begin() as connection:
         connection.execute(insert(plain), {"id": 9, "public_id": value})
     findings = found(engine, formats={NAME: format})
@@ -626,7 +626,7 @@ def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
 def test_advice_for_numbers(engine: Engine, make: Make) -> None:
     """The advice for a column of numbers has its type, and can be pasted."""
     format = Uuid7()
-    make(rows=[], type=stored_type(format, engine.dialect), nullable=True)
+    make(rows=[], type=column_type(format, engine.dialect), nullable=True)
     finding = found(engine, formats={NAME: format})["nullable"]
 
     assert "BINARY(16) NOT NULL" in str(finding.advice.good if finding.advice else "")

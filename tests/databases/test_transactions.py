@@ -201,7 +201,7 @@ def test_gives_up(database: str, engine: Engine, new_engine: Callable[..., Engin
     with locked(engine, impatient), pytest.raises(OperationalError) as caught:
         guard.run_transaction(sessionmaker(impatient), add, attempts=3)
     with locked(engine, impatient), pytest.raises(OperationalError, match="gave up after attempt 1 of 10"):
-        guard.run_transaction(sessionmaker(impatient), add, seconds=0)
+        guard.run_transaction(sessionmaker(impatient), add, timeout=0)
 
     assert len(calls) == 3 + 1
     assert "gave up after attempt 3 of 3" in str(caught.value)

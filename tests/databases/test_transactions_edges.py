@@ -204,7 +204,7 @@ def test_very_many_attempts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
         )
 
     with pytest.raises(OperationalError, match="gave up after attempt 1200 of 1200"):
-        guard.run_transaction(sessionmaker(engine), fail, attempts=1200, seconds=3600)
+        guard.run_transaction(sessionmaker(engine), fail, attempts=1200, timeout=3600)
 
 
 def test_a_generator_function(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.dialects import Violation
-from sqlalchemy_public_id.guard.constraints import Match, matches
+from sqlalchemy_public_id.guard.execution import Match, match_violation
 
 DIALECTS: dict[str, Dialect] = {
     "psycopg": postgresql.psycopg.dialect(),
@@ -28,6 +28,6 @@ def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
     Index(name, column, unique=True)
     Index(f"{name}_2", other, unique=True)
 
-    assert matches(Violation(constraint=name), column, DIALECTS[dialect]) is Match.YES
-    assert matches(Violation(constraint=f"{name}_2"), column, DIALECTS[dialect]) is Match.NO
-    assert matches(Violation(constraint=f"{table.name}.{name}"), column, DIALECTS[dialect]) is Match.YES
+    assert match_violation(Violation(constraint=name), column, DIALECTS[dialect]) is Match.YES
+    assert match_violation(Violation(constraint=f"{name}_2"), column, DIALECTS[dialect]) is Match.NO
+    assert match_violation(Violation(constraint=f"{table.name}.{name}"), column, DIALECTS[dialect]) is Match.YES

@@ -265,7 +265,7 @@ def test_collision_in_a_large_space(capacity: int) -> None:
     """The message doubts the generator where the space is too large to be full, however large it is."""
     error = PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=9, capacity=capacity)
 
-    assert "what makes them may not be random" in str(error)
+    assert "its generator may not be random" in str(error)
 
 
 def test_missing_extra() -> None:

@@ -151,7 +151,7 @@ def test_a_session_that_is_in_a_transaction(sessions: sessionmaker[Session]) -> 
             guard.run_transaction(lambda: session, nothing)
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"seconds": -1}, {"seconds": float("nan")}], ids=str)
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"timeout": -1}, {"timeout": float("nan")}], ids=str)
 def test_limits_that_allow_nothing(wrong: dict[str, Any], sessions: sessionmaker[Session]) -> None:
     """There is one attempt at least, and no negative time."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} is "):

@@ -28,7 +28,7 @@ from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
-from sqlalchemy_public_id.types import PublicIdType, stored_in
+from sqlalchemy_public_id.types import PublicIdType, column_type_for
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -136,7 +136,7 @@ class _RenderItem:
             return rendered
         how = context.opts.get("public_id_render") or "plain"
         if how == "plain":
-            return _plain(context, lambda traits: stored_in(item.id_format, traits))
+            return _plain(context, lambda traits: column_type_for(item.id_format, traits))
         if how != "type":
             raise ConfigurationError(f'public_id_render is {shown(how)}, expected "plain" or "type"')
         if type(item) is not PublicIdType:

@@ -18,21 +18,21 @@ T = TypeVar("T")
 
 
 async def run_transaction(
-    sessions: Callable[[], AsyncSession],
+    session_factory: Callable[[], AsyncSession],
     fn: Callable[[AsyncSession], Awaitable[T]],
     *,
     attempts: int = 10,
-    seconds: float = 30.0,
+    timeout: float = 30.0,
     idempotent: bool = False,
 ) -> T:
     """As :func:`sqlalchemy_public_id.guard.run_transaction`, with an ``async_sessionmaker`` and an ``async def``."""
-    if isinstance(sessions, async_scoped_session):
+    if isinstance(session_factory, async_scoped_session):
         raise TypeError("an async_scoped_session keeps its session; give run_transaction() its session_factory")
-    refuse_factory(sessions)
+    refuse_factory(session_factory)
     refuse_generator(fn)
-    tries = Tries(attempts, seconds, idempotent)
+    tries = Tries(attempts, timeout, idempotent)
     while True:
-        session = sessions()
+        session = session_factory()
         if not isinstance(session, AsyncSession):
             raise TypeError(f"expected a function that makes an AsyncSession, but it made {shown(session)}")
         refuse_begun(session.sync_session)

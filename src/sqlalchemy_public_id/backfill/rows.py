@@ -36,7 +36,7 @@ from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.types import PublicIdType, numbered, stored
+from sqlalchemy_public_id.types import PublicIdType, as_bits_format, to_database
 
 Key: TypeAlias = tuple[Any, ...]
 """The values of the primary key of one row."""
@@ -136,7 +136,7 @@ def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
         keys = connection.execute(select(*rows.key).where(column == value).order_by(*rows.key)).all()
         for key in keys[1:]:
             same_row = and_(*(part == value for part, value in zip(rows.key, key, strict=True)))
-            new = stored(target.format, target.format.generate(), connection.dialect)
+            new = to_database(target.format, target.format.generate(), connection.dialect)
             connection.execute(update(rows.table).where(same_row, column == value).values({column: new}))
             replaced += 1
     return replaced
@@ -266,7 +266,7 @@ def _encoded(format: Format, id: str) -> str:
     # without quotes: an integer of 64 bits in decimal digits, a larger one in hexadecimal digits
     if not format.is_native:
         return id
-    number = numbered(format)
+    number = as_bits_format(format)
     value = number.to_int(id)
     return str(value) if number.bits == 64 else f"{value:0{number.bits // 4}x}"
 

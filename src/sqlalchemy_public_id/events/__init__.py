@@ -1,9 +1,8 @@
-"""Listeners of mappers, attributes and sessions that make, check and protect the ids of objects.
+"""Listeners of mappers, attributes and sessions that generate, check and protect the ids of objects.
 
-* ``flush``: before the INSERT (``before_insert``) an object without an id gets one.
-* ``attributes``: on first access the id is made, on assignment it is checked.
-* ``merges``: ``Session.merge()`` copies an id that the library made.
-* ``sessions``: a rollback takes ids back.
+* ``mappers``: set up a model. On first access of the attribute the id is generated, on assignment it is checked.
+* ``flush``: before the INSERT an object without an id gets one; a rollback makes ids replaceable again.
+* ``merges``: ``Session.merge()`` copies a generated id.
 
 They are installed when the first column type is made, never at import.
 """
@@ -12,17 +11,17 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Mapper, Session
 
-from sqlalchemy_public_id.events import mappers, sessions
-from sqlalchemy_public_id.orm.listening import Listeners
+from sqlalchemy_public_id.events import flush, mappers
+from sqlalchemy_public_id.orm import Listeners
 from sqlalchemy_public_id.types import when_first_used
 
 LISTENERS = Listeners(
-    (Mapper, "mapper_configured", mappers.on_mapper_configured),
-    (Session, "after_begin", sessions.on_begin),
-    (Session, "after_flush", sessions.on_flushed),
-    (Session, "after_soft_rollback", sessions.on_rolled_back),
-    (Session, "pending_to_transient", sessions.on_taken_back),
-    (Session, "persistent_to_transient", sessions.on_row_taken_back),
+    (Mapper, "mapper_configured", mappers.mapper_configured),
+    (Session, "after_begin", flush.after_begin),
+    (Session, "after_flush", flush.after_flush),
+    (Session, "after_soft_rollback", flush.after_soft_rollback),
+    (Session, "pending_to_transient", flush.pending_to_transient),
+    (Session, "persistent_to_transient", flush.persistent_to_transient),
 )
 
 when_first_used(LISTENERS.install)

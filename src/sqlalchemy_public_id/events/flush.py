@@ -1,94 +1,146 @@
-"""Ids for the rows of a flush: made for objects without one, reserved for objects that the application gave one."""
+"""Ids for the rows of a flush: generated for objects without one, and noted, so that a collision can replace them.
+
+The events of a session begin and end the time in which they may be replaced.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, Session
+from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import guard
+from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
 from sqlalchemy_public_id.guard import generated
-from sqlalchemy_public_id.guard.execution import exhausted
+from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
+from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of, replace
 from sqlalchemy_public_id.types import is_expression, max_retries, public_id_type
 
-preparations: list[Callable[[Session, Iterable[object]], None]] = []
-"""Hooks that a flush runs through ``before_flush``; ``bulk.insert()`` does not flush and calls them itself."""
+# --- before the INSERT
 
-_PACKAGE = f"{__name__.partition('.')[0]}."
+before_bulk_insert: list[Callable[[Session, Iterable[object]], None]] = []
+"""Hooks that a flush runs through ``before_flush``; ``bulk.insert()`` does not flush and calls them itself."""
 
 
 def ensure_ids(
     states: Sequence[InstanceState[Any]], attributes: dict[str, Column[Any]], connection: Connection
 ) -> None:
     """Give the objects of *states* the ids they lack, and note for *connection* which ones may be replaced."""
-    waiting = generated.of(connection)
-    if waiting is None:
+    ids = generated.of(connection)
+    if ids is None:
         guard.install_for(connection)
-        waiting = generated.begin(connection, states[0].session)
+        ids = generated.begin(connection, states[0].session)
     columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
     for state in states:
         values, marks = state.dict, marks_of(state)
         for key, column, next_id in columns:
             value = values.get(key)
-            if value is None or key in marks.settled:
+            if value is None or key in marks.borrowed:  # a borrowed id is that of another object's row
                 value = next_id()
-                if key in marks.settled:
+                if key in marks.borrowed:
                     marks.forget(key)
-            elif key in marks.made:
-                marks.made -= {key}  # the row has it from now on; a rollback marks it again
-                waiting.shown.add((column, value))
+            elif key in marks.generated:
+                marks.generated -= {key}  # the row has it from now on; a rollback marks it again
+                ids.shown.add((column, value))
             else:
                 marks = marks_of(state, create=True)
-                marks.give(key)
+                marks.mark_given(key)
                 if not is_expression(value):
-                    _reserve_given_id(waiting, column, value, connection)
+                    _reserve_given_id(ids, column, value, connection)
                 continue
-            if waiting.setdefault((column, value), state) is not state:
-                value = _another(waiting, column, connection)
-                waiting[column, value] = state
+            # two objects of one flush must not have the same id, even if the table has neither
+            if ids.setdefault((column, value), state) is not state:
+                value = _draw_another(ids, column, connection)
+                ids[column, value] = state
                 if values.get(key) is not None:
                     replace(state, key, value)
             values[key] = value
 
 
-def _reserve_given_id(waiting: generated.Pending, column: Column[Any], given: str, connection: Connection) -> None:
-    """Note the id *given* by the caller; an object of the same flush that drew it gets another one, if it still can."""
-    other = waiting.get((column, given))
-    if other is not None and (column, given) not in waiting.shown and _is_unwritten(other):
-        generated.replace(waiting, column, given, _another(waiting, column, connection))
-    waiting[column, given] = None
+def _reserve_given_id(ids: GeneratedIds, column: Column[Any], given: str, connection: Connection) -> None:
+    # An object of the same flush may have drawn the id before. It gets another one, unless its row was sent already or
+    # the application has seen the id: then the database reports the duplicate.
+    other = ids.get((column, given))
+    if other is not None and (column, given) not in ids.shown and _is_unwritten(other):
+        generated.replace(ids, column, given, _draw_another(ids, column, connection))
+    ids[column, given] = None
 
 
 def _is_unwritten(state: InstanceState[Any]) -> bool:
-    """Whether the row of *state* was surely not sent yet: then the database would have told its key."""
+    # the database makes the key: without one, the row was not sent
     mapper = state.mapper
     return all(state.dict.get(mapper.get_property_by_column(key).key) is None for key in mapper.primary_key)
 
 
-def are_others_listening(session: Session, mapper: Mapper[Any]) -> bool:
-    """Whether the program itself listens to flushes of *session* or to INSERTs of *mapper*."""
-    flushes = session.dispatch.before_flush, session.dispatch.after_flush, session.dispatch.after_flush_postexec
-    return (
-        not all(map(_is_ours, chain(*flushes)))
-        or len(list(mapper.dispatch.before_insert)) > 1  # one is ours, inside a function of SQLAlchemy's
-        or len(list(mapper.dispatch.after_insert)) > 0
-    )
-
-
-def _is_ours(listener: Callable[..., Any]) -> bool:
-    return getattr(listener, "__module__", "").startswith(_PACKAGE)
-
-
-def _another(waiting: generated.Pending, column: Column[Any], connection: Connection) -> str:
-    """An id that no other row of the flush has."""
+def _draw_another(ids: GeneratedIds, column: Column[Any], connection: Connection) -> str:
     type_ = public_id_type(column)
     for _ in range(max_retries(column)):
         value = type_.next_id()
-        if (column, value) not in waiting:
+        if (column, value) not in ids:
             return value
     raise exhausted(connection, column)
+
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
+    """Return True if the application has its own flush or insert listeners."""
+    return not all(map(_is_own, flush_listeners(session) + insert_listeners(mapper)))
+
+
+def _is_own(listener: Callable[..., Any]) -> bool:
+    # wrappers of SQLAlchemy count as others: listeners of this library must not need one (see events.mappers)
+    return getattr(listener, "__module__", "").startswith(_PACKAGE)
+
+
+# --- the events of a session
+
+_connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
+
+
+def after_begin(session: Session, transaction: object, connection: Connection) -> None:
+    """Guard the engine, and remember the connection for the end of the flush."""
+    guard.install_for(connection)
+    _connections.setdefault(session, weakref.WeakSet()).add(connection)
+
+
+def after_flush(session: Session, context: object) -> None:
+    """Forget the generated ids of the flush: they are stored, and cannot be replaced any more."""
+    for connection in _connections.get(session, ()):
+        generated.drop(connection, session)
+
+
+def after_soft_rollback(session: Session, previous: object) -> None:
+    """Forget the generated ids of a flush that failed."""
+    after_flush(session, previous)
+
+
+def persistent_to_transient(session: Session, instance: object) -> None:
+    """Mark the generated ids of an object whose row was rolled back: they may be replaced again."""
+    state = instance_state(instance)
+    for key in _attributes_of(state):
+        if state.dict.get(key) is not None and key not in marks_of(state).given:
+            marks_of(state, create=True).mark_generated(key)
+
+
+def pending_to_transient(session: Session, instance: object) -> None:
+    """Mark the ids that this flush has generated for an object whose INSERT failed, or that was expunged before it."""
+    state = instance_state(instance)
+    for key, column in _attributes_of(state).items():
+        entry = column, cast("str", state.dict.get(key))
+        flushes = map(generated.of, _connections.get(session, ()))
+        if any(ids is not None and ids.get(entry) is state for ids in flushes):
+            marks_of(state, create=True).mark_generated(key)
+
+
+def _attributes_of(state: InstanceState[Any]) -> dict[str, Column[Any]]:
+    # clear_mappers() may have removed the mapper of an object that is still in a session
+    mapper: Mapper[Any] | None = state.manager.mapper if state.manager.is_mapped else None
+    return {} if mapper is None else id_attributes(mapper)

@@ -1,23 +1,33 @@
-"""The events of a mapper with public ids: set up if it is configured, checked if its model declares two of a kind."""
+"""The events of a mapper with public ids, and of its attributes.
+
+* **On first access** of an object that is not flushed yet (``init_scalar``) the id is generated at once, so
+  that ``User().public_id`` has a value before the flush.
+* **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`). If it
+  is not loaded, nothing is loaded for that: the flush compares (``before_update``).
+"""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import Column, FromClause, Table, event
+from sqlalchemy import Column, FromClause, Table, event, select
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState, Mapper
+from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, QueryableAttribute
+from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
+from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.events.attributes import listen_to_attribute, on_expire, refuse_another_id
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
 from sqlalchemy_public_id.events.flush import ensure_ids
 from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
-from sqlalchemy_public_id.types import is_copy, public_id_type
+from sqlalchemy_public_id.orm.marks import marks_of
+from sqlalchemy_public_id.types import is_copy, is_expression, public_id_type
+
+# --- mappers
 
 
-def on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     """Set up a mapper with public ids.
 
     :raises ConfigurationError: if the model declares an id or a key twice.
@@ -28,31 +38,21 @@ def on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     if not attributes:
         return
     for key, column in attributes.items():
-        listen_to_attribute(mapper.class_manager[key], column)
+        _listen_to_attribute(mapper.class_manager[key], column)
     watch_merges(mapper, attributes)
-    inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
-    own = [column for column in attributes.values() if not any(column is other for other in inherited)]
-    if not own and "__public_id__" in vars(model):
-        raise ConfigurationError(
-            f"{model.__name__} has the public id of the model it inherits from, and cannot have another format for it; "
-            f"remove __public_id__"
-        )
-    for column in own:
-        registry.remember_model(column.table, column.key, model)
-    originals = [column for column in own if not is_copy(column)]
-    if originals:
-        owner = _owner(mapper)
-        registry.models(mapper.registry).claim(owner, *(public_id_type(column).id_format for column in originals))
+    _register(mapper, model, attributes)
 
-    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> Any:
         ensure_ids((state,), attributes, connection)
+        return EXT_CONTINUE
 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
-        refuse_another_id(state, attributes, connection)
+        _refuse_another_id(state, attributes, connection)
 
-    event.listen(mapper, "before_insert", before_insert, raw=True)
+    # with retval, SQLAlchemy does not wrap the function: one call less per row, and flush.has_other_listeners() sees it
+    event.listen(mapper, "before_insert", before_insert, raw=True, retval=True)
     event.listen(mapper, "before_update", before_update, raw=True)
-    event.listen(model, "expire", on_expire, raw=True)
+    event.listen(model, "expire", _on_expire, raw=True)
 
 
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
@@ -78,9 +78,117 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: 
         )
 
 
+def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
+    inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
+    own = [column for column in attributes.values() if not any(column is other for other in inherited)]
+    if not own and "__public_id__" in vars(model):
+        raise ConfigurationError(
+            f"{model.__name__} has the public id of the model it inherits from, and cannot have another format for it; "
+            f"remove __public_id__"
+        )
+    for column in own:
+        registry.remember_model(column.table, column.key, model)
+    originals = [column for column in own if not is_copy(column)]
+    if originals:
+        formats = (public_id_type(column).id_format for column in originals)
+        registry.models(mapper.registry).claim(_owner(mapper), *formats)
+
+
 def _owner(mapper: Mapper[Any]) -> type[Any]:
-    """Return the model to which the ids belong: the topmost one of concrete tables that share one format."""
+    """Return the model that owns the ids: the topmost one of concrete tables that share one format."""
     owner = mapper
     while owner.concrete and owner.inherits is not None and hasattr(owner.inherits.class_, "__public_id__"):
         owner = owner.inherits
     return owner.class_
+
+
+# --- attributes
+
+
+def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+    key, type_ = attribute.key, public_id_type(column)
+
+    def init_scalar(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
+        # a borrowed id is that of another object's row; only an object that is to get a row itself gets a new one
+        if state.has_identity or (key in marks_of(state).borrowed and not state.pending):
+            return value
+        generated = values[key] = generate(state)
+        return generated
+
+    def generate(state: InstanceState[Any]) -> str:
+        marks_of(state, create=True).mark_generated(key)
+        return type_.next_id()
+
+    def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
+        model = state.class_.__name__
+        if state.has_identity and old is not None:  # a row from before the column was filled has none yet
+            canonical = type_.canonical(value)
+            if canonical is not None and state.committed_state.get(key, "") is LoaderCallableStatus.NO_VALUE:
+                return canonical  # assigned again, while that of the row is not loaded: the flush compares
+            if isinstance(old, str) and old in (value, canonical):
+                return old
+            if isinstance(old, str) or canonical is None:
+                raise _immutable(model, key, old if isinstance(old, str) else None, value)
+            return canonical  # that of the row is not loaded: the flush compares
+        if value is None:  # the constructors of dataclasses and SQLModel assign None for "generate one"
+            generated = generate(state)
+            if state.has_identity:
+                marks_of(state).mark_given(key)
+            else:
+                marks_of(state).requested |= {key}
+            return generated
+        checked = value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
+        marks_of(state, create=True).mark_given(key)
+        return checked
+
+    def on_remove(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
+        if state.has_identity:
+            raise _immutable(state.class_.__name__, key, value if isinstance(value, str) else None, None)
+        marks_of(state, create=True).forget(key)
+
+    event.listen(attribute, "init_scalar", init_scalar, raw=True, retval=True)
+    event.listen(attribute, "set", on_set, raw=True, retval=True)
+    event.listen(attribute, "remove", on_remove, raw=True)
+
+
+def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
+    """Build the error for a stored row; *old* is None if the id of the row is not loaded."""
+    return ImmutablePublicId(
+        f"{model}.{key} is {'stored' if old is None else shown(old)} and cannot become {shown(new)}: links to the row "
+        f"would break; to give the row another id on purpose, execute an UPDATE statement",
+        model=model,
+        attribute=key,
+        old=old,
+        new=new,
+    )
+
+
+def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
+    """Compare ids that were assigned while that of the row was not loaded; equal ones are no change."""
+    for key in attributes.keys() & state.committed_state.keys():
+        if state.committed_state[key] is None:
+            continue  # the row had none
+        stored, assigned = _stored_id(state, key, connection), state.dict.get(key)
+        if stored is not None and stored != assigned:
+            raise _immutable(state.class_.__name__, key, stored, assigned)
+        if stored is not None:
+            set_committed_value(state.obj(), key, stored)
+
+
+def _stored_id(state: InstanceState[Any], key: str, connection: Connection) -> str | None:
+    mapper = state.mapper
+    own = mapper.class_manager  # of the class itself: those of the base would be those of another table
+    query = select(own[key])
+    for column, value in zip(mapper.primary_key, cast("tuple[Any, ...]", state.identity), strict=True):
+        query = query.where(own[mapper.get_property_by_column(column).key] == value)
+    return connection.execute(query).scalar()
+
+
+def _on_expire(state: InstanceState[Any], names: object) -> None:
+    # make_transient_to_detached() expires an object that has a row from now on: its generated id is not the row's
+    marks = marks_of(state)
+    if marks.generated and state.has_identity:
+        for key in marks.generated:
+            state.dict.pop(key, None)
+            state.expired_attributes.add(key)
+            marks.forget(key)

@@ -72,7 +72,7 @@ def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any
 
     :raises ConfigurationError: if there is none, or several and none is named.
     """
-    # orm.inspection.identifier() configures mappers, which fails while models are still being imported
+    # orm.inspection.public_id_attribute() configures mappers, which fails while models are still being imported
     mapper = mapper_of(model)
     if mapper is None:
         raise ConfigurationError(f"{shown(model)} is not a mapped class")

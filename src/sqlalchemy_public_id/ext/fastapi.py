@@ -38,7 +38,7 @@ from sqlalchemy_public_id.errors import (
     shown,
 )
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.orm.sessions import require_session
+from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.types import public_id_type
 
 try:

@@ -1,4 +1,4 @@
-"""Collision retry: the unique index decides, and a collided INSERT is run again with a new id.
+"""Collision retry: the unique index decides, and a collided INSERT is executed again with a new id.
 
 ORM programs need nothing of this module: an engine is guarded from the first time a session uses it. Programs that use
 Core alone call :func:`install` once for each engine:
@@ -8,11 +8,11 @@ Core alone call :func:`install` once for each engine:
 >>> engine = create_engine("sqlite://")
 >>> guard.install(engine)
 
-A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 where
-nothing else is said), inside the caller's transaction, which stays usable. Ids that the caller gave and violations of
-any other constraint go through untouched. While nothing collides, nothing more is sent than without the guard, except
-on PostgreSQL: INSERTs of one row, and those of several rows in a flush whose keys the database makes, get an ``ON
-CONFLICT DO NOTHING`` there, after they were logged; the others stand inside a savepoint, which is two short statements
+A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 by
+default), inside the application's transaction, which stays usable. Ids that the application gave and violations of any
+other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, except on
+PostgreSQL: INSERTs of one row, and those of several rows in a flush whose keys the database makes, get an ``ON CONFLICT
+DO NOTHING`` there, after they were logged; the others are executed inside a savepoint, which is two short statements
 more (``docs/guides/collisions.md`` has the list). Statements of an ``AUTOCOMMIT`` connection get neither.
 """
 
@@ -25,13 +25,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
+from sqlalchemy.orm.attributes import set_committed_value
 
+from sqlalchemy_public_id._compat import bulk_saved_objects
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.guard.bulk_saves import show_made_ids
-from sqlalchemy_public_id.guard.execution import Attempt
-from sqlalchemy_public_id.guard.parameters import id_parameters, rows_of
+from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.guard.execution import GuardedInsert
+from sqlalchemy_public_id.guard.parameters import id_parameters, rows_in
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
+from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.transactions import run_transaction
 
 if TYPE_CHECKING:
@@ -42,13 +45,11 @@ __all__ = ["install", "run_transaction", "uninstall"]
 _guarded: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _lock = threading.RLock()
-_sent: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
-"""Execution of "insertmanyvalues" → how many batches were sent, and how many parameters in all."""
 
 
 def install(engine: Engine | AsyncEngine) -> None:
     """Guard the INSERTs of *engine*. Safe to call again, and from several threads."""
-    dialect = _sync(engine).dialect
+    dialect = _sync_engine(engine).dialect
     with _lock:
         _unwanted.discard(dialect)
         _install(dialect)
@@ -56,7 +57,7 @@ def install(engine: Engine | AsyncEngine) -> None:
 
 def uninstall(engine: Engine | AsyncEngine) -> None:
     """Undo :func:`install`, for *engine* and its ``execution_options()`` copies; sessions will not guard it again."""
-    dialect = _sync(engine).dialect
+    dialect = _sync_engine(engine).dialect
     with _lock:
         _unwanted.add(dialect)
         if dialect in _guarded:
@@ -81,44 +82,51 @@ def _install(dialect: Dialect) -> None:
         _guarded.add(dialect)
 
 
-def _sync(engine: Any) -> Engine:
-    found = getattr(engine, "sync_engine", engine)
-    if not isinstance(found, Engine):
+def _sync_engine(engine: Any) -> Engine:
+    sync_engine = getattr(engine, "sync_engine", engine)
+    if not isinstance(sync_engine, Engine):
         raise TypeError(f"expected an Engine or an AsyncEngine, not {type(engine).__name__}")
-    return found
+    return sync_engine
 
 
 # --- handlers
+
+_rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""Execution of "insertmanyvalues" → how many of its rows were sent in earlier batches."""
 
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    calls, sent = _sent.get(context, (0, 0)) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else (0, 0)
+    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
+    first = _rows_sent.get(context, 0) if is_batch else 0
     if traits_for(context.dialect).aborts_transaction:
-        with Attempt(context, cursor, statement) as attempt:
-            run(attempt, parameters, rows_of(context.compiled, sent, calls))
+        with GuardedInsert(context, cursor, statement) as guarded:
+            run(guarded, parameters, first)
     else:
-        try:  # a statement that fails alone: nothing is looked at unless it does
+        try:  # a statement that fails alone needs no preparation
             context.dialect.do_execute(cursor, statement, parameters, context)
         except context.dialect.dbapi.IntegrityError as error:
-            with Attempt(context, cursor, statement) as attempt:
-                run_again(attempt, parameters, error, rows_of(context.compiled, sent, calls))
-    if context.execute_style is ExecuteStyle.INSERTMANYVALUES:
-        _sent[context] = calls + 1, sent + len(parameters)
-        if rows_of(context.compiled, *reversed(_sent[context])) < len(context.compiled_parameters):
+            with GuardedInsert(context, cursor, statement) as guarded:
+                run_again(guarded, parameters, error, first)
+    if is_batch:
+        _rows_sent[context] = first = first + rows_in(context, parameters)
+        if first < len(context.compiled_parameters):
             return True
-    show_made_ids(context)
+    _show_generated_ids(context)
     return True
 
 
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
-    with Attempt(context, cursor, statement) as attempt:
-        run_many(attempt, parameters)
-    show_made_ids(context)
+    with GuardedInsert(context, cursor, statement) as guarded:
+        run_many(guarded, parameters)
+    _show_generated_ids(context)
     return True
+
+
+_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
 
 
 def _concerns(context: Any) -> bool:
@@ -131,4 +139,15 @@ def _concerns(context: Any) -> bool:
     return False
 
 
-_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
+def _show_generated_ids(context: Any) -> None:
+    # Session.bulk_save_objects() does not flush: the column default has made the ids, and the objects have none. On
+    # first access they would make ids that no row has.
+    if generated.of(context.root_connection):
+        return  # a flush, whose objects have their ids
+    for values, row in zip(bulk_saved_objects(context), context.compiled_parameters, strict=False):
+        state = values["_sa_instance_state"]
+        for parameter in id_parameters(context.compiled):
+            name = state.mapper.get_property_by_column(parameter.column).key
+            if parameter.is_default:
+                set_committed_value(state.obj(), name, row[parameter.name])
+            marks_of(state, create=True).mark_given(name)

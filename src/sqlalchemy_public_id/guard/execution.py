@@ -1,41 +1,36 @@
-"""One execution of an INSERT with ids that the library made: what collided, and which ids to try next."""
+"""One guarded execution of an INSERT: the ids that collided, and the ids to try next."""
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
-from itertools import chain
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column, func, select
+from sqlalchemy import Column, UniqueConstraint
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import plain_table
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import generated
-from sqlalchemy_public_id.guard.constraints import Match, matches
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
-from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import max_retries, public_id_type, stored
-
-__all__ = ["Attempt", "exhausted"]
-
-_COUNTABLE = 10_000_000
-"""Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
-
+from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
 
 _FEW = 10
-"""So many collisions of a batch are taken one by one where the database names them, and a SELECT would be no good:
-under REPEATABLE READ it may not see the rows, and under SERIALIZABLE what it reads can fail the transaction."""
+"""So many collisions of a batch are taken one by one, if the database names them.
+
+Under REPEATABLE READ a SELECT may not see the rows, and under SERIALIZABLE it can make the transaction fail.
+"""
 
 
-class Attempt:
-    """What is known of an INSERT while it is tried, and the means to try it."""
+class GuardedInsert:
+    """One guarded INSERT: executes it and remembers which ids collided."""
 
     def __init__(self, context: Any, cursor: Any, statement: str) -> None:
         self.context = context
@@ -45,38 +40,36 @@ class Attempt:
         self.traits: Traits = traits_for(context.dialect)
         self.connection = context.root_connection
         self.options = {key: value for key, value in context.execution_options.items() if key == "schema_translate_map"}
-        """For statements of our own, so that they find the same table."""
+        """For statements of the guard, so that they find the same table."""
         self._tries: Counter[tuple[int, str]] = Counter()
         self._taken: set[tuple[Column[Any], str]] = set()
-        """What has collided: ids that are known not to be free."""
+        """Ids that have collided."""
 
-    def __enter__(self) -> Attempt:
+    def __enter__(self) -> GuardedInsert:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, frames: TracebackType | None) -> None:
-        """Free the cursors after a KeyboardInterrupt and its like, for which SQLAlchemy closes the connection alone.
-
-        SQLAlchemy keeps them in a cycle of references, by way of the frames.
-        """
+        # After a KeyboardInterrupt and its like, SQLAlchemy closes the connection alone, and keeps the cursors in a
+        # cycle of references through the frames of the traceback.
         if kind is not None and not issubclass(kind, Exception):
-            with suppress(Exception):  # the connection may be closed by now, or the event loop
+            with suppress(Exception):  # the connection or the event loop may be closed
                 self.traits.forget_statement(self.cursor)
             clear_frames(frames)
 
     # --- the driver
 
     def execute(self, parameters: Any, statement: str | None = None) -> None:
-        """Run the statement, or another form of it."""
+        """Execute the statement, or another form of it."""
         self.dialect.do_execute(self.cursor, statement or self.statement, parameters, self.context)
 
     def execute_many(self, parameters: Any) -> None:
-        """Run the statement for many rows, as the driver does that."""
+        """Execute the statement by the driver's ``executemany``."""
         self.dialect.do_executemany(self.cursor, self.statement, parameters, self.context)
 
-    def send(self, savepoint: str) -> None:
-        """A statement about the savepoint of the guard; like the driver's own BEGIN, it is not logged."""
+    def send(self, command: str) -> None:
+        """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
         with closing(self.connection.connection.cursor()) as cursor:
-            cursor.execute(f"{savepoint} sqlalchemy_public_id")
+            cursor.execute(f"{command} sqlalchemy_public_id")
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -92,63 +85,63 @@ class Attempt:
 
     @property
     def has_collided(self) -> bool:
-        """True if a row was refused because of an id that the library made."""
+        """True if a generated id has collided."""
         return bool(self._taken)
 
     @property
-    def refused(self) -> type[Exception]:
-        """The driver's error for a violated constraint."""
+    def integrity_error(self) -> type[Exception]:
+        """The driver's class of errors for a violated constraint."""
         error: type[Exception] = self.dialect.dbapi.IntegrityError
         return error
 
     @property
     def sees_commits(self) -> bool:
-        """Whether a statement sees what others have committed since the transaction began."""
-        proxied = self.connection.connection
-        return self.traits.sees_commits(proxied.dbapi_connection, self.dialect)
+        """True if a statement sees what others have committed since the transaction began."""
+        return self.traits.sees_commits(self.connection.connection.dbapi_connection, self.dialect)
 
     @property
     def risks_transaction(self) -> bool:
-        """Whether a failed statement aborts the transaction; under AUTOCOMMIT there is none to lose."""
-        proxied = self.connection.connection
-        return self.traits.aborts_transaction and not self.traits.in_autocommit(proxied.dbapi_connection)
+        """True if a failed statement aborts the transaction. Under AUTOCOMMIT there is none."""
+        driver_connection = self.connection.connection.dbapi_connection
+        return self.traits.aborts_transaction and not self.traits.in_autocommit(driver_connection)
 
     @property
-    def tells_outcome(self) -> bool:
-        """Whether the driver knows what has become of a statement when it was sent, and not when its rows are read."""
+    def has_immediate_result(self) -> bool:
+        """True if the driver has the result of a statement when it was sent, and not only when its rows are read."""
         if self.context.execution_options.get("stream_results") and self.dialect.supports_server_side_cursors:
             return False
         return not self.traits.defers_results(self.connection.connection.driver_connection)
 
-    # --- until there is no collision
+    # --- retries
 
-    def until_it_fits(self, batch: Batch, execute: Callable[[Any], None]) -> None:
-        """Something that takes effect as a whole or not at all, with other ids for what has collided each time.
+    def execute_with_retries(self, batch: Batch, execute: Callable[[Any], None]) -> None:
+        """Call *execute* until no id collides. Collided ids are replaced before each retry.
 
-        Where a failed statement would abort the transaction, a savepoint keeps it usable.
+        *execute* inserts all rows or none. A savepoint keeps the transaction usable if an error would abort it.
         """
-        saved = self.risks_transaction
-        if saved:
+        is_saved = self.risks_transaction
+        if is_saved:
             self.send("SAVEPOINT")
         while True:
             try:
                 execute(batch.for_driver())
                 break
-            except self.refused as error:
-                if saved:
+            except self.integrity_error as error:
+                if is_saved:
+                    # first of all: until then, PostgreSQL refuses the SELECT that looks for the collided ids, too
                     self.send("ROLLBACK TO SAVEPOINT")
                 try:
                     self.replace(batch, self.collided(batch, error))
                 except Exception:
-                    if saved:
+                    if is_saved:
                         self._undo()
                     raise
-        if saved:
+        if is_saved:
             self.send("RELEASE SAVEPOINT")
 
     @contextmanager
-    def saved(self) -> Generator[None]:
-        """Let statements of the guard that fail leave the transaction as it was."""
+    def savepoint(self) -> Generator[None]:
+        """Keep the transaction usable if statements of the guard fail."""
         self.send("SAVEPOINT")
         try:
             yield
@@ -158,16 +151,16 @@ class Attempt:
         self.send("RELEASE SAVEPOINT")
 
     def _undo(self) -> None:
-        """Go back to before the savepoint, after an error that the caller has to see, and no other in its place."""
+        # called while an error is raised, which no other error may hide
         if not self.connection.invalidated:
             with suppress(self.dialect.dbapi.Error):
                 self.send("ROLLBACK TO SAVEPOINT")
                 self.send("RELEASE SAVEPOINT")
 
-    # --- what collided
+    # --- collided ids
 
     def collided(self, batch: Batch, error: Exception) -> list[Slot]:
-        """The slots to fill anew; *error* again where it is not about an id that the library made."""
+        """Return the slots whose ids have to be replaced; raise *error* if it is not about generated ids."""
         violation = self.traits.violation(error)
         if violation is None:
             raise error
@@ -176,7 +169,7 @@ class Attempt:
         try:
             slots = self._slots_of(batch, violation)
         finally:
-            if slots is None or slots:  # not raised again; the frames of its traceback can hold a cursor, too
+            if slots is None or slots:  # it is not raised again, and the frames of its traceback can hold a cursor
                 error.__traceback__ = None
         if not slots:
             raise error
@@ -184,36 +177,39 @@ class Attempt:
         return slots
 
     def _slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
-        """Return the slots to fill anew; none if the library made none of them, or not all."""
         collided: list[Slot] = []
         hidden: list[Slot] = []
         for column in dict.fromkeys(slot.column for slot in batch.slots):
-            match = matches(violation, column, self.dialect)
+            match = match_violation(violation, column, self.dialect)
             if match is Match.NO:
                 continue
             slots = [slot for slot in batch.slots if slot.column is column]
             if match is Match.YES and len(slots) == 1:
-                found = slots
+                duplicates = slots  # nothing to look for, nor a right to SELECT needed
             else:
                 named = self._named(batch, slots, violation) if match is Match.YES else set[str]()
-                found = self._duplicates(batch, column, slots, named)
-            collided += found
-            if not found and match is Match.YES:  # a row that cannot be seen, or is gone again: any id may be the one
+                duplicates = self._duplicates(batch, column, slots, named)
+            collided += duplicates
+            # the other row cannot be seen (row-level security), or is gone again: it may have had any of the ids
+            if not duplicates and match is Match.YES:
                 hidden += slots
-        if not all(map(batch.is_ours, collided + hidden)):
+        # the error is about an id of the application, too, and no other id for this row is right
+        if not all(map(batch.is_generated, collided + hidden)):
             return []
         self._taken.update((slot.column, batch.text(slot)) for slot in collided)
         return collided + hidden
 
     def _refuse_if_rows_stayed(self, batch: Batch, column: Column[Any], violation: Violation, error: Exception) -> None:
-        """Refuse to run an INSERT of several rows again if those before the refused one are stored already."""
+        # MyISAM and its like keep the rows before the refused one: another run would insert them twice
         texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
         if len(texts) == 1:
             return
         engine = self.engine_without_transactions
         if engine is None:
             return
-        if matches(violation, column, self.dialect) is Match.MAYBE:  # the ids may be there because the rows are
+        if (
+            match_violation(violation, column, self.dialect) is Match.MAYBE
+        ):  # the ids may be those of the rows that stay
             raise error
         stored = len(self._readable(column, texts))
         raise ConfigurationError(
@@ -225,42 +221,38 @@ class Attempt:
         ) from error
 
     def _named(self, batch: Batch, slots: list[Slot], violation: Violation) -> set[str]:
-        """The id that the database complains of, where it says so and only one of *slots* has it."""
-        column, value = violation.entry or (None, None)
-        named = [
-            slot for slot in slots if slot.column.name == column and self._written(batch.text(slot), slot) == value
-        ]
+        """Return the id that the database names in the error, if exactly one of *slots* has it."""
+        name, value = violation.entry or (None, None)
+        named = [slot for slot in slots if slot.column.name == name and self._in_error(slot, batch.text(slot)) == value]
         return {batch.text(named[0])} if len(named) == 1 else set()
 
-    def _written(self, text: str | None, slot: Slot) -> str | None:
+    def _in_error(self, slot: Slot, text: str | None) -> str | None:
         if text is None:
             return None
-        return self.traits.format_in_error(stored(public_id_type(slot.column).id_format, text, self.dialect))
+        return self.traits.format_in_error(to_database(public_id_type(slot.column).id_format, text, self.dialect))
 
     def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot], named: set[str]) -> list[Slot]:
-        """The slots whose id is *named*, in the table, or in another row of the batch; given ids go before made ones.
-
-        Two of them are a duplicate of one another even if the database has named one: it is the first that stays.
-        """
-        found: list[Slot] = []
+        """Return the slots whose id is *named*, in the table, or in another row of the batch."""
+        duplicates: list[Slot] = []
         seen = set(named)
         if not named or self.sees_commits or len(self._taken) >= _FEW:
             seen |= self._readable(column, [batch.text(slot) for slot in slots])
-        for slot in sorted(slots, key=batch.is_ours):
+        # ids of the application first: of two equal ids in the batch, the first one stays
+        for slot in sorted(slots, key=batch.is_generated):
             text = batch.text(slot)
             if text in seen:
-                found.append(slot)
+                duplicates.append(slot)
             seen.add(text)
-        return found
+        return duplicates
 
-    def exists(self, column: Column[Any], texts: list[str]) -> set[str]:
-        """Those of *texts* that the table holds now."""
-        return _existing(self.connection, column, texts, self.options)
+    def stored(self, column: Column[Any], texts: list[str]) -> set[str]:
+        """Return those of *texts* that the table holds now."""
+        return generated.stored_ids(self.connection, column, texts, self.options)
 
     def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:
-        """The same inside of the savepoint; none for a role that may not read the table."""
+        # a role that may insert need not have the right to SELECT
         try:
-            return self.exists(column, texts)
+            return self.stored(column, texts)
         except DBAPIError as error:
             if not self.traits.is_permission_error(error.orig):
                 raise
@@ -271,69 +263,72 @@ class Attempt:
     # --- new ids
 
     def replace(self, batch: Batch, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that are neither known to be taken nor in the batch."""
+        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has."""
         if not slots:
             return
         held = {(slot.column, batch.text(slot)) for slot in batch.slots}
         for slot in slots:
             while True:
-                self._count(slot, held)
+                self._count_try(slot, held)
                 new = public_id_type(slot.column).next_id()
-                drawn = slot.column, new
-                if drawn not in self._taken and drawn not in held and drawn not in (batch.pending or ()):
+                key = slot.column, new
+                if key not in self._taken and key not in held and key not in (batch.ids or ()):
                     break
-            held.add(drawn)
+            held.add(key)
             batch.replace(slot, new)
 
-    def _count(self, slot: Slot, held: set[tuple[Column[Any], str]]) -> None:
+    def _count_try(self, slot: Slot, held: set[tuple[Column[Any], str]]) -> None:
         tried = slot.row, slot.parameter.name
         if self._tries[tried] >= max_retries(slot.column):
-            raise exhausted(self.connection, slot.column, self._taken | held, self.options)
+            raise generated.exhausted(self.connection, slot.column, self._taken | held, self.options)
         self._tries[tried] += 1
 
 
-def exhausted(
-    connection: Any,
-    column: Column[Any],
-    known: Iterable[tuple[Column[Any], str]] = (),
-    options: Mapping[str, Any] | None = None,
-) -> PublicIdCollision:
-    """The error for a row of *column* that has used up its retries; the ids that are *known* cannot be had either."""
-    format = public_id_type(column).id_format
-    model = model_of(column.table, column.key)
-    rows = None
-    if format.capacity <= _COUNTABLE:
-        texts = {text for other, text in chain(known, generated.of(connection) or ()) if other is column}
-        rows = _taken(connection, column, texts, options or {})
-    return PublicIdCollision(
-        model=model.__name__ if model else column.table.name,
-        column=column.name,
-        format=format,
-        attempts=max_retries(column),
-        capacity=format.capacity,
-        rows=rows,
-    )
+# --- is it the unique index of a public id?
 
 
-def _taken(connection: Any, column: Column[Any], known: set[str], options: Mapping[str, Any]) -> int | None:
-    """How many ids are taken: by the rows that can be seen, and those of *known* that others have or are to get."""
-    try:
-        visible = _existing(connection, column, list(known), options)
-        query = select(func.count()).select_from(column.table)
-        rows: int = connection.execute(query, execution_options=options).scalar_one()
-    except DBAPIError as error:
-        if not traits_for(connection.dialect).is_permission_error(error.orig):
-            raise
-        return None
-    return rows + len(known - visible)
+class Match(enum.Enum):
+    """An answer that may be unknown: the database's constraints can have other names than the metadata's."""
+
+    YES = enum.auto()
+    NO = enum.auto()
+    MAYBE = enum.auto()
 
 
-def _existing(connection: Any, column: Column[Any], texts: list[str], options: Mapping[str, Any]) -> set[str]:
-    traits = traits_for(connection.dialect)
-    found: set[str] = set()
-    for condition in traits.any_of(column, texts, public_id_type(column).as_parameter):
-        query = select(column).where(condition)
-        if traits.reads_old_snapshot:
-            query = query.with_for_update(read=True)
-        found.update(connection.execute(query, execution_options=options).scalars())
-    return found
+def match_violation(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
+    """Return YES if *violation* is one of a unique index or constraint on *column* alone."""
+    if violation.columns is not None:
+        return Match.YES if violation.columns == f"{column.table.name}.{column.name}" else Match.NO
+    if violation.constraint is None:
+        return Match.MAYBE
+    own, others = _constraint_names(column, dialect)
+    reported = {violation.constraint, violation.constraint.removeprefix(f"{column.table.name}.")}
+    if reported & own:
+        return Match.YES
+    return Match.NO if reported & others else Match.MAYBE
+
+
+def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
+    """Return the names of the unique constraints and indexes of *column* alone, and of the table's others."""
+    table = column.table
+    own: set[str] = set()
+    others = {"PRIMARY", f"{table.name}_pkey"}
+    prepare = dialect.identifier_preparer
+    for constraint in table.constraints:
+        name = prepare.format_constraint(constraint) if constraint.name is not None else None
+        is_own = isinstance(constraint, UniqueConstraint) and list(constraint.columns) == [column]
+        if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
+            own |= {f"{table.name}_{column.name}_key", column.name}
+        elif name is not None:
+            (own if is_own else others).add(_unquoted(name, prepare))
+    for index in table.indexes:
+        is_own = bool(index.unique) and list(index.columns) == [column]
+        (own if is_own else others).add(_unquoted(prepare.format_index(index), prepare))
+    return own, others
+
+
+def _unquoted(name: str, prepare: Any) -> str:
+    # errors have the name without quotes, and without doubled characters
+    if name.startswith(prepare.initial_quote):
+        name = name[1:-1].replace(prepare.final_quote * 2, prepare.final_quote)
+    return name.replace("%%", "%") if "%%" in prepare.quote("%") else name

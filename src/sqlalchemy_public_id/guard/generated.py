@@ -1,62 +1,113 @@
-"""The objects of a flush: the row with this id in this column is that object's, and its id may be replaced.
+"""Generated ids of the running flush, by connection. Only these may be replaced after a collision.
 
-They are kept for each connection, because that is what an event of the engine and one of the mapper have in common.
+The events of the engine and of the mapper have nothing but the connection in common.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Column
+from sqlalchemy import Column, func, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import InstanceState, Session
 
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import PublicIdCollision
 from sqlalchemy_public_id.orm import marks
+from sqlalchemy_public_id.registry import model_of
+from sqlalchemy_public_id.types import max_retries, public_id_type
 
-__all__ = ["Pending", "begin", "drop", "is_ours", "of", "replace"]
+_COUNTABLE = 10_000_000
+"""Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
 
 
-class Pending(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
-    """(column, id) → state of the object; ``None`` where the caller gave the id."""
+class GeneratedIds(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
+    """(column, id) → state of the object; None if the application gave the id."""
 
     __slots__ = ("session", "shown")
 
     def __init__(self, session: Session | None) -> None:
         super().__init__()
         self.shown = set[tuple[Column[Any], str]]()
-        """Ids that the program has seen before the flush."""
+        """Ids that the application has seen before the flush."""
         self.session = weakref.ref(session) if session is not None else None
 
 
-_pending: weakref.WeakKeyDictionary[Connection, Pending] = weakref.WeakKeyDictionary()
+_of_connection: weakref.WeakKeyDictionary[Connection, GeneratedIds] = weakref.WeakKeyDictionary()
 
 
-def of(connection: Connection) -> Pending | None:
-    """The entries of *connection*, if a flush has begun there."""
-    return _pending.get(connection)
+def of(connection: Connection) -> GeneratedIds | None:
+    """Return the ids of the flush that runs on *connection*, if one does."""
+    return _of_connection.get(connection)
 
 
-def begin(connection: Connection, session: Session | None) -> Pending:
-    """The entries of *connection*, made now, for a flush of *session*."""
-    return _pending.setdefault(connection, Pending(session))
+def begin(connection: Connection, session: Session | None) -> GeneratedIds:
+    """Return the ids of *connection*, empty ones at the beginning of a flush of *session*."""
+    return _of_connection.setdefault(connection, GeneratedIds(session))
 
 
 def drop(connection: Connection, session: Session) -> None:
-    """Forget the entries: the flush of *session* is over. Those of another session's flush, around it, are kept."""
-    found = _pending.get(connection)
-    if found is not None and (found.session is None or found.session() in (session, None)):
-        _pending.pop(connection, None)
+    """Forget the ids at the end of a flush of *session*. Those of another session's flush around it are kept."""
+    ids = _of_connection.get(connection)
+    if ids is not None and (ids.session is None or ids.session() in (session, None)):
+        _of_connection.pop(connection, None)
 
 
-def is_ours(waiting: Pending | None, column: Column[Any], text: str) -> bool:
-    """Whether the library made the id *text* of a row in *column*, for an object of the flush."""
-    return waiting is not None and waiting.get((column, text)) is not None
-
-
-def replace(waiting: Pending | None, column: Column[Any], old: str, new: str) -> None:
-    """The row with the id *old*, and its object if a flush writes one, have the id *new* now."""
-    state = None if waiting is None else waiting.pop((column, old), None)
-    if waiting is not None and state is not None:
-        waiting[column, new] = state
+def replace(ids: GeneratedIds | None, column: Column[Any], old: str, new: str) -> None:
+    """Note that the row with the id *old* has the id *new* now, and set it on the object of the row."""
+    state = None if ids is None else ids.pop((column, old), None)
+    if ids is not None and state is not None:
+        ids[column, new] = state
         marks.replace(state, state.mapper.get_property_by_column(column).key, new)
+
+
+def stored_ids(connection: Any, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any]) -> set[str]:
+    """Return those of *texts* that the table holds now."""
+    traits = traits_for(connection.dialect)
+    stored: set[str] = set()
+    for condition in traits.any_of(column, list(texts), public_id_type(column).as_parameter):
+        query = select(column).where(condition)
+        if traits.reads_old_snapshot:  # a plain SELECT would not see the row that the INSERT has run into
+            query = query.with_for_update(read=True)
+        stored.update(connection.execute(query, execution_options=options).scalars())
+    return stored
+
+
+def exhausted(
+    connection: Any,
+    column: Column[Any],
+    taken: Iterable[tuple[Column[Any], str]] = (),
+    options: Mapping[str, Any] | None = None,
+) -> PublicIdCollision:
+    """Build the error for a row of *column* that has used up its retries; *taken* ids are not free either."""
+    format = public_id_type(column).id_format
+    model = model_of(column.table, column.key)
+    rows = None
+    if format.capacity <= _COUNTABLE:
+        texts = {text for other, text in chain(taken, of(connection) or ()) if other is column}
+        rows = _count_taken(connection, column, texts, options or {})
+    return PublicIdCollision(
+        model=model.__name__ if model else column.table.name,
+        column=column.name,
+        format=format,
+        attempts=max_retries(column),
+        capacity=format.capacity,
+        rows=rows,
+    )
+
+
+def _count_taken(connection: Any, column: Column[Any], taken: set[str], options: Mapping[str, Any]) -> int | None:
+    # row-level security may hide rows: the ids that have collided count, too
+    try:
+        visible = stored_ids(connection, column, taken, options)
+        query = select(func.count()).select_from(column.table)
+        rows: int = connection.execute(query, execution_options=options).scalar_one()
+    except DBAPIError as error:
+        if not traits_for(connection.dialect).is_permission_error(error.orig):
+            raise
+        return None
+    return rows + len(taken - visible)

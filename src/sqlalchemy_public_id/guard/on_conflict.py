@@ -1,12 +1,12 @@
 """PostgreSQL: INSERTs that skip a row instead of failing, so that no savepoint is needed.
 
-``ON CONFLICT DO NOTHING`` is put into the text of the statement just before it is sent. It has no conflict target, so
-that it also works while the unique index is still being built, on partitioned tables, and for a role without SELECT.
-Whatever keeps a row out, the row is missing afterwards. Then the plain INSERT is run inside of a savepoint, and the
-error of the database tells whether the id was the reason: if so, the row gets another one.
+``ON CONFLICT DO NOTHING`` is added to the SQL string just before it is sent. It has no conflict target, so that it also
+works while the unique index is still being built, on partitioned tables, and for a role without SELECT. A row that was
+skipped for any reason is missing from the result. Then the plain INSERT is executed inside a savepoint, and the error
+of the database shows if the id was the reason: if so, the row gets another one.
 
-Triggers that run BEFORE INSERT have run for the row that was left out, and what they wrote stays. So the first
-collision of a table looks for them: from then on its INSERTs go inside a savepoint, and what has stayed is told.
+Triggers that run BEFORE INSERT have run for the skipped row, and the rows that they wrote stay. So the first collision
+of a table looks for them: from then on its INSERTs are executed inside a savepoint, and a warning names the triggers.
 """
 
 from __future__ import annotations
@@ -19,151 +19,129 @@ from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindpar
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id._compat import has_expressions, has_many_rows, key_behind_returning, plain_table, post_values
+from sqlalchemy_public_id._compat import (
+    has_many_rows,
+    has_own_values,
+    plain_table,
+    post_values_clauses,
+    returned_columns,
+    sentinel_key,
+)
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
-from sqlalchemy_public_id.guard.execution import Attempt
+from sqlalchemy_public_id.guard.execution import GuardedInsert
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
 
-__all__ = ["run"]
-
-_QUIET = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
+_ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
 _RETURNING = " RETURNING "
 
+_takes_clause: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+"""Compiled INSERT → True if it may have the clause. Cached, because every single-row INSERT needs it."""
 
-def run(attempt: Attempt, batch: Batch) -> bool:
-    """Run the INSERT of *attempt* so that collisions do no harm, if it is of a form that allows it; whether it was."""
-    statement = _quiet_text(attempt)
+
+def run(guarded: GuardedInsert, batch: Batch) -> bool:
+    """Execute the INSERT with ON CONFLICT DO NOTHING. Return False, sending nothing, if it cannot have the clause."""
+    statement = _with_clause(guarded)
     if statement is None:
         return False
-    key = key_behind_returning(attempt.context.compiled)
+    key = sentinel_key(guarded.context.compiled)
     if batch.rows == 1:
-        _one_row(attempt, batch, statement)
-    elif key is not None and batch.pending and _is_plain(attempt, batch):
-        _many_rows(attempt, batch, statement, key)
+        _run_one_row(guarded, batch, statement)
+    elif key is not None and batch.ids and _has_plain_rows(guarded, batch):
+        _run_many_rows(guarded, batch, statement, key)
     else:
         return False
     return True
 
 
-def _quiet_text(attempt: Attempt) -> str | None:
-    """The statement with ON CONFLICT DO NOTHING, or ``None`` where that is not possible."""
-    statement, insert_ = attempt.statement, attempt.context.compiled.statement
-    if post_values(insert_) is not None or insert_.select is not None or has_many_rows(insert_):
+# --- the statement
+
+
+def _with_clause(guarded: GuardedInsert) -> str | None:
+    compiled, statement = guarded.context.compiled, guarded.statement
+    is_possible = _takes_clause.get(compiled)
+    if is_possible is None:
+        is_possible = _takes_clause[compiled] = _can_take_clause(compiled.statement)
+    if not is_possible or _triggers_before_insert.get(guarded.dialect, {}).get(guarded.names):
         return None
-    if _has_deferrable_constraint(plain_table(insert_.table)):
-        return None  # PostgreSQL refuses ON CONFLICT without a target there
-    if _early_triggers.get(attempt.dialect, {}).get(attempt.names):
-        return None
-    if not attempt.context.compiled.effective_returning:
-        return statement + _QUIET
-    before, found, after = statement.partition(_RETURNING)
-    return None if not found or _RETURNING in after else before + _QUIET + found + after
+    if not returned_columns(compiled):
+        return statement + _ON_CONFLICT
+    # the clause stands before RETURNING; a statement with the word in another place as well is left alone
+    before, returning, after = statement.partition(_RETURNING)
+    return None if not returning or _RETURNING in after else before + _ON_CONFLICT + returning + after
 
 
-_early_triggers: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None], list[str]]] = (
-    weakref.WeakKeyDictionary()
-)
-"""Engine → table and schema → the triggers that ran for a row that was left out. Looked up at the first collision."""
-
-
-def _warn_of_triggers(attempt: Attempt) -> None:
-    """Warn of triggers that have run for a row that was left out, once for each table."""
-    table, known = attempt.names[0], _early_triggers.setdefault(attempt.dialect, {})
-    if attempt.names in known:
-        return
-    names = known[attempt.names] = _look_for_triggers(attempt)
-    if names:
-        warnings.warn(
-            f"the public id of a row of {table} was taken, and PostgreSQL ran {', '.join(names)} before it left "
-            f"the row out: what these triggers wrote for it stays in the transaction. From now on INSERTs into "
-            f"{table} run inside a savepoint, which undoes it; triggers AFTER INSERT FOR EACH ROW need none",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-
-def _look_for_triggers(attempt: Attempt) -> list[str]:
-    try:
-        with attempt.saved():
-            return attempt.traits.early_triggers(attempt.connection, *attempt.names)
-    except DBAPIError as error:
-        if not attempt.traits.is_permission_error(error.orig):
-            raise
-        return []
-
-
-def _has_deferrable_constraint(table: Table) -> bool:
-    return any(
+def _can_take_clause(insert_: Any) -> bool:
+    if post_values_clauses(insert_) or insert_.select is not None or has_many_rows(insert_):
+        return False
+    # PostgreSQL refuses ON CONFLICT without a target if the table has a deferrable constraint
+    table: Table = plain_table(insert_.table)
+    return not any(
         getattr(constraint, "deferrable", None) and not isinstance(constraint, ForeignKeyConstraint)
         for constraint in table.constraints
     )
 
 
-def _is_plain(attempt: Attempt, batch: Batch) -> bool:
-    """Whether each row is nothing but its parameters, so that one of them can be inserted by itself."""
-    table = plain_table(attempt.context.compiled.statement.table)
-    return not has_expressions(attempt.context.compiled.statement) and batch.names_in_row() <= set(table.columns.keys())
+def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
+    """Return True if each row is nothing but its parameters, so that it can be inserted by itself."""
+    statement = guarded.context.compiled.statement
+    return not has_own_values(statement) and batch.names_in_row() <= set(plain_table(statement.table).columns.keys())
 
 
-def _one_row(attempt: Attempt, batch: Batch, statement: str) -> None:
-    """A row count of zero: something keeps the row out, and the INSERT as it was has the database say what.
+# --- one row
 
-    The table is not asked: it may hide the row (row-level security), and a role need not have the right to read it.
-    """
-    attempt.execute(batch.for_driver(), statement)
-    if attempt.cursor.rowcount == 0:
+
+def _run_one_row(guarded: GuardedInsert, batch: Batch, statement: str) -> None:
+    guarded.execute(batch.for_driver(), statement)
+    if guarded.cursor.rowcount == 0:
+        # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
+        # other row, and a role need not have the right to read the table.
         try:
-            attempt.until_it_fits(batch, lambda parameters: _plainly(attempt, parameters))
+            guarded.execute_with_retries(batch, lambda parameters: _run_plain(guarded, parameters))
         except PublicIdCollision:
-            _warn_of_triggers(attempt)  # the caller may go on, with what they wrote
+            _warn_of_triggers(guarded)  # the application may go on, with the rows that they wrote
             raise
-        if attempt.has_collided:
-            _warn_of_triggers(attempt)
+        if guarded.has_collided:
+            _warn_of_triggers(guarded)
 
 
-def _plainly(attempt: Attempt, parameters: Any) -> None:
-    """The INSERT as it was, inside of a savepoint.
+def _run_plain(guarded: GuardedInsert, parameters: Any) -> None:
+    guarded.execute(parameters)
+    if guarded.cursor.rowcount == 0:
+        # No error: a trigger has skipped the row, the first time as well. Its effects must not happen twice.
+        guarded.send("ROLLBACK TO SAVEPOINT")
 
-    If nothing is wrong, it was a trigger that kept the row out, the first time as well: what it did then is enough.
+
+# --- the rows of a flush
+
+
+def _run_many_rows(guarded: GuardedInsert, batch: Batch, statement: str, key: Column[Any]) -> None:
+    """Insert all rows at once, then the skipped ones one by one, and return the rows in their order.
+
+    For a flush only: if it fails half-way, the session rolls back the rows that are stored already.
     """
-    attempt.execute(parameters)
-    if attempt.cursor.rowcount == 0:
-        attempt.send("ROLLBACK TO SAVEPOINT")
-
-
-def _collided(attempt: Attempt, batch: Batch, slots: list[Slot]) -> list[Slot]:
-    """Those of *slots* whose id is seen to be taken; none if the caller gave one of these, who has to be told."""
-    found = [slot for slot in slots if attempt.exists(slot.column, [batch.text(slot)])]
-    return found if all(map(batch.is_ours, found)) else []
-
-
-def _many_rows(attempt: Attempt, batch: Batch, statement: str, key: Column[Any]) -> None:
-    """Too few rows in return are the collision: insert the missing ones one by one, then return all of them.
-
-    For a flush only: where that fails half-way, the session rolls back the rows that are there already.
-    """
-    attempt.execute(batch.parameters, statement)
-    if attempt.cursor.rowcount == batch.rows:
+    guarded.execute(batch.parameters, statement)
+    if guarded.cursor.rowcount == batch.rows:
         return
-    keys = _keys_of_rows(attempt, batch, key, [row[-1] for row in attempt.cursor.fetchall()])
-    _warn_of_triggers(attempt)
+    # the sentinel is the last column of each returned row
+    keys = _keys_by_row(guarded, batch, key, [row[-1] for row in guarded.cursor.fetchall()])
+    _warn_of_triggers(guarded)
     for row, slots in batch.slots_by_row().items():
         if keys[row] is None:
-            attempt.replace(batch, _collided(attempt, batch, slots))
-            keys[row] = _insert_one(attempt, batch, row, key)
-    _return_all(attempt, key, list(keys.values()))
+            guarded.replace(batch, _taken_slots(guarded, batch, slots))
+            keys[row] = _insert_row(guarded, batch, row, key)
+    _return_rows(guarded, key, list(keys.values()))
 
 
-def _keys_of_rows(attempt: Attempt, batch: Batch, key: Column[Any], inserted: list[int]) -> dict[int, int | None]:
-    """Row → its key; ``None`` for a row that was left out."""
+def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserted: list[int]) -> dict[int, int | None]:
+    """Return row → its key; None for a row that was skipped."""
     column = batch.slots[0].column
-    known = attempt.connection.execute(
-        select(column, key).where(key == any_(_array(inserted, key))), execution_options=attempt.options
+    rows = guarded.connection.execute(
+        select(column, key).where(key == any_(_array(inserted, key))), execution_options=guarded.options
     )
-    by_id: dict[str, int] = {row[0]: row[1] for row in known}
+    key_of_id: dict[str, int] = {row[0]: row[1] for row in rows}
     # of several rows with the same id, the first one was inserted
-    keys = {slot.row: by_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
-    if by_id:
+    keys = {slot.row: key_of_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
+    if key_of_id:
         raise ConfigurationError(
             f"rows of {column.table.name} were stored with other ids in {column.name} than were sent (by a trigger?), "
             f"so a collision in the same flush cannot be retried: leave the ids to the library or to the database"
@@ -171,25 +149,66 @@ def _keys_of_rows(attempt: Attempt, batch: Batch, key: Column[Any], inserted: li
     return keys
 
 
-def _insert_one(attempt: Attempt, batch: Batch, row: int, key: Column[Any]) -> int:
-    """Insert *row* by itself, guarded as any other INSERT of one row; its key."""
-    parameters = attempt.context.compiled_parameters[row]
+def _taken_slots(guarded: GuardedInsert, batch: Batch, slots: list[Slot]) -> list[Slot]:
+    # none if an id of the application is taken: the INSERT has to fail with the error of the database
+    taken = [slot for slot in slots if guarded.stored(slot.column, [batch.text(slot)])]
+    return taken if all(map(batch.is_generated, taken)) else []
+
+
+def _insert_row(guarded: GuardedInsert, batch: Batch, row: int, key: Column[Any]) -> int:
+    """Insert *row* by itself, guarded as any INSERT of one row, and return its key."""
+    parameters = guarded.context.compiled_parameters[row]
     query = insert(plain_table(key.table)).returning(key)
-    result = attempt.connection.execute(query, dict(parameters), execution_options=attempt.options)
-    parameters.update(result.context.compiled_parameters[0])
-    found: int = result.scalar_one()
-    return found
+    result = guarded.connection.execute(query, dict(parameters), execution_options=guarded.options)
+    parameters.update(result.context.compiled_parameters[0])  # its id may have collided once more
+    new_key: int = result.scalar_one()
+    return new_key
 
 
-def _return_all(attempt: Attempt, key: Column[Any], keys: list[Any]) -> None:
-    """Have the cursor return what RETURNING would have, with the position of the row in place of the key behind it."""
+def _return_rows(guarded: GuardedInsert, key: Column[Any], keys: list[Any]) -> None:
+    # SQLAlchemy reads the result of the INSERT from the cursor, sorted by the sentinel. Its rows were read above and
+    # some are of other statements, so a SELECT returns all of them; the position of the row is the sentinel.
     ordered = _array(keys, key)
-    columns = attempt.context.compiled.effective_returning
+    columns = returned_columns(guarded.context.compiled)
     query = select(*columns, func.array_position(ordered, cast(key, key.type))).where(key == any_(ordered))
-    with attempt.connection.execute(query, execution_options=attempt.options) as result:
+    with guarded.connection.execute(query, execution_options=guarded.options) as result:
         statement, parameters = result.context.statement, result.context.parameters[0]
-    attempt.execute(parameters, statement)
+    guarded.execute(parameters, statement)
 
 
 def _array(keys: list[Any], key: Column[Any]) -> Any:
     return bindparam(None, keys, type_=ARRAY(key.type))
+
+
+# --- triggers
+
+_triggers_before_insert: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None], list[str]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Engine → table and schema → the triggers that ran for a skipped row. Looked up at the first collision."""
+
+
+def _warn_of_triggers(guarded: GuardedInsert) -> None:
+    """Warn of triggers that have run for a skipped row, once for each table."""
+    table, tables = guarded.names[0], _triggers_before_insert.setdefault(guarded.dialect, {})
+    if guarded.names in tables:
+        return
+    triggers = tables[guarded.names] = _look_for_triggers(guarded)
+    if triggers:
+        warnings.warn(
+            f"the public id of a row of {table} was taken, and PostgreSQL ran {', '.join(triggers)} before it left "
+            f"the row out: what these triggers wrote for it stays in the transaction. From now on INSERTs into "
+            f"{table} run inside a savepoint, which undoes it; triggers AFTER INSERT FOR EACH ROW need none",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _look_for_triggers(guarded: GuardedInsert) -> list[str]:
+    try:
+        with guarded.savepoint():
+            return guarded.traits.early_triggers(guarded.connection, *guarded.names)
+    except DBAPIError as error:
+        if not guarded.traits.is_permission_error(error.orig):
+            raise
+        return []

@@ -1,4 +1,4 @@
-"""INSERT statements that must not be run, because they would change or repeat public ids."""
+"""INSERT statements that must not be executed, because they would change or repeat public ids."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from sqlalchemy import Column, Insert
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import FromStatement, configure_mappers
 
-from sqlalchemy_public_id._compat import plain_table, post_values, rotated_columns, selected_names
+from sqlalchemy_public_id._compat import plain_table, post_values_clauses, selected_names, updated_columns
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, unwrapped
-
-__all__ = ["makes_ids", "refuse_mistakes"]
 
 
 def refuse_mistakes(compiled: Any) -> None:
     """Refuse an upsert that would change public ids, and an INSERT … FROM SELECT that would repeat one.
 
-    The INSERT may be the whole statement, or stand in a WITH clause of another one.
+    The INSERT may be the statement itself or one of its CTEs.
     """
     statement = compiled.statement
     _refuse(statement.element if isinstance(statement, FromStatement) else statement)
@@ -32,38 +30,15 @@ def refuse_mistakes(compiled: Any) -> None:
 def _refuse(insert: Any) -> None:
     if not isinstance(insert, Insert):
         return
-    clause = post_values(insert)
-    if clause is None and insert.select is None:
+    clauses = post_values_clauses(insert)
+    if not clauses and insert.select is None:
         return
     for column in public_id_columns(plain_table(insert.table)):
-        if clause is not None and {column.key, column.name} & rotated_columns(clause):
-            raise unwrapped(_rotation(column, clause))
+        for clause in clauses:
+            if {column.key, column.name} & updated_columns(clause):
+                raise unwrapped(_rotation(column, clause))
         if insert.select is not None and column.default is not None and insert.include_insert_from_select_defaults:
             _refuse_from_select(insert, column)
-
-
-_last: tuple[weakref.ref[Any], object, bool] | None = None
-"""The last execution, a column default, and whether that makes ids there."""
-
-
-def makes_ids(context: ExecutionContext, default: object) -> bool:
-    """Return True if the column of *default* holds public ids in the table that an INSERT is for.
-
-    The copy of a table that keeps its history has the defaults of the original, but no ids of its own. A mistake is
-    refused here as well, for programs without the guard.
-    """
-    global _last
-    last = _last  # another thread may replace it
-    if last is None or last[0]() is not context or last[1] is not default:
-        compiled: Any = context.compiled
-        refuse_mistakes(compiled)
-        table = getattr(compiled.statement, "table", None)
-        columns: Iterable[Column[Any]] = () if table is None else plain_table(table).columns
-        wanted = not any(
-            getattr(column.default, "arg", None) is default and not is_public_id(column) for column in columns
-        )
-        last = _last = weakref.ref(context), default, wanted
-    return last[2]
 
 
 def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
@@ -79,7 +54,7 @@ def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
 
 
 def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
-    configure_mappers()  # or the model of the table may not be known yet
+    configure_mappers()  # until then, model_of() may not find it
     model = model_of(column.table, column.key)
     name = model.__name__ if model else column.table.name
     new_row = "inserted" if clause.__visit_name__ == "on_duplicate_key_update" else "excluded"
@@ -89,3 +64,30 @@ def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
         model=name,
         attribute=column.key,
     )
+
+
+_last: tuple[weakref.ref[Any], object, bool] | None = None
+"""The last execution, a column default, and the answer of :func:`makes_ids` for both.
+
+A default is called for each row of an execution. Threads may replace each other's entry, which costs another check.
+"""
+
+
+def makes_ids(context: ExecutionContext, default: object) -> bool:
+    """Return True if the column of *default* holds public ids in the table of the INSERT.
+
+    The copy of a table that keeps its history has the defaults of the original, but no ids of its own. Mistakes are
+    refused here as well, for programs without the guard.
+    """
+    global _last
+    last = _last
+    if last is None or last[0]() is not context or last[1] is not default:
+        compiled: Any = context.compiled
+        refuse_mistakes(compiled)
+        table = getattr(compiled.statement, "table", None)
+        columns: Iterable[Column[Any]] = () if table is None else plain_table(table).columns
+        is_wanted = not any(
+            getattr(column.default, "arg", None) is default and not is_public_id(column) for column in columns
+        )
+        last = _last = weakref.ref(context), default, is_wanted
+    return last[2]

@@ -25,7 +25,7 @@ def given(state: InstanceState[Any]) -> frozenset[str]:
         for prop, column in _columns(state)
         if not _is_left_out(state, prop.key, column)
         and not is_expression(state.dict[prop.key])
-        and prop.key not in marks_of(state).made
+        and prop.key not in marks_of(state).generated
     )
 
 

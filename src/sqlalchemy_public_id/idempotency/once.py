@@ -20,11 +20,10 @@ from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.locks import begin_immediate, take_turns
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, shown
-from sqlalchemy_public_id.guard.constraints import Match, matches
+from sqlalchemy_public_id.guard.execution import Match, match_violation
 from sqlalchemy_public_id.idempotency import contents
-from sqlalchemy_public_id.orm.inspection import id_attributes, identifier
+from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.orm.marks import marks_of
-from sqlalchemy_public_id.orm.sessions import is_sharded, session_of
 from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["insert_once"]
@@ -61,7 +60,7 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
             "shard that a repetition will find again: Session(router.shards[router.shard_of_id(Model, public_id)]) "
             'with by="hash" or by prefix; where that is None, a shard of your own choice, always the same for this id'
         )
-    name, _ = identifier(type(obj), attribute)
+    name, _ = public_id_attribute(type(obj), attribute)
     _refuse_what_cannot_be_repeated(state, name)
     _keep(state, name)
     given, foreign_keys = contents.given(state), contents.foreign_keys(state)
@@ -95,7 +94,7 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
         raise ConfigurationError(
             f"this {model} is not new, or was added to a session already; leave session.add() to insert_once()"
         )
-    if state.dict.get(name) is None or name in marks_of(state).asked:
+    if state.dict.get(name) is None or name in marks_of(state).requested:
         raise ConfigurationError(
             f"this {model} has no {name} that was given or read, so it could not be sent again; give it one that the "
             f"sender keeps, {model}({name}=…), or read {name} and keep it before the call; None is none"
@@ -121,7 +120,7 @@ def _parents(state: InstanceState[Any]) -> dict[str, Any]:
 
 def _keep(state: InstanceState[Any], name: str) -> None:
     """Make the public id one that the caller gave: no other one is tried if it collides."""
-    marks_of(state, create=True).give(name)
+    marks_of(state, create=True).mark_given(name)
 
 
 # --- the insert
@@ -219,4 +218,4 @@ def _is_lost(dialect: Dialect, error: DBAPIError) -> bool:
 def _is_hidden(dialect: Dialect, state: InstanceState[Any], name: str, error: DBAPIError) -> bool:
     """Whether the row is there, but the transaction cannot see it."""
     violation = traits_for(dialect).violation(error.orig) if isinstance(error.orig, Exception) else None
-    return violation is not None and matches(violation, id_attributes(state.mapper)[name], dialect) is Match.YES
+    return violation is not None and match_violation(violation, id_attributes(state.mapper)[name], dialect) is Match.YES

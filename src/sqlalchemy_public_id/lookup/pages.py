@@ -12,9 +12,8 @@ from sqlalchemy.orm import Mapper, Session, aliased
 from typing_extensions import Required, TypedDict, Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, shown
-from sqlalchemy_public_id.orm.inspection import identifier
-from sqlalchemy_public_id.orm.sessions import is_sharded, require_session
-from sqlalchemy_public_id.types import numbered, public_id_type
+from sqlalchemy_public_id.orm.inspection import is_sharded, public_id_attribute, require_session
+from sqlalchemy_public_id.types import as_bits_format, public_id_type
 
 __all__ = ["Page", "Place", "page"]
 
@@ -103,7 +102,7 @@ def page(
     require_session(session)
     statement, entity = _selected(rows)
     mapper: Mapper[Any] = inspect(entity).mapper
-    name, column = identifier(mapper.class_, attribute)
+    name, column = public_id_attribute(mapper.class_, attribute)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
         raise ValueError(f"limit is {shown(limit)}, expected a whole number from 1 to {_MOST}")
     if after is not None and before is not None:
@@ -145,7 +144,7 @@ def page(
 def _selected(rows: Any) -> tuple[Select[Any], Any]:
     """*rows* as a statement, and the entity that it selects."""
     if not isinstance(rows, Select):
-        identifier(rows)
+        public_id_attribute(rows)
         return select(rows), rows
     statement = cast("Select[Any]", rows)
     selected = statement.column_descriptions
@@ -243,7 +242,7 @@ class _ShardedRun(_Run):
     def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, descending: bool) -> None:
         super().__init__(session, statement, entity, name, descending)
         self.id = getattr(entity, name)
-        self.format = public_id_type(identifier(inspect(entity).mapper.class_, name)[1]).id_format
+        self.format = public_id_type(public_id_attribute(inspect(entity).mapper.class_, name)[1]).id_format
         if not all(isinstance(column.type, Integer) for column in self.columns):
             raise ConfigurationError(
                 f"the key of {inspect(entity).mapper.class_.__name__} is no integer, and databases do not agree on the "
@@ -286,7 +285,7 @@ class _ShardedRun(_Run):
 
     def _place(self, row: Any) -> tuple[Any, ...]:
         """The key of the row, and its public id as the databases order it."""
-        public_id = numbered(self.format).to_int(row[1]) if self.format.is_native else str(row[1])
+        public_id = as_bits_format(self.format).to_int(row[1]) if self.format.is_native else str(row[1])
         return (*inspect(row[0]).identity, public_id)
 
     def key_of(self, public_id: object) -> Sequence[Any] | None:

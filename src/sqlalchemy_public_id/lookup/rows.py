@@ -13,8 +13,7 @@ from typing_extensions import TypedDict, Unpack
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, shown
-from sqlalchemy_public_id.orm.inspection import id_attributes, identifier, ids_of_union
-from sqlalchemy_public_id.orm.sessions import require_session
+from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute, require_session
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = ["How", "get", "get_many", "get_one", "keys_of", "public_ids_of", "resolve"]
@@ -211,7 +210,7 @@ def public_ids_of(
 def _identifier(session: object, model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
     """The name and type of the public id of *model* that is meant; refuses what is no session."""
     require_session(session)
-    key, column = identifier(model, attribute)
+    key, column = public_id_attribute(model, attribute)
     return key, public_id_type(column)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.naming import generator_name, not_null_check_name, unique_name
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of, stored_type
+from sqlalchemy_public_id.types import column_type, format_of
 
 Unique: TypeAlias = Literal["index", "constraint"]
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
@@ -163,7 +163,7 @@ class Plan(ABC):
         self.check = self.quoted(not_null_check_name(target.table, target.column))
         self.generator_name = generator_name(target.table, target.column)
         self.generator = f"{self.schema}{self.quoted(self.generator_name)}"
-        self.type = dialect.type_compiler_instance.process(stored_type(target.format, dialect))
+        self.type = dialect.type_compiler_instance.process(column_type(target.format, dialect))
 
     def quoted(self, name: str) -> str:
         return quoted(name, self.dialect)

@@ -1,52 +1,47 @@
-"""The public ids of a mapped model."""
+"""Inspection of models and sessions: the public ids of a model, and the kind of a session."""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any, cast
 
 from sqlalchemy import Column, inspect
-from sqlalchemy.orm import InstanceState, Mapper
+from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.types import is_public_id
 
-__all__ = [
-    "BIGINT_KEY",
-    "MIXED_IN",
-    "id_attributes",
-    "identifier",
-    "ids_of_union",
-]
-
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
-"""In the ``info`` of a column: :func:`~sqlalchemy_public_id.bigint_key` has made it."""
+"""In the ``info`` of a column: it was made by :func:`~sqlalchemy_public_id.bigint_key`."""
 
 MIXED_IN = "sqlalchemy_public_id.mixed_in"
-"""In the same place: it is the key that a mixin adds."""
+"""In the ``info`` of a column: it is the key that a mixin adds."""
+
+# --- models
 
 _attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Return the public ids of *mapper*, attribute → column; those of the models that it inherits from included."""
-    found = _attributes.get(mapper)
-    if found is None:
-        found = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
-        if mapper.configured:  # until then, attributes can come to it
-            _attributes[mapper] = found
-    return found
+    attributes = _attributes.get(mapper)
+    if attributes is None:
+        attributes = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
+        if mapper.configured:  # until then, attributes can be added to it
+            _attributes[mapper] = attributes
+    return attributes
 
 
-def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
+def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
     """Return the name and the column of a public id of *model*: the one named, the only one, or ``public_id``.
 
     :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
-        but = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
-        raise ConfigurationError(f"{shown(model)} is not a mapped class{but}")
+        hint = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
+        raise ConfigurationError(f"{shown(model)} is not a mapped class{hint}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
         raise ConfigurationError(
@@ -63,11 +58,36 @@ def identifier(model: Any, attribute: str | None = None) -> tuple[str, Column[An
 
 
 def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Return the public ids that all concrete tables below *mapper* have, which selects from the union of them."""
-    below = [each for each in mapper.self_and_descendants if each is not mapper]
+    """Return the public ids that all concrete tables below *mapper* have, if it selects from the union of them."""
+    below = [other for other in mapper.self_and_descendants if other is not mapper]
     columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs}
     return {
         name: column
         for name, column in columns.items()
-        if isinstance(column, Column) and below and all(name in id_attributes(each) for each in below)
+        if isinstance(column, Column) and below and all(name in id_attributes(other) for other in below)
     }
+
+
+# --- sessions
+
+
+def require_session(session: object) -> None:
+    """Refuse anything but a synchronous session: a connection would execute the query as well, and return a key."""
+    if not isinstance(session, (Session, scoped_session)):
+        kind = type(session).__name__
+        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
+        raise TypeError(f"expected a Session, not {kind}: {hint}")
+
+
+def session_of(session: Session | scoped_session[Session]) -> Session:
+    """Return *session*, or the one of a scoped session; raise as :func:`require_session` does."""
+    require_session(session)
+    return session() if isinstance(session, scoped_session) else session
+
+
+def is_sharded(session: Session | scoped_session[Session]) -> bool:
+    """Return True if *session* has several databases."""
+    session = session_of(session)
+    # not imported: if nothing has loaded the module, no session is of its class
+    module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
+    return module is not None and isinstance(session, module.ShardedSession)

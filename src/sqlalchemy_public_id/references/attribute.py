@@ -12,8 +12,8 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.events.flush import preparations
-from sqlalchemy_public_id.orm.listening import Listeners
+from sqlalchemy_public_id.events.flush import before_bulk_insert
+from sqlalchemy_public_id.orm import Listeners
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.comparing import RefExpression
 from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, refs_of
@@ -123,4 +123,4 @@ _LISTENERS = Listeners(
     (Session, "before_flush", writing.before_flush),
     (Session, "do_orm_execute", writing.do_orm_execute),
 )
-preparations.append(writing.resolve)
+before_bulk_insert.append(writing.resolve)

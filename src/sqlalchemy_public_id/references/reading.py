@@ -17,7 +17,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, shown
-from sqlalchemy_public_id.orm.sessions import session_of
+from sqlalchemy_public_id.orm.inspection import session_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
 from sqlalchemy_public_id.references.stored import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.waiting import Waiting

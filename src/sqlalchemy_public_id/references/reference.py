@@ -13,7 +13,7 @@ from sqlalchemy.orm.exc import UnmappedColumnError
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.orm.inspection import identifier
+from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
@@ -129,7 +129,7 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
     local, remote = _pair(where, relationship)
     target = relationship.mapper
     try:
-        target_id, column = identifier(target.class_, declared.id_attribute)
+        target_id, column = public_id_attribute(target.class_, declared.id_attribute)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
     return PublicRef(

@@ -15,7 +15,7 @@ from sqlalchemy import Column, ColumnElement, FromClause, Integer, and_, inspect
 from sqlalchemy.orm import InstanceState, Mapper, Session
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
-from sqlalchemy_public_id.orm.sessions import is_sharded
+from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reference import Source
 
 __all__ = ["AT_ONCE", "at_shard", "key_and_public_id", "public_ids_by_key", "values_of"]

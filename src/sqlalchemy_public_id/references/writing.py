@@ -11,7 +11,7 @@ from sqlalchemy.orm.attributes import get_history, instance_state, set_committed
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, shown
-from sqlalchemy_public_id.orm.sessions import is_sharded
+from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reading import known, lookup_keys, lookup_objects, newly_related, remember
 from sqlalchemy_public_id.references.reference import PublicRef, Source, refs_of
 from sqlalchemy_public_id.references.stored import public_ids_by_key, values_of

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.orm.inspection import identifier
+from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of, public_id_type
 
@@ -72,4 +72,4 @@ def collisions(target: Target, taken: str, times: int = 1, attribute: str | None
 def _format(target: Target, attribute: str | None) -> Format:
     if isinstance(target, Format) or (isinstance(target, type) and issubclass(target, TypedId)):
         return format_of(target)
-    return public_id_type(identifier(target, attribute)[1]).id_format
+    return public_id_type(public_id_attribute(target, attribute)[1]).id_format

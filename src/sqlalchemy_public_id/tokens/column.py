@@ -13,11 +13,12 @@ from sqlalchemy.orm import MappedColumn, mapped_column
 from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from sqlalchemy_public_id.comparisons import no_match
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
-from sqlalchemy_public_id.types import differing, is_expression
+from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["TokenType", "token_column"]
 
@@ -75,7 +76,7 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
             _refuse_text_in_a_parameter(other[0])
             found = self.type.digest(other[0])
             if found is None and other[0] is not None:
-                return differing(self.expr, op)
+                return no_match(self.expr, op)
             other = (found, *other[1:])
         return super().operate(op, *other, **kwargs)
 

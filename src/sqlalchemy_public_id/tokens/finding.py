@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.lookup import How
 from sqlalchemy_public_id.lookup.rows import one_row
-from sqlalchemy_public_id.orm.sessions import require_session
+from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import concealed
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
-from sqlalchemy_public_id.orm.listening import Listeners
+from sqlalchemy_public_id.orm import Listeners
 
 __all__ = ["block_key"]
 

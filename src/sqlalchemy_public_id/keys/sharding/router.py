@@ -200,7 +200,7 @@ class ShardRouter:
         if column is None:
             return None
         name = _attribute(state.mapper, column)
-        if state.identity is None and name in marks_of(state).settled:
+        if state.identity is None and name in marks_of(state).borrowed:
             state.dict.pop(name, None)  # that of a row, which is not this one
             marks_of(state).forget(name)
         public_id = getattr(state.obj(), name)  # which makes it if there is none yet
@@ -209,7 +209,7 @@ class ShardRouter:
                 f"the public id of {state.class_.__name__} is an SQL expression, which does not tell a shard before it "
                 f"is stored; give the id itself"
             )
-        marks_of(state, create=True).give(name)  # another one, tried after a collision, would be in another shard
+        marks_of(state, create=True).mark_given(name)  # another one, tried after a collision, would be in another shard
         return self._rule.of_id(str.__str__(public_id))
 
     def _by_key(self, state: InstanceState[Any]) -> str | None:

@@ -1,0 +1,278 @@
+"""The internals of SQLAlchemy that this library uses: each does in this release what the library takes it to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import (
+    Column,
+    Engine,
+    Identity,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    insert,
+    select,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine.default import DefaultExecutionContext
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+
+from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
+from sqlalchemy_public_id.events import LISTENERS
+from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+
+table = Table(
+    "thing",
+    MetaData(),
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("public_id", String(12)),
+    Column("name", String(9), default="-"),
+)
+
+
+class Base(DeclarativeBase): ...
+
+
+class Thing(PublicIdMixin, Base):
+    __tablename__ = "thing_of_a_model"
+    name: Mapped[str | None] = mapped_column()
+
+
+@pytest.fixture
+def engine() -> Engine:
+    engine = create_engine("sqlite://")
+    table.create(engine)
+    Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.mark.parametrize("dialect", [postgresql, sqlite], ids=["postgresql", "sqlite"])
+def test_clause_on_conflict(dialect: Any) -> None:
+    """The clause of ``Insert`` after its VALUES is found, with the columns that it sets."""
+    statement = dialect.insert(table)
+
+    assert _compat.post_values_clauses(statement) == []
+    assert len(_compat.post_values_clauses(statement.on_conflict_do_nothing())) == 1
+    (clause,) = _compat.post_values_clauses(statement.on_conflict_do_update(index_elements=["id"], set_={"name": "x"}))
+    assert _compat.updated_columns(clause) == {"name"}
+
+
+def test_clause_on_duplicate_key() -> None:
+    """The same for MySQL and MariaDB."""
+    (clause,) = _compat.post_values_clauses(mysql.insert(table).on_duplicate_key_update(public_id="x"))
+
+    assert _compat.updated_columns(clause) == {"public_id"}
+
+
+def test_clauses_after_the_values() -> None:
+    """Where SQLite has several ON CONFLICT clauses, as from SQLAlchemy 2.1 on, each of them is looked at."""
+    one = sqlite.insert(table).on_conflict_do_nothing(index_elements=["id"])
+    try:
+        two = one.on_conflict_do_update(index_elements=["name"], set_={"public_id": "x"})
+    except InvalidRequestError:
+        assert sqlalchemy.__version__ < "2.1"
+    else:
+        assert [_compat.updated_columns(clause) for clause in _compat.post_values_clauses(two)] == [
+            set(),
+            {"public_id"},
+        ]
+
+
+def test_later_clause_that_changes_ids() -> None:
+    """An upsert that would change the id of a row in its second clause is refused as in its first."""
+    statement = sqlite.insert(Thing).on_conflict_do_nothing(index_elements=["id"])
+    change: dict[str, Any] = {"index_elements": ["name"], "set_": {"public_id": "x"}}
+    try:
+        statement = statement.on_conflict_do_update(**change)
+    except InvalidRequestError:  # before SQLAlchemy 2.1 there is one clause
+        statement = sqlite.insert(Thing).on_conflict_do_update(**change)
+
+    with pytest.raises(ImmutablePublicId):
+        refuse_mistakes(statement.compile(dialect=sqlite.dialect()))
+
+
+def test_columns_that_are_set_by_any_name() -> None:
+    """The columns of an upsert may be given as strings, columns or attributes of a model."""
+    upserts = [
+        sqlite.insert(Thing).on_conflict_do_update(index_elements=["id"], set_={key: "x"})
+        for key in ("public_id", Thing.__table__.c.public_id, Thing.public_id)
+    ]
+    clauses = [clause for upsert in upserts for clause in _compat.post_values_clauses(upsert)]
+
+    assert [_compat.updated_columns(clause) for clause in clauses] == [{"public_id"}] * 3
+
+
+def test_values_of_an_insert() -> None:
+    """An INSERT has values of its own, for one row or for many, or takes those of a SELECT."""
+    plain, one, many = insert(table), insert(table).values(name="x"), insert(table).values([{"name": "x"}])
+    from_select = insert(table).from_select(["name"], select(table.c.name))
+
+    assert [_compat.has_own_values(each) for each in (plain, one)] == [False, True]
+    assert [_compat.has_many_rows(each) for each in (plain, one, many)] == [False, False, True]
+    assert (_compat.selected_names(plain), _compat.selected_names(from_select)) == (set(), {"name"})
+
+
+def test_table_without_annotations() -> None:
+    """``insert(Model)`` has an annotated copy of the table; the table itself comes back."""
+    assert insert(Thing).table is not Thing.__table__
+    assert _compat.plain_table(insert(Thing).table) is Thing.__table__
+
+
+# --- batches of "insertmanyvalues"
+
+SENT = bindparam("lowest", 3)
+
+
+@pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.asyncpg.dialect()], ids=["qmark", "numeric"])
+def test_positional_parameters_per_row(dialect: Any) -> None:
+    """``num_positional_params_counted`` counts the parameters of a row, and not those of the rest of the statement."""
+    statement = insert(table).returning(table.c.id, table.c.id + SENT)
+    compiled: Any = statement.compile(dialect=dialect, column_keys=["public_id", "name"], for_executemany=True)
+
+    assert _compat.parameters_per_row(compiled, ("a", "-", 3)) == (2, 1)
+    positions = _compat.parameter_positions(compiled) or {}
+    assert positions.keys() == {"public_id", "name", "lowest"}
+    assert positions["name"] == positions["public_id"] + 1
+
+
+def test_named_parameters_per_row() -> None:
+    """Named parameters of a row carry its number: ``public_id__0``; those of the rest of the statement do not."""
+    statement = insert(table).returning(table.c.id, table.c.id + SENT)
+    compiled: Any = statement.compile(dialect=postgresql.psycopg.dialect(), column_keys=["public_id", "name"])
+    rows = {"public_id__0": "a", "name__0": "-", "public_id__1": "b", "name__1": "-", "lowest": 3}
+
+    assert _compat.parameters_per_row(compiled, rows) == (2, 1)
+    assert _compat.parameters_per_row(compiled, {"public_id": "a", "name": "-", "lowest": 3}) == (0, 3)
+    assert _compat.parameter_positions(compiled) is None
+
+
+def test_batches_that_are_sent(engine: Engine) -> None:
+    """The number of parameters of each batch agrees with what SQLAlchemy sends, also for the last, shorter one."""
+    rows: list[int] = []
+
+    def count(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        width, once = _compat.parameters_per_row(context.compiled, parameters)
+        rows.append((len(parameters) - once) // width)
+
+    event.listen(engine, "before_cursor_execute", count)
+    statement = insert(table).returning(table.c.id + SENT).execution_options(insertmanyvalues_page_size=2)
+    with engine.begin() as connection:
+        connection.execute(statement, [{"public_id": str(number)} for number in range(5)])
+
+    assert rows == [2, 2, 1]
+
+
+def test_sentinel_and_returning() -> None:
+    """A flush sorts the returned rows by the key, the last column of RETURNING."""
+    statement = insert(table).returning(table.c.name, sort_by_parameter_order=True)
+    compiled: Any = statement.compile(dialect=postgresql.psycopg.dialect(), column_keys=["name"], for_executemany=True)
+    plain: Any = insert(table).compile(dialect=postgresql.psycopg.dialect(), column_keys=["name"])
+
+    assert _compat.sentinel_key(compiled) is table.c.id
+    assert _compat.returned_columns(compiled) == [table.c.name]
+    assert _compat.sentinel_key(plain) is None
+
+
+def test_columns_with_a_default() -> None:
+    """The columns that a default fills are those of the table, for every row of ``values([…])``."""
+    one: Any = insert(table).compile(column_keys=["public_id"])
+    many: Any = insert(table).values([{"public_id": "a"}, {"public_id": "b"}]).compile()
+
+    assert _compat.default_columns(one) == {"name": table.c.name}
+    assert set(_compat.default_columns(many)) == {"name", "name_m1"}
+    assert all(column is table.c.name for column in _compat.default_columns(many).values())
+
+
+def test_names_without_documentation() -> None:
+    """The attributes without an underscore that the guard reads, and SQLAlchemy does not document, are there."""
+    compiled = insert(table).compile()
+    of_compiled = {"binds", "bind_names", "escaped_bind_names", "positional", "positiontup", "insert_prefetch", "ctes"}
+    of_context = {"compiled", "compiled_parameters", "execute_style", "isinsert", "root_connection"}
+    annotated = {name for cls in DefaultExecutionContext.__mro__ for name in getattr(cls, "__annotations__", ())}
+
+    assert of_compiled | {"effective_returning", "statement"} <= set(dir(compiled))
+    assert of_context <= annotated | set(dir(DefaultExecutionContext))
+
+
+# --- the ORM
+
+
+def test_own_listener_is_not_wrapped() -> None:
+    """``retval=True`` and ``raw=True`` keep SQLAlchemy from wrapping a listener, so that its module can be read."""
+    configure_mappers()
+    modules = [listener.__module__ for listener in _compat.insert_listeners(Thing.__mapper__)]
+
+    assert modules == ["sqlalchemy_public_id.events.mappers"]
+
+
+def test_listeners_of_the_application(engine: Engine) -> None:
+    """A listener of the application is seen among those of its mapper and its session."""
+
+    def look(*_: Any) -> None: ...
+
+    with Session(engine) as session:
+        before = len(_compat.flush_listeners(session)), len(_compat.insert_listeners(Thing.__mapper__))
+        event.listen(session, "before_flush", look)
+        event.listen(Thing, "before_insert", look)
+        after = len(_compat.flush_listeners(session)), len(_compat.insert_listeners(Thing.__mapper__))
+        event.remove(Thing, "before_insert", look)
+
+    assert after == (before[0] + 1, before[1] + 1)
+
+
+def test_states_without_a_flush(engine: Engine) -> None:
+    """``bulk.insert()`` makes objects pending and persistent without a flush; a rollback makes them transient again."""
+    things = [Thing(name=str(number)) for number in range(3)]
+    with Session(engine) as session:
+        bulk.insert(session, things)
+        states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]
+        stored = [state.persistent for state in states]
+        session.rollback()
+
+    assert stored == [True] * 3
+    assert [state.transient for state in states] == [True] * 3
+
+
+def test_rows_of_bulk_saved_objects(engine: Engine) -> None:
+    """The objects of ``bulk_save_objects()`` are found in the frame that executes the INSERT, and get their ids."""
+    things = [Thing(name=str(number)) for number in range(3)]
+    with Session(engine) as session:
+        session.bulk_save_objects(things)
+
+        assert {thing.public_id for thing in things} == set(session.scalars(select(Thing.public_id)))
+
+
+def test_listeners_are_installed_again(engine: Engine) -> None:
+    """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
+    LISTENERS.uninstall()
+    try:
+
+        class Without(PublicIdMixin, Base):
+            __tablename__ = "without"
+
+        configure_mappers()
+        assert not _compat.insert_listeners(Without.__mapper__)
+        assert Without().public_id is None
+    finally:
+        LISTENERS.install()
+
+    class Again(PublicIdMixin, Base):
+        __tablename__ = "again"
+
+    Base.metadata.create_all(engine)
+    thing = Again()
+    early = thing.public_id
+    with Session(engine) as session:
+        session.add(thing)
+        session.flush()
+
+        assert (early, thing.public_id) == (thing.public_id, session.scalar(select(Again.public_id)))
+        session.rollback()
