@@ -40,6 +40,7 @@ nitpick_ignore = [
     ("py:class", "types.Annotated"),  # Sphinx knows it by no name
     ("py:class", "PydanticUndefined"),  # in the signatures that SQLModel makes
     ("py:class", "sqlalchemy_public_id.references.reference.Source"),  # what two references have in common, inside
+    ("py:class", "M"),  # in the signatures of asyncio, which are those of other modules
     ("py:class", "Engine"),  # within a dict, it is looked for by no module
     ("py:class", "AsyncEngine"),  # imported for type checkers only: the guard must not import greenlet
 ]

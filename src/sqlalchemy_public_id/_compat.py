@@ -15,6 +15,9 @@ from typing import Any
 
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.orm import InstanceState, Mapper, Session, persistence
+from sqlalchemy.orm.attributes import History, get_history
+from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
+from sqlalchemy.util.concurrency import in_greenlet
 
 
 def post_values_clauses(insert: Insert) -> list[Any]:
@@ -151,3 +154,13 @@ def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
     if len(rows) != len(context.compiled_parameters):  # a statement for each row
         rows = [frame.f_locals["state_dict"]]
     return rows if all("_sa_instance_state" in row for row in rows) else []
+
+
+def history_without_loading(instance: object, attribute: str) -> History:
+    """Return what a flush would see of *attribute*, without a query and without a default."""
+    return get_history(instance, attribute, PASSIVE_NO_INITIALIZE)
+
+
+def is_in_greenlet() -> bool:
+    """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait."""
+    return in_greenlet()

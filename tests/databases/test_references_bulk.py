@@ -56,7 +56,7 @@ FIRM = "rbkfirm_000000000001"
 KEYS = {"firm_public_id": "firm_id", "coded_public_id": "code", "numbered_public_id": "number"}
 SQLALCHEMY = tuple(map(int, sqlalchemy.__version__.split(".")[:2]))
 REFUSED = r"_public_id = 'rbkfirm_000000000001' waits for the next flush"
-BY_DRIVER = f"Waiting|{REFUSED}"
+BY_DRIVER = f"UnresolvedKey|{REFUSED}"
 """What a driver says that knows no such type; those of MySQL and MariaDB ask for its text."""
 
 

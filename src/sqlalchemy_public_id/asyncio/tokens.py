@@ -7,9 +7,10 @@ from typing import TypeVar
 from sqlalchemy.ext.asyncio import AsyncSession
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.asyncio.sessions import asynchronous
-from sqlalchemy_public_id.lookup import How
-from sqlalchemy_public_id.tokens.finding import check_options, digest_for, find
+from sqlalchemy_public_id.asyncio._awaited import async_session
+from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.lookup.rows import check_options
+from sqlalchemy_public_id.tokens.column import digest_of, find
 
 __all__ = ["get"]
 
@@ -17,13 +18,13 @@ M = TypeVar("M")
 
 
 async def get(
-    session: AsyncSession, model: type[M], text: object, *, attribute: str | None = None, **how: Unpack[How]
+    session: AsyncSession, model: type[M], text: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
 ) -> M | None:
     """As :func:`sqlalchemy_public_id.tokens.get`."""
-    session = asynchronous(session)
-    check_options(how)
-    key, digest = digest_for(model, text, attribute)
-    del text  # what follows may fail, and reports of errors show the variables
+    session = async_session(session)
+    check_options("get", load)
+    key, digest = digest_of(text, model, attribute)
+    del text  # error reports show local variables, and what follows may fail
     if digest is None:
         return None
-    return await session.run_sync(lambda sync: find(sync, model, key, digest, **how))
+    return await session.run_sync(lambda sync_session: find(sync_session, model, key, digest, **load))

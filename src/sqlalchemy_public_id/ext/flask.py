@@ -27,7 +27,7 @@ from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, MissingExtra, shown
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.lookup import How
+from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
@@ -73,14 +73,14 @@ def get_or_404(
     public_id: object,
     *,
     attribute: str | None = None,
-    **how: Unpack[How],
+    **load: Unpack[LoadOptions],
 ) -> M:
     """Return the row of *model* with this public id, or abort with 404.
 
     The arguments are those of :func:`sqlalchemy_public_id.lookup.get`. A malformed id is 404, too, and sends no
     statement.
     """
-    obj = lookup.get(session, model, public_id, attribute=attribute, **how)  # type: ignore[arg-type]  # scoped_session too
+    obj = lookup.get(session, model, public_id, attribute=attribute, **load)  # type: ignore[arg-type]  # scoped_session too
     if obj is None:
         abort(404)
     return obj

@@ -29,8 +29,7 @@ from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.mixins import bigint_key, public_id_column
 from sqlalchemy_public_id.orm.inspection import MIXED_IN
-from sqlalchemy_public_id.references.reference import Declared
-from sqlalchemy_public_id.references.waiting import Waiting
+from sqlalchemy_public_id.references.reference import Declared, UnresolvedKey
 from sqlalchemy_public_id.typed import TypedId
 
 try:
@@ -101,7 +100,7 @@ class PublicIdColumnSQLModel(SQLModel):
         _assign_references(self, data)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if (name == "public_id" or isinstance(value, Waiting)) and "_sa_instance_state" in self.__dict__:
+        if (name == "public_id" or isinstance(value, UnresolvedKey)) and "_sa_instance_state" in self.__dict__:
             # SQLModel would also write the plain value into __dict__, over the generated or typed id
             set_attribute(self, name, value)
             self.__pydantic_fields_set__.add(name)

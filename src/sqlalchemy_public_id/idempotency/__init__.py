@@ -6,8 +6,8 @@
 >>> created, created_again, again is user
 (True, False, True)
 
-Who sends the row makes the public id, and keeps it for the repetition. It takes the place of an idempotency key, and
-the unique index that of a table of such keys.
+The sender of the row makes the public id, and keeps it for the repetition. The id replaces an idempotency key, and its
+unique index a table of such keys.
 
 ``sqlalchemy_public_id.asyncio.idempotency`` has the same function for an ``AsyncSession``.
 """

@@ -5,23 +5,23 @@
 >>> lookup.get(session, User, "no such id") is None
 True
 
-A text that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is answered without
-a statement: :func:`get` says ``None``, :func:`get_one` and :func:`page` raise
+Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is answered without a
+statement: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
 :class:`~sqlalchemy_public_id.PublicIdNotFound`, the others leave it out. The integer key is never accepted. A format
-that has several spellings of one id accepts all of them, and answers in the canonical one.
+that has several spellings of one id accepts all of them, and returns the canonical one.
 
 ``sqlalchemy_public_id.asyncio.lookup`` has the same functions for an ``AsyncSession``.
 """
 
 from __future__ import annotations
 
-from sqlalchemy_public_id.lookup.pages import Page, Place, page
-from sqlalchemy_public_id.lookup.rows import How, get, get_many, get_one, keys_of, public_ids_of, resolve
+from sqlalchemy_public_id.lookup.pages import Page, PageOptions, page
+from sqlalchemy_public_id.lookup.rows import LoadOptions, get, get_many, get_one, keys_of, public_ids_of, resolve
 
 __all__ = [
-    "How",
+    "LoadOptions",
     "Page",
-    "Place",
+    "PageOptions",
     "get",
     "get_many",
     "get_one",

@@ -1,4 +1,4 @@
-"""A foreign key, seen as the public id of the row it points to.
+"""Show a foreign key as the public id of the row it points to.
 
 >>> from sqlalchemy import ForeignKey
 >>> from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -18,12 +18,12 @@
 
 The column stays an integer, and nothing is stored twice. The attribute is
 
-* **read** without loading the row: the first access asks for all objects of the session in one statement, and
+* **read** without loading the row: the first access fetches the ids for all objects of the session in one statement;
   :func:`load` and :func:`eager` do so ahead of time;
 * **compared and sorted by** in SQL, through the indexes of both columns;
-* **assigned**: the next flush finds the keys, in one SELECT for each model, before it writes anything.
+* **assigned**: the next flush looks up the keys, in one SELECT for each model, before it writes anything.
 
-:class:`~sqlalchemy_public_id.PublicIdNotFound` tells of an id that belongs to no row, with the attribute as ``field``.
+An id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as ``field``.
 """
 
 from sqlalchemy_public_id.references.attribute import public_ref

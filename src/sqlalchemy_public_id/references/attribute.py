@@ -1,43 +1,49 @@
-"""``public_ref()``, the attribute of a class body."""
+"""``public_ref()``: the attribute of a class body, on objects and in SQL.
+
+In SQL, comparisons with ids go from the id to the key, so that the indexes of both columns serve them.
+"""
 
 from __future__ import annotations
 
+import operator
 import weakref
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Collection, Iterable, MutableMapping
 from typing import Any, NoReturn, cast
 
-from sqlalchemy import event, inspect
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, Select, and_, case, event, inspect, select
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import instance_state
+from sqlalchemy.sql import operators
 
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.events.flush import before_bulk_insert
 from sqlalchemy_public_id.orm import Listeners
 from sqlalchemy_public_id.references import reading, writing
-from sqlalchemy_public_id.references.comparing import RefExpression
 from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, refs_of
+from sqlalchemy_public_id.references.stored import key_and_public_id
 
-__all__ = ["public_ref"]
+_EQUAL = {operator.eq, operators.is_}
+_UNEQUAL = {operator.ne, operators.is_not}
 
 _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 """Mappers that are configured, but lack the relationship of a reference."""
 
 
 def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any]:
-    """An attribute that shows, takes and compares the public id of the row that a many-to-one *relationship* points to.
+    """Declare an attribute for the public id of the row that a many-to-one *relationship* points to.
 
-    Its type is that of the public ids of the other model: ``Mapped[str]``, or ``Mapped[CustomerId]`` where they are
-    typed; with ``| None`` where the foreign key may be null.
+    It is read, assigned, and compared in SQL. Its type is that of the public ids of the other model: ``Mapped[str]``,
+    or ``Mapped[CustomerId]`` if they are typed; with ``| None`` if the foreign key may be null.
 
     :param relationship: the name of the relationship, whose foreign key is one column.
-    :param attribute: which public id of the other model, where it has several; ``public_id`` by default.
-    :raises ConfigurationError: when the mappers are configured, where the relationship is missing, is not many-to-one,
+    :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
+    :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.
     """
     if not isinstance(relationship, str):
         raise ConfigurationError(
-            f"public_ref({shown(relationship)}): expected the name of the relationship, as a text: "
+            f"public_ref({shown(relationship)}): expected the name of the relationship, a string: "
             f'public_ref("customer")'
         )
     _LISTENERS.install()
@@ -60,23 +66,118 @@ class _RefAttribute(Declared, hybrid_property[Any]):
 
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):
-            return  # the constructor of a dataclass was given nothing: this is what stands in the class
+            return  # the default of a dataclass's constructor: the attribute of the class
         writing.write(refs_of(instance_state(instance).mapper)[self.__name__], instance, value)
 
     def _expression(self, owner: Any) -> Any:
-        return RefExpression(owner, self.__name__)
+        return _RefExpression(owner, self.__name__)
 
     def _in_values(self, cls: Any, value: object) -> NoReturn:
         name = self.__name__
         raise ConfigurationError(
             f"{name} = {shown(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
-            f"[{{{name!r}: ...}}]), or set the foreign key to what lookup.keys_of() finds"
+            f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
         )
 
     def _in_row(self, cls: Any, row: MutableMapping[str, Any], value: object) -> None:
-        """A row of a bulk statement; ``session.execute()`` has translated it already."""
+        # session.execute() has translated the rows of a bulk statement already
         if refs_of(inspect(cls).mapper)[self.__name__].key not in row:
             self._in_values(cls, value)
+
+
+# --- in SQL
+
+
+class _RefExpression(operators.ColumnOperators):
+    """The reference *name* of *owner*, a model or an alias of one."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __clause_element__(self) -> ColumnElement[Any]:
+        """Return the public id as a subquery. The foreign key beside it brings its table into the FROM clause."""
+        ref, foreign_key = self._ref_and_foreign_key()
+        rows, key, public_id = _rows(ref)
+        subquery = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
+        return case((foreign_key.is_not(None), subquery))
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        value: Any = other[0] if other else ()
+        if value is None and op in _EQUAL | _UNEQUAL:
+            foreign_key = self._ref_and_foreign_key()[1]
+            null: ColumnElement[bool] = foreign_key.is_(None) if op in _EQUAL else foreign_key.is_not(None)
+            return null
+        if op is operator.eq and _is_id(value):
+            return self._one_of(lambda public_id: public_id == value)
+        if op is operator.ne and _is_id(value):
+            return self._none_of(lambda public_id: public_id == value)
+        if op is operators.in_op and _are_ids(value):
+            return self._one_of(lambda public_id: public_id.in_(value))
+        if op is operators.not_in_op and _are_ids(value):
+            return self._none_of(lambda public_id: public_id.in_(value))
+        expression: ColumnElement[Any] = op(self.__clause_element__(), *other, **kwargs)
+        return expression
+
+    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        expression: ColumnElement[Any] = op(other, self.__clause_element__(), **kwargs)
+        return expression
+
+    def _ref_and_foreign_key(self) -> tuple[PublicRef, Any]:
+        entity: Any = inspect(self._owner, raiseerr=False)
+        if entity is None:
+            raise ConfigurationError(
+                f"{self._owner.__name__}.{self._name} belongs to no mapped class: use the attribute of a model"
+            )
+        ref = refs_of(entity.mapper)[self._name]
+        return ref, getattr(self._owner, ref.key)
+
+    def _one_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+        ref, foreign_key = self._ref_and_foreign_key()
+        is_one: ColumnElement[bool] = foreign_key.in_(self._keys(ref, condition))
+        return is_one
+
+    def _none_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+        """Return NOT IN, which is not true for NULL, as it is of a column."""
+        ref, foreign_key = self._ref_and_foreign_key()
+        return and_(foreign_key.is_not(None), foreign_key.not_in(self._keys(ref, condition)))
+
+    def _keys(self, ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
+        _, key, public_id = _rows(ref)
+        keys = select(key).where(condition(public_id)).correlate(None)
+        own = cast("Mapper[Any]", inspect(self._owner).mapper)
+        if ref.source.mapper.local_table not in own.tables:
+            return keys
+        # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
+        (copied,) = keys.distinct().subquery().c
+        return select(copied)
+
+
+def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
+    """Return an alias of the table that *ref* points to, its key and its public id.
+
+    Of the table and not of the entity: conditions that the application adds to entities hide no rows here, as they hide
+    none from the attribute of an object.
+    """
+    table, key, public_id = key_and_public_id(ref.source)
+    joins = isinstance(table, Join)
+    rows = select(key, public_id).select_from(table).subquery() if joins else table.alias()
+    columns: list[Any] = [rows.corresponding_column(column) for column in (key, public_id)]
+    return rows, columns[0], columns[1]
+
+
+def _is_id(value: object) -> bool:
+    """Return True if *value* is sent as a parameter. Other expressions may depend on the row."""
+    return isinstance(value, (str, BindParameter))
+
+
+def _are_ids(values: object) -> bool:
+    if isinstance(values, Collection):
+        return all(map(_is_id, cast("Collection[object]", values)))
+    return isinstance(values, BindParameter)
+
+
+# --- listeners
 
 
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
@@ -87,13 +188,13 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 
 
 def _after_configured() -> None:
-    """Look at those again to which a ``backref`` of another model may have brought the relationship."""
-    found: list[Mapper[Any]] = []
+    # a ``backref`` of another model may have added a relationship by now
+    complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
         if has_relationships(mapper) or all(other.configured for other in mapper.registry.mappers):
             _incomplete.discard(mapper)
-            found.append(mapper)
-    for mapper in found:
+            complete.append(mapper)
+    for mapper in complete:
         _listen(mapper)
 
 
@@ -112,7 +213,7 @@ def _on_refresh(state: InstanceState[Any], context: object, attributes: Iterable
 
 def _listen_to_relationship(relationship: QueryableAttribute[Any], ref: PublicRef) -> None:
     def on_set(state: InstanceState[Any], value: object, old: object, initiator: object) -> None:
-        writing.follow(state, ref, value)
+        writing.on_relationship_set(state, ref, value)
 
     event.listen(relationship, "set", on_set, raw=True)
 

@@ -1,11 +1,11 @@
-"""What a ``public_ref()`` is about, once the mappers are configured: a key here, a public id there."""
+"""References of configured mappers: a foreign key here, a public id there."""
 
 from __future__ import annotations
 
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from sqlalchemy import BinaryExpression, Column, inspect
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipDirection, RelationshipProperty
@@ -17,11 +17,9 @@ from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
-__all__ = ["Declared", "PublicRef", "has_relationships", "public_refs", "refs_of"]
-
 
 class Declared:
-    """What ``public_ref()`` was called with. It may stand in a mixin, and so become a reference of several models."""
+    """The arguments of ``public_ref()``. In a mixin they belong to the references of several models."""
 
     relationship: str
     id_attribute: str | None
@@ -29,7 +27,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class PublicRef:
-    """A foreign key of a model that is seen as a public id."""
+    """A foreign key of a model that is shown as a public id."""
 
     attribute: str
     """The name of the attribute that shows the public id: ``customer_public_id``."""
@@ -44,54 +42,85 @@ class PublicRef:
     target_id: str
     """The name of the public id of :attr:`target`: ``public_id``."""
     nullable: bool
-    """Whether the foreign key may be null."""
+    """True if the foreign key may be null."""
     id_type: PublicIdType = field(repr=False, compare=False)
     """The column type of the public ids."""
 
     @property
     def id_format(self) -> Format:
-        """The format of the public ids."""
+        """Return the format of the public ids."""
         return self.id_type.id_format
 
     @property
     def typed(self) -> type[TypedId] | None:
-        """The typed id that the attribute shows, if there is one."""
+        """Return the typed id that the attribute shows, if there is one."""
         python_type = self.id_type.python_type
         return python_type if issubclass(python_type, TypedId) else None
 
     @property
     def source(self) -> Source:
-        """Where the public ids are found. References with the same source are looked up together."""
+        """Return the table of the public ids. References with the same source are looked up together."""
         return Source(self.target, self.target_key, self.target_id)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The table in which keys and public ids stand side by side."""
+    """The keys and public ids of a model."""
 
     model: type[Any]
     key: str
     public_id: str
 
-    def columns(self, entity: Any = None) -> tuple[QueryableAttribute[Any], QueryableAttribute[str]]:
-        """The two attributes, of the model or of an alias of it."""
-        entity = self.model if entity is None else entity
-        return getattr(entity, self.key), getattr(entity, self.public_id)
+    @property
+    def mapper(self) -> Mapper[Any]:
+        mapper: Mapper[Any] = inspect(self.model)
+        return mapper
+
+    def columns(self) -> tuple[QueryableAttribute[Any], QueryableAttribute[str]]:
+        """Return the attributes of key and public id."""
+        return getattr(self.model, self.key), getattr(self.model, self.public_id)
 
     @property
     def is_primary(self) -> bool:
-        """Whether the key is the primary key, by which the objects of a session are known."""
-        mapper = _mapper(self.model)
-        return [mapper.get_property_by_column(column).key for column in mapper.primary_key] == [self.key]
+        """Return True if the key is the primary key, by which the identity map finds objects."""
+        primary_key = self.mapper.primary_key
+        return [self.mapper.get_property_by_column(column).key for column in primary_key] == [self.key]
+
+
+@dataclass(frozen=True)
+class UnresolvedKey:
+    """The value of a foreign key between the assignment of a public id and the flush that finds its key.
+
+    It is the value of the attribute itself, so that a later value replaces it, and ``session.merge()`` and ``pickle``
+    copy it. No driver takes it: ``session.bulk_save_objects()``, which does not flush, raises and never writes NULL.
+    """
+
+    attribute: str
+    """The name of the reference."""
+    public_id: str
+    source: Source = field(repr=False)
+
+    def __clause_element__(self) -> NoReturn:
+        raise self._error()  # used as a value in a statement
+
+    def __str__(self) -> NoReturn:
+        raise self._error()  # the drivers of MySQL and MariaDB send the str() of objects they do not support
+
+    def _error(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key: flush the session before "
+            f"the foreign key is used, and assign no reference once a flush has begun. bulk_save_objects() does not "
+            f"flush: use add_all(), or bulk.insert()"
+        )
 
 
 _refs: weakref.WeakKeyDictionary[Mapper[Any], dict[str, PublicRef]] = weakref.WeakKeyDictionary()
 
 
 def public_refs(model: type[Any]) -> dict[str, PublicRef]:
-    """The references of *model*, by the name of their attributes; those of the models it inherits from included.
+    """Return the references of *model* by the names of their attributes, inherited ones included.
 
-    :raises ConfigurationError: where it is no model, or one of them cannot work.
+    :raises ConfigurationError: if *model* is not mapped, or if one of the references cannot work.
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
@@ -100,22 +129,23 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
-    """The same, of a mapper, and remembered."""
-    found = _refs.get(mapper)
-    if found is None:
-        found = {name: _ref(mapper, name, each) for name, each in _declared(mapper).items()}
+    """Return the references of *mapper*, which are kept for each mapper."""
+    refs = _refs.get(mapper)
+    if refs is None:
+        refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
         if mapper.configured:
-            _refs[mapper] = found
-    return found
+            _refs[mapper] = refs
+    return refs
 
 
 def has_relationships(mapper: Mapper[Any]) -> bool:
-    """Whether the relationships of all references of *mapper* are there; a ``backref`` of another model comes late."""
-    return all(each.relationship in mapper.relationships for each in _declared(mapper).values())
+    """Return True if all references of *mapper* have their relationships. A ``backref`` of another model comes late."""
+    return all(declared.relationship in mapper.relationships for declared in _declared(mapper).values())
 
 
 def _declared(mapper: Mapper[Any]) -> dict[str, Declared]:
-    return {str(name): each for name, each in mapper.all_orm_descriptors.items() if isinstance(each, Declared)}
+    descriptors = mapper.all_orm_descriptors.items()
+    return {str(name): descriptor for name, descriptor in descriptors if isinstance(descriptor, Declared)}
 
 
 def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
@@ -145,12 +175,12 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
 
 
 def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[Any], Column[Any]]:
-    """The foreign key and the column it points to; refuses what is not one of each."""
+    """Return the foreign key and the column it points to."""
     name = relationship.key
     if relationship.direction is not RelationshipDirection.MANYTOONE:
         kind = relationship.direction.name.lower()
         raise ConfigurationError(
-            f"{where}: the relationship {name!r} is {kind}, so there is no foreign key here to be seen as a public id; "
+            f"{where}: the relationship {name!r} is {kind}, so there is no foreign key here to show as a public id; "
             f"name a relationship that is many-to-one"
         )
     if relationship.viewonly:
@@ -160,13 +190,13 @@ def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[A
     if len(relationship.local_remote_pairs) != 1:
         columns = ", ".join(local.name for local, _ in relationship.local_remote_pairs)
         raise ConfigurationError(
-            f"{where}: the relationship {name!r} has a composite foreign key ({columns}), which cannot be told by one "
-            f"public id; add a foreign key of one column"
+            f"{where}: the relationship {name!r} has a composite foreign key ({columns}), which one public id "
+            f"cannot stand for; add a foreign key of one column"
         )
     condition = relationship.primaryjoin
     if not (isinstance(condition, BinaryExpression) and condition.operator is operator.eq):
         raise ConfigurationError(
-            f"{where}: the relationship {name!r} has a condition of its own, which a public id would pass by; "
+            f"{where}: the relationship {name!r} has a condition of its own, which a public id would ignore; "
             f"name a relationship that only compares the foreign key"
         )
     local, remote = relationship.local_remote_pairs[0]
@@ -178,8 +208,3 @@ def _key(where: str, mapper: Mapper[Any], column: Column[Any]) -> str:
         return mapper.get_property_by_column(column).key
     except UnmappedColumnError:
         raise ConfigurationError(f"{where}: {column} is no attribute of {mapper.class_.__name__}; map it") from None
-
-
-def _mapper(model: type[Any]) -> Mapper[Any]:
-    mapper: Mapper[Any] = inspect(model)
-    return mapper

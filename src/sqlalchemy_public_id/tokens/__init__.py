@@ -1,8 +1,8 @@
-"""Authorization tokens: texts that are themselves the right to do something, such as the link that resets a password.
+"""Authorization tokens: strings that are themselves a permission, such as the link that resets a password.
 
-A public id names a row, and whoever knows it still has to be allowed to see the row. A token *is* the permission. So
-it is longer, never tells when it was made, can be recognized where it leaked, and is not stored: the database has its
-digest, and the text exists only where it is sent.
+A public id names a row, and an access to the row still has to be authorized. A token *is* the permission. So it is
+longer, reveals no time, can be recognized where it leaked, and is not stored: the database has its digest, and the text
+exists only where it is sent.
 
 >>> from sqlalchemy.orm import DeclarativeBase
 >>> from sqlalchemy_public_id import PublicIdMixin, tokens
@@ -25,8 +25,7 @@ True
 
 from __future__ import annotations
 
-from sqlalchemy_public_id.tokens.column import TokenType, token_column
-from sqlalchemy_public_id.tokens.finding import get
+from sqlalchemy_public_id.tokens.column import TokenType, get, token_column
 from sqlalchemy_public_id.tokens.token import IssuedToken, Token
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]

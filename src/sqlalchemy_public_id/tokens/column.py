@@ -1,36 +1,42 @@
-"""The column that stores the digests of tokens, and what it is compared with."""
+"""The column that stores the digests of tokens, its comparisons, and the lookup of a row by its token."""
 
 from __future__ import annotations
 
+import hmac
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
-from sqlalchemy.orm import MappedColumn, mapped_column
+from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
 from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
+from typing_extensions import Unpack
 
 from sqlalchemy_public_id.comparisons import no_match
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.lookup.rows import check_options, one_row
 from sqlalchemy_public_id.mixins import name_index
+from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
 from sqlalchemy_public_id.types import is_expression
 
-__all__ = ["TokenType", "token_column"]
+M = TypeVar("M")
+"""A model."""
 
 _ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
 _SEVERAL = {operators.in_op, operators.not_in_op}
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
-    """A column of digests of tokens: 32 bytes, never null, with a unique index named ``uq_<table>_<column>``.
+    """Declare a column of digests: 32 bytes, never null, with a unique index named ``uq_<table>_<column>``.
 
     :param token: the kind of tokens.
-    :param name: the name of the column, where it is not that of the attribute.
+    :param name: the name of the column, if it is not that of the attribute.
     :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy.orm import DeclarativeBase
@@ -56,49 +62,51 @@ def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> Map
 
 
 class _NoDigest(TypeError, DontWrapMixin):
-    """Raised as it is: SQLAlchemy would wrap it and show the parameters, which may be the text of a token."""
+    """Not wrapped by SQLAlchemy, whose error shows the parameters: they may be the text of a token."""
 
 
 class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Comparisons of the column with the text of a token, which becomes its digest at once.
+    """Compare the column with the text of a token, which is replaced by its digest at once.
 
-    So such a comparison does not hold the text. What other expressions do with a text is theirs.
+    So the statement does not hold the text.
     """
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         assert isinstance(self.type, TokenType)
         if other and op in _SEVERAL:
-            several = _several(other[0])
-            _refuse_text_in_a_parameter(other[0] if several is None else several)
-            if several is not None:
-                other = ([digest for digest in map(self.type.digest, several) if digest is not None], *other[1:])
+            values = _values_of_in(other[0])
+            _refuse_text_in_a_parameter(other[0] if values is None else values)
+            if values is not None:
+                other = ([digest for digest in map(self.type.digest, values) if digest is not None], *other[1:])
         elif other and op in _ONE:
             _refuse_text_in_a_parameter(other[0])
-            found = self.type.digest(other[0])
-            if found is None and other[0] is not None:
+            digest = self.type.digest(other[0])
+            if digest is None and other[0] is not None:
                 return no_match(self.expr, op)
-            other = (found, *other[1:])
+            other = (digest, *other[1:])
         return super().operate(op, *other, **kwargs)
 
 
-def _several(given: Any) -> list[Any] | None:
-    """What ``in_`` was given, where it is an iterable; ``None`` for a subquery or a parameter."""
-    if isinstance(given, (str, bytes, IssuedToken)):
-        raise _NoDigest(f"{concealed(given)} was given to in_, which takes several tokens, not one: write in_([token])")
-    if is_expression(given):
+def _values_of_in(operand: Any) -> list[Any] | None:
+    """Return the values that ``in_`` was called with; ``None`` for a subquery or a bind parameter."""
+    if isinstance(operand, (str, bytes, IssuedToken)):
+        raise _NoDigest(
+            f"{concealed(operand)} was given to in_, which takes several tokens, not one: write in_([token])"
+        )
+    if is_expression(operand):
         return None
-    return [*given] if hasattr(given, "__iter__") else None
+    return [*operand] if hasattr(operand, "__iter__") else None
 
 
-def _refuse_text_in_a_parameter(value: Any) -> None:
-    """Refuse ``literal(text)`` and ``bindparam("name", text)``, which SQLAlchemy would send as they are."""
-    if isinstance(value, (list, tuple, set, frozenset)):
-        for each in cast("Iterable[Any]", value):
-            _refuse_text_in_a_parameter(each)
-    elif isinstance(value, BindParameter):
-        held = cast("Any", value).value
-        for each in cast("Iterable[Any]", held) if isinstance(held, (list, tuple, set, frozenset)) else [held]:
-            if isinstance(each, (str, IssuedToken)):
+def _refuse_text_in_a_parameter(operand: Any) -> None:
+    """Refuse ``literal(text)`` and ``bindparam("name", text)``, which SQLAlchemy would send unchanged."""
+    if isinstance(operand, (list, tuple, set, frozenset)):
+        for member in cast("Iterable[Any]", operand):
+            _refuse_text_in_a_parameter(member)
+    elif isinstance(operand, BindParameter):
+        value = cast("Any", operand).value
+        for member in cast("Iterable[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]:
+            if isinstance(member, (str, IssuedToken)):
                 raise _NoDigest(
                     "a parameter holds the text of a token, which would be sent as it is: compare with the text "
                     "itself, without literal() and bindparam()"
@@ -109,11 +117,11 @@ class TokenType(TypeDecorator[bytes]):
     """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
     ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; ``in_`` takes any
-    iterable of them. A text that is no token, or that none of the keys signed, matches no row. What is written is a
-    digest: ``issued.digest``.
+    iterable of them. Text that is no token, or that none of the keys signed, matches no row. Only digests are written:
+    ``issued.digest``.
 
-    That is for the column itself. A text on its own inside of an expression, as in ``case()``, ``coalesce()`` or on the
-    left as ``literal(text)``, is sent as it is: give ``token.digest(text)`` there.
+    This holds for comparisons of the column. Text in other expressions, such as ``case()``, ``coalesce()`` or
+    ``literal(text)`` on the left, is sent unchanged: use ``token.digest(text)`` there.
     """
 
     impl = LargeBinary
@@ -131,7 +139,7 @@ class TokenType(TypeDecorator[bytes]):
         return bytes
 
     def digest(self, value: Any) -> Any:
-        """The digest of *value*, a text; an issued token's; anything else as it is."""
+        """Return the digest of a text or an issued token; any other value unchanged."""
         if isinstance(value, str):
             return self.token.digest(value)
         return value.digest if isinstance(value, IssuedToken) else value
@@ -149,9 +157,64 @@ class TokenType(TypeDecorator[bytes]):
 
     # SQLAlchemy's protocol names the argument, which functions need not
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As SQL writes it; SQLAlchemy does not know how to write bytes."""
+        """Render a digest as SQL; SQLAlchemy has no literals for bytes."""
         literal = traits_for(dialect).literal
         return lambda value: "NULL" if value is None else literal(self.process_bind_param(value, dialect))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.token!r})"
+
+
+# --- look up
+
+
+def get(
+    session: Session, model: type[M], text: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+) -> M | None:
+    """Return the row of *model* that has this token, or ``None``.
+
+    Text that is no token, is mistyped, or was signed with none of the keys is answered without a statement. The
+    application checks whether the token has expired.
+
+    :param text: what was received; any object is accepted.
+    :param attribute: the name of the token column, if a model has several; ``token`` by default.
+    :param load: as with :func:`sqlalchemy_public_id.lookup.get`: ``options``, ``with_for_update`` and so on.
+    """
+    require_session(session)
+    check_options("get", load)
+    key, digest = digest_of(text, model, attribute)
+    del text  # error reports show local variables, and what follows may fail
+    return None if digest is None else find(session, model, key, digest, **load)
+
+
+def digest_of(text: object, model: type[Any], attribute: str | None) -> tuple[str, bytes | None]:
+    """Return the name of the token column of *model*, and the digest of *text* if it is a token."""
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    if not isinstance(mapper, Mapper):
+        what = shown(model) if isinstance(model, type) else concealed(model)
+        raise ConfigurationError(f"{what} is not a mapped class")
+    types = {prop.key: prop.columns[0].type for prop in mapper.column_attrs}
+    tokens = {key: type_.token for key, type_ in types.items() if isinstance(type_, TokenType)}
+    if not tokens:
+        raise ConfigurationError(f"{model.__name__} has no token; add a token_column() to it")
+    if attribute is None:
+        attribute = next(iter(tokens)) if len(tokens) == 1 else "token"
+        if attribute not in tokens:
+            raise ConfigurationError(
+                f"{model.__name__} has several tokens; name one of {', '.join(tokens)} with attribute=…"
+            )
+    if not isinstance(attribute, str) or attribute not in tokens:
+        raise ConfigurationError(
+            f"attribute is {concealed(attribute)}, expected the name of a token of {model.__name__}: "
+            f"{', '.join(map(repr, tokens))}"
+        )
+    return attribute, tokens[attribute].digest(text)
+
+
+def find(session: Session, model: type[M], key: str, digest: bytes, **load: Unpack[LoadOptions]) -> M | None:
+    """Return the row of *model* with this *digest*."""
+    # The time that the index takes may depend on the digest, but the first bytes of a digest cannot be chosen.
+    row = one_row(session, model, getattr(model, key) == digest, **load)
+    if row is None or not hmac.compare_digest(getattr(row, key), digest):
+        return None
+    return row

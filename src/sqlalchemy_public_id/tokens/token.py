@@ -1,11 +1,11 @@
-"""What a token looks like, how one is made, and how one is checked without the database.
+"""The form of tokens. They are generated and checked without the database.
 
 .. code-block:: text
 
     reset_<random><signature><checksum>
 
 * **random**: as many characters of base 62 as hold the random bits, from the system's source.
-* **signature**: where there are keys, HMAC-SHA-256 (RFC 2104) of all that stands before it, cut to 128 bits (its
+* **signature**: if there are keys, HMAC-SHA-256 (RFC 2104) of all that stands before it, cut to 128 bits (its
   section 5 allows no less than 80, nor less than half). A token that this service did not issue costs no statement.
 * **checksum**: CRC-32 of all that stands before it, as in the tokens of GitHub and npm. It needs no key, so that a
   scanner of secrets can tell a token that leaked from a text that looks like one; a CRC finds every change of a
@@ -29,8 +29,6 @@ from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import BASE62, Format
 from sqlalchemy_public_id.formats.digits import writer_of
 
-__all__ = ["DIGEST_BYTES", "concealed", "IssuedToken", "Token"]
-
 Bytes: TypeAlias = bytes  # `bytes` is an argument below
 
 DIGEST_BYTES: Final = 32
@@ -44,22 +42,22 @@ _CHECKSUM_WIDTH = 6
 
 
 def concealed(value: object) -> str:
-    """What an error says of an argument that may be a token in the wrong place: its type, and its length."""
+    """Return the type and length of an argument that may be a token in the wrong place, for errors."""
     length = f" ({len(value)} long)" if isinstance(value, (str, Bytes)) else ""
     return f"an object of type {type(value).__name__}{length}"
 
 
 class IssuedToken:
-    """A token that was just made: its digest for the database, and its text for whoever gets it.
+    """A new token: its digest for the database, and its text for the receiver.
 
-    The text is shown by :meth:`reveal` alone. ``repr``, ``str``, logs and tracebacks show the prefix; pickling and
-    copying are refused.
+    Only :meth:`reveal` shows the text. ``repr``, ``str``, logs and tracebacks show the prefix; pickling and copying are
+    refused.
     """
 
     __slots__ = ("__text", "_prefix", "digest")
 
     digest: Bytes
-    """What is stored: SHA-256 of the text, 32 bytes."""
+    """SHA-256 of the text, 32 bytes, to be stored."""
 
     def __init__(self, prefix: str, text: str) -> None:
         self._prefix = prefix
@@ -67,7 +65,7 @@ class IssuedToken:
         self.digest = _digest(text)
 
     def reveal(self) -> str:
-        """The text. Send it, and keep it nowhere: nobody can make it out of the digest again."""
+        """Return the text. Send it, and keep it nowhere: the digest does not lead back to it."""
         return self.__text
 
     def __repr__(self) -> str:
@@ -82,12 +80,12 @@ class IssuedToken:
 class Token:
     """The tokens of one kind.
 
-    :param prefix: what they begin with, so that people and scanners know them: ``"reset"``.
-    :param bytes: how many random bytes each holds, 16 at least. 32 are beyond all guessing.
-    :param keys: secrets of 32 bytes or more each, the newest first. With keys, tokens are signed with the first one,
-        and one is accepted that any of them signed. To replace a key, put the new one first; remove the old one when
-        the tokens it signed have expired.
-    :raises ConfigurationError: where the settings cannot work; and for a ``format``, since public ids are no tokens.
+    :param prefix: the beginning of each token, which people and scanners recognize: ``"reset"``.
+    :param bytes: the number of random bytes, 16 at least. 32 are beyond all guessing.
+    :param keys: secrets of 32 bytes or more each, the newest first. Tokens are signed with the first key, and accepted
+        if any of the keys signed them. To replace a key, put the new one first; remove the old one when the tokens that
+        it signed have expired.
+    :raises ConfigurationError: if the settings cannot work; and for a ``format``, since public ids are no tokens.
 
     >>> share = Token("share")
     >>> issued = share.issue()
@@ -101,10 +99,10 @@ class Token:
     """
 
     prefix: str
-    """What tokens of this kind begin with, before the ``_``."""
+    """The beginning of each token, before the ``_``."""
     pattern: str
-    r"""A regular expression for scanners of secrets. Unlike that of a format it is not anchored: it finds a token in a
-    text, between ``\b`` and ``\b``."""
+    r"""A regular expression for secret scanners. Unlike that of a format it is not anchored: it begins and ends with
+    ``\b``, and finds a token in other text."""
 
     __slots__ = ("__keys", "_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
 
@@ -118,8 +116,8 @@ class Token:
             )
         if not isinstance(bytes, int) or isinstance(bytes, bool) or not _FEWEST <= bytes <= _MOST:
             raise ConfigurationError(
-                f"bytes is {_short(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: whoever guesses a token "
-                f"has the right that it gives, and {8 * _FEWEST} bits are the least that nobody guesses"
+                f"bytes is {_short(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: a guessed token is a "
+                f"permission, and fewer than {8 * _FEWEST} bits can be guessed"
             )
         self.prefix = prefix
         self._bytes = bytes
@@ -132,28 +130,28 @@ class Token:
         self._regex = re.compile(own, re.ASCII)
 
     def issue(self) -> IssuedToken:
-        """A new token."""
+        """Generate a new token."""
         text = f"{self.prefix}_{''.join(secrets.choice(BASE62) for _ in range(self._random_width))}"
         if self.__keys:
             text += self._signature(text, self.__keys[0])
         return IssuedToken(self.prefix, text + _checksum(text))
 
     def is_token(self, text: object) -> bool:
-        """Whether *text* has the form and the checksum of these tokens. Needs no key; it may be forged or expired."""
+        """Return True if *text* has the form and the checksum of these tokens. It may be forged or expired."""
         if not isinstance(text, str) or len(text) != self._width or not self._regex.fullmatch(text):
             return False
         return text[-_CHECKSUM_WIDTH:] == _checksum(text[:-_CHECKSUM_WIDTH])
 
     def digest(self, text: object) -> Bytes | None:
-        """The digest under which *text* is stored, if it is; ``None`` where it is no token, or none of ours."""
+        """Return the digest of *text*; ``None`` if it is no token, or none of the keys signed it."""
         if not isinstance(text, str) or not self.is_token(text) or not self._is_signed(text):
             return None
         return _digest(text)
 
     def verify(self, text: object, digest: Bytes) -> bool:
-        """Whether *text* is the token that *digest* is stored of. Takes the same time whichever byte differs."""
-        found = self.digest(text)
-        return found is not None and hmac.compare_digest(found, digest)
+        """Return True if *digest* is that of the token *text*. The time does not depend on the byte that differs."""
+        expected = self.digest(text)
+        return expected is not None and hmac.compare_digest(expected, digest)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_width"):
@@ -190,7 +188,7 @@ def _checksum(text: str) -> str:
 
 
 def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
-    """*keys*, none of which an error message shows."""
+    # error messages show no key
     if not isinstance(keys, (list, tuple)) or not keys:
         what = "empty" if isinstance(keys, (list, tuple)) else f"of type {type(keys).__name__}"
         raise ConfigurationError(
@@ -207,16 +205,15 @@ def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
 
 
 def _short(value: object) -> str:
-    """*value*, unless it may be a token or a key."""
+    """Return the representation of *value*, unless it may be a token or a key."""
     is_short = len(value) < _FEWEST if isinstance(value, str) else value is None or isinstance(value, (int, float))
     return shown(value) if is_short else concealed(value)
 
 
 def _refusal(prefix: object, *unknown: str) -> str:
-    """Why options that a token does not have were refused."""
     if isinstance(prefix, Format) or "format" in unknown:
         return (
-            "a token takes no format: public ids are made to be short, or in the order of time, and can be guessed "
-            "by that; a token is all random, and has a form of its own: Token(prefix='reset')"
+            "a token takes no format: public ids are short, or in the order of time, and can be guessed by that; "
+            "a token is all random, and has a form of its own: Token(prefix='reset')"
         )
     return f"Token has no option {', '.join(unknown)}; expected prefix, bytes and keys"
