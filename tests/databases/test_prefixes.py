@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from marks import on
 from sqlalchemy import ForeignKey, MetaData, String, text
-from sqlalchemy.exc import SAWarning
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.exc import InvalidRequestError, SAWarning
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column, relationship
 
 from sqlalchemy_public_id import DuplicatePrefix, NanoId, PublicIdMixin, TypedId, lookup, public_id_column
 
@@ -292,6 +292,26 @@ def test_resolve_before_anything_else(
     session.execute(text("INSERT INTO first (public_id) VALUES ('pxfirst_000000000000')"))
 
     assert type(lookup.resolve(session, "pxfirst_000000000000")) is model
+
+
+@on("sqlite")
+def test_resolve_beside_a_base_that_cannot_be_mapped(db: Session, new_base: Callable[[], Any]) -> None:
+    """A model of another base that cannot be mapped does not concern an id whose model is mapped."""
+    other = new_base()
+
+    class Broken(other):
+        __tablename__ = "px_broken"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        missing: Mapped[Any] = relationship("Missing")
+
+    try:
+        with pytest.raises(InvalidRequestError, match="Missing"):
+            configure_mappers()
+        assert type(lookup.resolve(db, GUEST)) is Guest
+        with pytest.raises(InvalidRequestError, match="Missing"):
+            lookup.resolve(db, "pxnobody_000000000000")
+    finally:
+        other.registry.dispose()
 
 
 @on("sqlite")

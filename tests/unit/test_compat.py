@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
 from sqlalchemy_public_id.events import LISTENERS
@@ -276,3 +278,26 @@ def test_listeners_are_installed_again(engine: Engine) -> None:
 
         assert (early, thing.public_id) == (thing.public_id, session.scalar(select(Again.public_id)))
         session.rollback()
+
+
+def test_history_without_loading(engine: Engine) -> None:
+    """The history of an expired attribute is empty, and sends no statement."""
+    with Session(engine) as session:
+        thing = Thing(name="a")
+        session.add(thing)
+        session.commit()
+        statements: list[str] = []
+        event.listen(engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+
+        history = _compat.history_without_loading(thing, "name")
+        thing.name = "b"
+        changed = _compat.history_without_loading(thing, "name")
+
+    assert (history.has_changes(), list(changed.added), statements) == (False, ["b"], [])
+
+
+def test_greenlet() -> None:
+    """Only code that ``greenlet_spawn()`` runs is inside of a greenlet of SQLAlchemy."""
+    inside = asyncio.run(greenlet_spawn(_compat.is_in_greenlet))
+
+    assert (inside, _compat.is_in_greenlet()) == (True, False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
@@ -82,10 +83,13 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **load: Un
     :raises DuplicatePrefix: if several bases have one, and none is named.
     """
     require_session(session)
-    configure_mappers()  # prefixes are claimed when mappers are configured
-    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
-    # of a module that was reloaded, the last model
-    models = list({(model.__module__, model.__qualname__): model for model in mapped}.values())
+    try:
+        configure_mappers()  # prefixes are claimed when mappers are configured
+    except SQLAlchemyError:
+        # A broken model of another base concerns only ids that no mapped model has.
+        if not _models_of(public_id):
+            raise
+    models = _models_of(public_id)
     if base is not None:
         wanted = getattr(base, "registry", base)
         models = [model for model in models if _mapper(model).registry is wanted]
@@ -102,6 +106,12 @@ def resolve(session: Session, public_id: object, *, base: Any = None, **load: Un
     for model, key, _ in matches:
         return get(session, model, public_id, attribute=key, **load)
     return None
+
+
+def _models_of(public_id: object) -> list[type[Any]]:
+    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
+    # of a module that was reloaded, the last model
+    return list({(model.__module__, model.__qualname__): model for model in mapped}.values())
 
 
 def get_many(
