@@ -1,4 +1,4 @@
-"""INSERTs with cluster keys, compared with a plain identity: a flush of objects, and rows of Core."""
+"""INSERTs with cluster keys, against a plain identity: a flush of objects, and rows of Core."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _plain_key() -> MappedColumn[int]:
 
 _WAYS: dict[str, tuple[Callable[[], MappedColumn[int]], float | None]] = {
     "identity": (lambda: cluster_key(cluster=_CLUSTER), _GOAL),
-    "guarded": (lambda: cluster_key(cluster=_CLUSTER, guarded=True), None),
-    "function": (lambda: cluster_key(cluster=_CLUSTER, way="function"), None),
+    "enforce_range": (lambda: cluster_key(cluster=_CLUSTER, enforce_range=True), None),
+    "function": (lambda: cluster_key(cluster=_CLUSTER, strategy="function"), None),
 }
-_LEFT_OUT = {("sqlite", "function"), ("postgresql", "guarded")}
+_LEFT_OUT = {("sqlite", "function"), ("postgresql", "enforce_range")}
 """Combinations that do not exist, or are equal to another one."""
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare INSERTs with each kind of cluster key, µs per row, with those of a plain identity."""
+    """Compare INSERTs with each kind of cluster key, µs a row, with those of a plain identity."""
     for database in bench.on("sqlite", "postgresql", "mariadb", "mysql"):
         slow = database.name == "mysql"
         engine = create_engine(database.url)
@@ -85,7 +85,7 @@ def _core(session: Session, model: Any, rows: int) -> Callable[[], object]:
 def _subject(
     engine: Engine, model: Any, write: Callable[[Session, Any, int], Callable[[], object]], rows: int, cluster: int
 ) -> Subject:
-    """INSERT into an empty table, in an open transaction that is rolled back afterwards."""
+    """INSERTs into an empty table, in a transaction that has begun; it is rolled back afterwards."""
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

@@ -1,4 +1,4 @@
-"""Blocks of keys with every asynchronous driver: awaited, inside a flush, and leased by a task in the background."""
+"""Blocks of keys with every asynchronous driver: awaited, inside a flush, and leased by a task of the loop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_awaited(run: Callable[..., None]) -> None:
 
 
 def test_tasks(run: Callable[..., None]) -> None:
-    """Many tasks at once never get the same number, and leases go on behind their backs."""
+    """Many tasks at once never get the same number, and wait for one lease together."""
     got: list[list[int]] = []
 
     async def take(allocator: BlockAllocator) -> list[int]:
@@ -80,24 +80,6 @@ def test_cancelled_task(run: Callable[..., None]) -> None:
     run(story)
 
     assert sorted(got) == [0, 1]
-
-
-def test_background(run: Callable[..., None]) -> None:
-    """When half of a block is used, a task leases the next one, and whoever takes numbers goes on."""
-    reserved: list[int] = []
-
-    async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
-        await allocator.atake(50)
-        reserved.append(allocator.reserved)
-        for _ in range(3000):
-            if allocator.reserved > 50:
-                break
-            await asyncio.sleep(0.01)
-        reserved.append(allocator.reserved)
-
-    run(story)
-
-    assert reserved == [50, 150]
 
 
 def test_in_a_flush(run: Callable[..., None]) -> None:
@@ -170,7 +152,9 @@ def test_row_is_held(run: Callable[..., None]) -> None:
             await asyncio.sleep(0.01)
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+        allocator.timeout = 30  # the first lease connects, which may take longer on a busy machine
         await allocator.areserve(1)
+        allocator.timeout = 0.3
         async with engine.connect() as connection:
             await connection.execute(update(allocator.table).values(next=allocator.table.c.next))
             ticking = asyncio.create_task(tick())

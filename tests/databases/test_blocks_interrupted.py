@@ -66,14 +66,14 @@ def test_close_while_one_waits(engine: Engine, allocators: Allocators) -> None:
     """Who waits for a lease while the allocator is closed gets numbers of the next one, and in full."""
     allocator = allocators()
     leasing, closed = threading.Event(), threading.Event()
-    real = allocator._source.lease
+    real = allocator._lessor.lease
 
     def slow(count: int, *rest: Any) -> range:
         leasing.set()
         assert closed.wait(60)
         return real(count, *rest)
 
-    allocator._source.lease = slow  # type: ignore[method-assign]  # in place of the real one
+    allocator._lessor.lease = slow  # type: ignore[method-assign]  # in place of the real one
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(allocator.take, 50)
         assert leasing.wait(60)

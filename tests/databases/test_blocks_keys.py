@@ -60,7 +60,7 @@ def _tables(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[None
     create(Base.metadata)
     with ExitStack() as stack:
         _engines.append(engine)
-        NOTES._source._engine = None  # type: ignore[attr-defined]  # to be asked anew
+        NOTES._lessor._engine = None  # type: ignore[attr-defined]  # to be asked anew
         stack.callback(NOTES.table.drop, engine, checkfirst=True)
         NOTES.table.drop(engine, checkfirst=True)
         NOTES.create_table()

@@ -184,7 +184,7 @@ def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], a
         numbers.add(info.backend_pid if info else dbapi_connection.thread_id())
 
     for allocator in several:
-        event.listen(allocator._source.engine, "checkout", on_checkout)
+        event.listen(allocator._lessor.engine, "checkout", on_checkout)
 
     def work(allocator: BlockAllocator) -> list[int]:
         return [allocator.next() for _ in range(600)]
@@ -233,8 +233,8 @@ def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) 
     assert first == 200
 
 
-def test_failure_in_the_background(engine: Engine, allocators: Allocators) -> None:
-    """A lease in the background that failed is tried again; who runs dry is told what is wrong now."""
+def test_failure_of_a_lease(engine: Engine, allocators: Allocators) -> None:
+    """Numbers in memory need no table; the lease after them fails, and the next one is tried anew."""
     allocator = allocators()
     allocator.reserve(100)
     allocator.table.drop(engine)

@@ -24,9 +24,9 @@ SIZE = 2**48 - 1
 def add(engine: Engine, create: Callable[[MetaData], None]) -> Callable[..., None]:
     """Create depots of a kind, with rows of these keys."""
 
-    def make(*keys: int, within: Range | None = None, **options: Any) -> None:
-        own = [cluster_key(within=within) for _ in range(2)] if within else []
-        metadata, Depot, _ = models(*own, **({} if within else {"cluster": 10, **options}))
+    def make(*keys: int, key_range: Range | None = None, **options: Any) -> None:
+        own = [cluster_key(key_range=key_range) for _ in range(2)] if key_range else []
+        metadata, Depot, _ = models(*own, **({} if key_range else {"cluster": 10, **options}))
         create(metadata)
         with engine.begin() as connection:
             if engine.name in {"mysql", "mariadb"}:
@@ -70,7 +70,7 @@ def test_the_range_runs_out(engine: Engine, add: Callable[..., None], share: flo
 
 
 @on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("options", [{"way": "function"}, {"guarded": True}], ids=["function", "guarded"])
+@pytest.mark.parametrize("options", [{"strategy": "function"}, {"enforce_range": True}], ids=["function", "guarded"])
 def test_the_database_tells(engine: Engine, add: Callable[..., None], options: dict[str, Any]) -> None:
     """Where the database tells the cluster, nobody else has to."""
     add(ClusterKey.of(10, SIZE), **options)
@@ -104,7 +104,7 @@ def test_a_counter_that_others_move(engine: Engine, add: Callable[..., None]) ->
 @on("mysql", "mariadb")
 def test_a_function_has_its_own_counter(engine: Engine, add: Callable[..., None]) -> None:
     """A counter of its own does not move, whatever keys are brought in."""
-    add(ClusterKey.of(10, 5), ClusterKey.of(20, 5), way="function")
+    add(ClusterKey.of(10, 5), ClusterKey.of(20, 5), strategy="function")
 
     assert found(engine) == {}
 
@@ -121,7 +121,7 @@ def test_keys_of_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
 
 def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
     """Plain ranges are known in the same way."""
-    add(1095, 5, within=Range(1001, 1101))
+    add(1095, 5, key_range=Range(1001, 1101))
 
     report = audit.run(engine, tables=["depot"], clusters={"depot": Range(1001, 1101)})
 
@@ -133,14 +133,19 @@ def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
 @on("postgresql")
 @pytest.mark.parametrize(
     "key",
-    [{"cluster": 32767}, {"within": range_of(32767)}, {"within": ranges(shards=7)[6]}, {"within": ranges(shards=7)[0]}],
+    [
+        {"cluster": 32767},
+        {"key_range": range_of(32767)},
+        {"key_range": ranges(shards=7)[6]},
+        {"key_range": ranges(shards=7)[0]},
+    ],
     ids=["32767", "its range", "last", "first"],
 )
 def test_the_ends_of_all_keys(engine: Engine, create: Callable[[MetaData], None], key: dict[str, Any]) -> None:
     """A range that ends with the last key of all, or begins with the first one, is known from its sequence."""
     metadata, Depot, _ = models(**key)
     create(metadata)
-    keys = key.get("within") or range_of(key["cluster"])
+    keys = key.get("key_range") or range_of(key["cluster"])
     with engine.begin() as connection:
         connection.execute(insert(Depot.__table__), {"id": keys.last, "name": "x"})
 
@@ -157,7 +162,7 @@ def test_the_ends_of_all_keys(engine: Engine, create: Callable[[MetaData], None]
 @pytest.mark.parametrize("way", ["identity", "function"])
 def test_names_with_a_percent_sign(engine: Engine, create: Callable[[MetaData], None], way: str) -> None:
     """A table whose name has a percent sign is looked at like any other."""
-    metadata, Depot, _ = models(table="a%b", cluster=10, way=way, guarded=way == "identity")
+    metadata, Depot, _ = models(table="a%b", cluster=10, strategy=way, enforce_range=way == "identity")
     create(metadata)
     with engine.begin() as connection:
         connection.execute(insert(Depot.__table__), {"id": ClusterKey.of(10, SIZE), "name": "x"})
@@ -194,7 +199,7 @@ BROKEN = {
 @pytest.mark.parametrize("clusters", [None, {"depot": 10}], ids=["not told", "told"])
 def test_a_broken_configuration(engine: Engine, add: Callable[..., None], statements: list[str], clusters: Any) -> None:
     """Where the database does not know its cluster, no row can be inserted, and that is what is found."""
-    add(way="function")
+    add(strategy="function")
     with engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)

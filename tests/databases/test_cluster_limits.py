@@ -32,7 +32,7 @@ LAST = 2**48 - 1
 @on(*SERVERS)
 def test_figures_of_the_seed(create: Callable[[MetaData], None], session: Session) -> None:
     """Whose cluster changes after two rows goes on with the sequence: the figures of the seed."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
 
     session.add_all([Depot(name="Alice"), Depot(name="Bob")])
@@ -53,7 +53,7 @@ def test_figures_of_the_seed(create: Callable[[MetaData], None], session: Sessio
 @on(*SERVERS)
 def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> None:
     """A database that does not know its cluster makes no key, and says why; a row mends it."""
-    metadata, Depot, _ = models(way="function")
+    metadata, Depot, _ = models(strategy="function")
     create(metadata)
 
     session.add(Depot())
@@ -71,7 +71,7 @@ def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> Non
 @pytest.mark.parametrize("row", ["(2, 20)", "(1, 20)", "(1, -1)", "(1, 32768)"])
 def test_one_row_only(create: Callable[[MetaData], None], session: Session, row: str) -> None:
     """The table of the cluster refuses a second row, and a number that is none."""
-    metadata, *_ = models(cluster=10 if row in {"(2, 20)", "(1, 20)"} else None, way="function")
+    metadata, *_ = models(cluster=10 if row in {"(2, 20)", "(1, 20)"} else None, strategy="function")
     create(metadata)
 
     with pytest.raises(DBAPIError):
@@ -81,7 +81,7 @@ def test_one_row_only(create: Callable[[MetaData], None], session: Session, row:
 @on(*SERVERS)
 def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Session) -> None:
     """Where somebody has taken the constraints away and written two rows, no key is made."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
     session.execute(text("DROP TABLE cluster_config"))
     session.execute(text("CREATE TABLE cluster_config (cluster SMALLINT)"))
@@ -97,7 +97,7 @@ def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Sess
 @on(*SERVERS)
 def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
     if session.get_bind().dialect.name == "mysql":
         session.execute(text(f"ALTER TABLE cluster_sequence_depot AUTO_INCREMENT = {LAST}"))
@@ -122,7 +122,7 @@ def quoted(session: Session, name: str) -> str:
 @on(*SERVERS)
 def test_keys_do_not_wait(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """A transaction that is open holds no one up, and what it rolls back is not made again."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
     with Session(engine) as one, Session(engine) as other:
         one.add(Depot())
@@ -139,7 +139,7 @@ def test_keys_do_not_wait(engine: Engine, create: Callable[[MetaData], None]) ->
 @on(*SERVERS)
 def test_nothing_is_left(engine: Engine) -> None:
     """Tables that are dropped take their counters and their function with them."""
-    metadata, *_ = models(cluster=10, way="function")
+    metadata, *_ = models(cluster=10, strategy="function")
     metadata.create_all(engine)
     metadata.drop_all(engine)
 
@@ -158,9 +158,9 @@ def test_nothing_is_left(engine: Engine) -> None:
 @on("sqlite")
 def test_no_functions(engine: Engine) -> None:
     """SQLite has no functions: the tables are refused, with what to do, and nothing is created."""
-    metadata, *_ = models(cluster=10, way="function")
+    metadata, *_ = models(cluster=10, strategy="function")
 
-    with pytest.raises(ConfigurationError, match='say way="identity"'):
+    with pytest.raises(ConfigurationError, match='use strategy="identity"'):
         metadata.create_all(engine)
 
     assert inspect(engine).get_table_names() == []
@@ -186,7 +186,7 @@ def at_the_end(session: Session, table: str = "depot") -> None:
 
 def test_the_range_ends(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a guarded table is made, the next one is refused."""
-    metadata, Depot, _ = models(cluster=10, guarded=True)
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
     create(metadata)
     at_the_end(session)
 
@@ -203,7 +203,7 @@ def test_the_range_ends(create: Callable[[MetaData], None], session: Session) ->
 @on(*SERVERS)
 def test_truncate(create: Callable[[MetaData], None], session: Session) -> None:
     """TRUNCATE sends AUTO_INCREMENT back to 1: a guarded table refuses such keys. A sequence begins in its range."""
-    metadata, Depot, _ = models(cluster=10, guarded=True)
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
     create(metadata)
     session.execute(text("DROP TABLE depot_parcel"))  # no one truncates what a foreign key refers to
     postgresql = session.get_bind().dialect.name == "postgresql"
@@ -223,7 +223,7 @@ def test_truncate(create: Callable[[MetaData], None], session: Session) -> None:
 @on("mysql", "mariadb")
 def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: Session) -> None:
     """A guarded table takes the rows of other clusters from those who say so, and never makes such a key itself."""
-    metadata, Depot, _ = models(cluster=10, guarded=True)
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
     create(metadata)
     foreign = insert(Depot).values(id=ClusterKey.of(20, 1), name="y")
 
@@ -243,7 +243,7 @@ def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: S
 def test_ranges(create: Callable[[MetaData], None], session: Session) -> None:
     """A plain range of keys is kept as that of a cluster is."""
     shards = ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
-    us = [cluster_key(within=shards["us"], guarded=True) for _ in range(2)]
+    us = [cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)]
     metadata, Depot, _ = models(*us)
     create(metadata)
 

@@ -86,11 +86,11 @@ def test_the_environment_does_not_tell(
 @on(*SERVERS)
 def test_the_database_says_another_one(create: Callable[[MetaData], None], engine: Engine, session: Session) -> None:
     """A table of another cluster than that of the database is refused, and not created."""
-    metadata, *_ = models(cluster=10, way="function")
+    metadata, *_ = models(cluster=10, strategy="function")
     create(metadata)
-    later, *_ = models(cluster=20, way="function", table="shed")
+    later, *_ = models(cluster=20, strategy="function", table="shed")
 
-    with pytest.raises(ConfigurationError, match=r"shed is declared with cluster 20, and .* tells 10: leave"):
+    with pytest.raises(ConfigurationError, match=r"shed is declared with cluster 20, and .* has 10: leave"):
         later.create_all(engine)
 
     assert not inspect(engine).has_table("shed")
@@ -99,9 +99,9 @@ def test_the_database_says_another_one(create: Callable[[MetaData], None], engin
 @on(*SERVERS)
 def test_the_database_says_none(create: Callable[[MetaData], None], engine: Engine, session: Session) -> None:
     """Beside a configuration without a row, the first table with a cluster writes it."""
-    metadata, *_ = models(way="function")
+    metadata, *_ = models(strategy="function")
     create(metadata)
-    later, Shed, _ = models(cluster=20, way="function", table="shed")
+    later, Shed, _ = models(cluster=20, strategy="function", table="shed")
     try:
         later.create_all(engine)
         session.add(Shed())
@@ -116,9 +116,9 @@ def test_the_database_says_none(create: Callable[[MetaData], None], engine: Engi
 @on(*SERVERS)
 def test_tables_without_the_configuration(engine: Engine) -> None:
     """Whoever creates some tables only is told which one is missing."""
-    metadata, Depot, _ = models(way="function")
+    metadata, Depot, _ = models(strategy="function")
 
-    with pytest.raises(ConfigurationError, match=r"depot needs the table cluster_config, which is not there: create"):
+    with pytest.raises(ConfigurationError, match=r"depot needs the table cluster_config, which is missing: create"):
         metadata.create_all(engine, tables=[Depot.__table__])
 
     assert inspect(engine).get_table_names() == []
@@ -133,7 +133,7 @@ def test_a_naming_convention(create: Callable[[MetaData], None], session: Sessio
 
     class Depot(Base):
         __tablename__ = "depot"
-        id: Mapped[int] = cluster_key(cluster=10, way="function")
+        id: Mapped[int] = cluster_key(cluster=10, strategy="function")
 
     create(Base.metadata)
     session.add(Depot())
@@ -166,7 +166,7 @@ def name_sakes(**options: Any) -> Any:
 @on(*SERVERS)
 def test_namesakes_by_function(create: Callable[[MetaData], None], session: Session) -> None:
     """Each of them makes cluster keys."""
-    metadata, User, Role = name_sakes(cluster=10, way="function")
+    metadata, User, Role = name_sakes(cluster=10, strategy="function")
     create(metadata)
 
     user, role = User(), Role()
@@ -179,7 +179,7 @@ def test_namesakes_by_function(create: Callable[[MetaData], None], session: Sess
 @on("mysql", "mariadb", "sqlite")
 def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session: Session) -> None:
     """Each of them refuses keys of others."""
-    metadata, User, Role = name_sakes(cluster=10, guarded=True)
+    metadata, User, Role = name_sakes(cluster=10, enforce_range=True)
     create(metadata)
 
     for statement in (insert(User).values(role_id=1), insert(Role).values(id=1)):
@@ -196,24 +196,24 @@ def test_one_counter_for_two() -> None:
 
     class One(Base):
         __tablename__ = "one"
-        id: Mapped[int] = cluster_key("things", way="function")
+        id: Mapped[int] = cluster_key("things", strategy="function")
 
     with pytest.raises(ConfigurationError, match="cluster_sequence_things belongs to one, and two has to have"):
 
         class Two(Base):
             __tablename__ = "two"
-            id: Mapped[int] = cluster_key("things", way="function")
+            id: Mapped[int] = cluster_key("things", strategy="function")
 
     class Elsewhere(Base):
         __tablename__ = "two"
         __table_args__ = {"schema": "elsewhere"}  # noqa: RUF012  # SQLAlchemy reads it
-        id: Mapped[int] = cluster_key("things", way="function")
+        id: Mapped[int] = cluster_key("things", strategy="function")
 
     Base.metadata.remove(One.__table__)  # type: ignore[arg-type]  # a Table, declared as FromClause
 
     class Third(Base):
         __tablename__ = "third"
-        id: Mapped[int] = cluster_key("things", way="function")
+        id: Mapped[int] = cluster_key("things", strategy="function")
 
     assert sorted(Base.metadata.tables) == ["cluster_config", "elsewhere.cluster_config", "elsewhere.two", "third"]
 
@@ -224,7 +224,7 @@ def test_one_counter_for_two() -> None:
 @on(*SERVERS)
 def test_translated_by_function(engine: Engine, translated: Engine) -> None:
     """The configuration, the counters and what makes keys stand where the tables do, and go with them."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
 
     metadata.create_all(translated)
     with Session(translated) as session:
@@ -241,7 +241,7 @@ def test_translated_by_function(engine: Engine, translated: Engine) -> None:
 @on("mysql", "mariadb")
 def test_translated_guards(translated: Engine) -> None:
     """Triggers stand there, too."""
-    metadata, Depot, _ = models(cluster=10, guarded=True)
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
     metadata.create_all(translated)
 
     with Session(translated) as session, pytest.raises(DBAPIError, match="outside of its range"):
@@ -254,7 +254,7 @@ def test_translated_guards(translated: Engine) -> None:
 @on("mysql", "mariadb", "sqlite")
 def test_what_is_refused_moves_nothing(create: Callable[[MetaData], None], session: Session) -> None:
     """After a key that was refused, the table counts on as if it had not been there."""
-    metadata, Depot, _ = models(cluster=10, guarded=True)
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
     create(metadata)
     session.add(Depot())
     session.commit()
@@ -274,7 +274,7 @@ def test_set_cluster_where_a_function_makes_keys(
     engine: Engine, create: Callable[[MetaData], None], session: Session
 ) -> None:
     """The counter of a function is left alone: there is another operation to be done before."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
 
     for name, options in (("set_cluster", {"cluster": 10}), ("unset_cluster", {})):

@@ -42,7 +42,7 @@ def migrate(engine: Engine, name: str, *args: Any, **options: Any) -> None:
 @on("postgresql")
 def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """All rows of one statement are of one cluster, and each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, way="function")
+    metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
     with engine.begin() as connection:
         connection.execute(

@@ -37,7 +37,7 @@ both_ways = pytest.mark.parametrize(
 @both_ways
 def test_first_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """Keys begin at 1 within the cluster, and the objects know them."""
-    metadata, Depot, Parcel = models(cluster=10, way=way)
+    metadata, Depot, Parcel = models(cluster=10, strategy=way)
     create(metadata)
 
     depots = [Depot(), Depot()]
@@ -53,7 +53,7 @@ def test_first_keys(create: Callable[[MetaData], None], session: Session, way: s
 @both_ways
 def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """In one flush of many rows, each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, way=way)
+    metadata, Depot, _ = models(cluster=10, strategy=way)
     create(metadata)
     depots = [Depot(name=f"number {number}") for number in range(60)]
 
@@ -68,7 +68,7 @@ def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Ses
 @both_ways
 def test_many_rows_in_one_statement(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """An ``executemany`` of Core makes a key for each row."""
-    metadata, Depot, _ = models(cluster=10, way=way)
+    metadata, Depot, _ = models(cluster=10, strategy=way)
     create(metadata)
 
     session.execute(insert(Depot.__table__), [{"name": str(number)} for number in range(10)])
@@ -85,7 +85,7 @@ def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session
 
     class Depot(PublicIdColumnMixin, Base):
         __tablename__ = "depot"
-        id: Mapped[int] = cluster_key(cluster=10, way=way)
+        id: Mapped[int] = cluster_key(cluster=10, strategy=way)
 
     create(Base.metadata)
     depots = [Depot() for _ in range(30)]
@@ -104,7 +104,7 @@ def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session
 @both_ways
 def test_given_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """A key that is given, from another cluster, is stored as it is."""
-    metadata, Depot, _ = models(cluster=20, way=way)
+    metadata, Depot, _ = models(cluster=20, strategy=way)
     create(metadata)
 
     session.add(Depot(id=ClusterKey.of(10, 5)))
@@ -118,7 +118,7 @@ def test_given_keys(create: Callable[[MetaData], None], session: Session, way: s
 def test_the_cluster_is_asked_late(engine: Engine, way: Any) -> None:
     """A function is asked when tables are created, each time."""
     said = [10]
-    metadata, Depot, _ = models(*(cluster_key(cluster=lambda: said[-1], way=way) for _ in range(2)))
+    metadata, Depot, _ = models(*(cluster_key(cluster=lambda: said[-1], strategy=way) for _ in range(2)))
     found = []
     for cluster in (10, 20):
         said.append(cluster)
@@ -135,7 +135,7 @@ def test_the_cluster_is_asked_late(engine: Engine, way: Any) -> None:
 @both_ways
 def test_odd_names(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """Names are quoted wherever they stand."""
-    metadata, Depot, _ = models(table='depot 100% "it\'s" `;', cluster=10, way=way)
+    metadata, Depot, _ = models(table='depot 100% "it\'s" `;', cluster=10, strategy=way)
     create(metadata)
 
     session.add(Depot())
@@ -148,7 +148,7 @@ def test_odd_names(create: Callable[[MetaData], None], session: Session, way: st
 @pytest.mark.parametrize("way", WAYS)
 def test_schemas(engine: Engine, way: str) -> None:
     """In another schema, all that belongs to the keys stands in it."""
-    metadata, Depot, _ = models(schema=SCHEMA, cluster=10, way=way)
+    metadata, Depot, _ = models(schema=SCHEMA, cluster=10, strategy=way)
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
     try:
@@ -168,7 +168,7 @@ def test_schemas(engine: Engine, way: str) -> None:
 @both_ways
 def test_create_all_twice(engine: Engine, create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """To create what is there changes nothing: the keys go on."""
-    metadata, Depot, _ = models(cluster=10, way=way)
+    metadata, Depot, _ = models(cluster=10, strategy=way)
     create(metadata)
     session.add(Depot())
     session.commit()
@@ -187,7 +187,7 @@ def test_create_all_twice(engine: Engine, create: Callable[[MetaData], None], se
 )
 def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
     """With an asynchronous driver, tables and keys are the same."""
-    metadata, Depot, _ = models(cluster=10, way=way)
+    metadata, Depot, _ = models(cluster=10, strategy=way)
 
     async def work() -> str:
         async with async_engine.begin() as connection:

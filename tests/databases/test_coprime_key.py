@@ -29,7 +29,7 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 from sqlalchemy_public_id.keys.blocks import BlockAllocator
-from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 

@@ -63,7 +63,7 @@ def said(written: str) -> list[str]:
 @on(*SERVERS)
 @pytest.mark.parametrize(
     "key",
-    [{"cluster": 10}, {"cluster": lambda: 10}, {"within": Range(1001, 2001)}],
+    [{"cluster": 10}, {"cluster": lambda: 10}, {"key_range": Range(1001, 2001)}],
     ids=["number", "function", "range"],
 )
 def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
     assert len(said(written)) == 1
     assert said(written)[0].startswith(f"op.set_cluster('{NAME}'")
     assert project.check(metadata) is None
-    assert add(project, metadata) == ("3e9" if "within" in key else "a000000000001")
+    assert add(project, metadata) == ("3e9" if "key_range" in key else "a000000000001")
     project.downgrade()
     project.upgrade()
 
@@ -111,11 +111,11 @@ def test_another_cluster(project: Project) -> None:
 def test_a_guard(project: Project) -> None:
     """A guard that the model has gained is added, and nothing more is found."""
     project.migrate(depots(cluster=10))
-    metadata = depots(cluster=10, guarded=True)
+    metadata = depots(cluster=10, enforce_range=True)
 
     written = project.migrate(metadata)
 
-    assert said(written) == [f"op.set_cluster('{NAME}', cluster=10, guarded=True)"]
+    assert said(written) == [f"op.set_cluster('{NAME}', cluster=10, enforce_range=True)"]
     assert project.check(metadata) is None
     assert add(project, metadata) == "a000000000001"
 
@@ -123,7 +123,7 @@ def test_a_guard(project: Project) -> None:
 @on(*SERVERS)
 def test_to_a_function_and_back(project: Project) -> None:
     """A table changes its way there and back, and each time nothing more is found."""
-    identity, function = depots(cluster=10), depots(way="function")
+    identity, function = depots(cluster=10), depots(strategy="function")
     project.migrate(identity)
     keys = [add(project, identity)]
 
@@ -147,7 +147,7 @@ def test_to_a_function_and_back(project: Project) -> None:
 @pytest.mark.parametrize("name", [None, "shared"])
 def test_a_model_that_goes(project: Project, name: str | None) -> None:
     """With the last model of cluster keys everything goes that came with it; on the way down it comes again."""
-    metadata = depots(way="function", **({"name": name} if name else {}))
+    metadata = depots(strategy="function", **({"name": name} if name else {}))
     project.migrate(metadata)
     add(project, metadata)
 

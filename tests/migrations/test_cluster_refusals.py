@@ -65,9 +65,9 @@ def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
     """An INTEGER key holds a range that ends in time, and none that ends later."""
     with_key(parcels, f"integer {COUNTING[parcels.engine.name]}")
 
-    parcels.run(set_cluster, NAME, within=Range(1001, 2001))
+    parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
     with pytest.raises(ConfigurationError, match=r"is INTEGER, the range ends at 3000000000: op.alter_column"):
-        parcels.run(set_cluster, NAME, within=Range(1001, 3 * 10**9 + 1))
+        parcels.run(set_cluster, NAME, key_range=Range(1001, 3 * 10**9 + 1))
 
     assert parcels.add() == 1001
 
@@ -152,7 +152,7 @@ def test_rows_outside_of_a_range(parcels: Parcels) -> None:
     parcels.add(id=7)
 
     with pytest.raises(ConfigurationError, match="and the range is 1001 to 2000: keys outside of it may be those of"):
-        parcels.run(set_cluster, NAME, within=Range(1001, 2001))
+        parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
 
 
 def test_cluster_0(parcels: Parcels) -> None:
@@ -172,7 +172,7 @@ def test_arguments() -> None:
     """A range of Python, and a range beside a cluster, are refused where the operation is made."""
     wrong: Any = range(1, 9)
 
-    with pytest.raises(ConfigurationError, match=r"within is range\(1, 9\), expected one of ranges"):
-        SetClusterOp(NAME, within=wrong)
+    with pytest.raises(ConfigurationError, match=r"key_range is range\(1, 9\), expected one of ranges"):
+        SetClusterOp(NAME, key_range=wrong)
     with pytest.raises(ConfigurationError, match="leave one of them out"):
-        SetClusterOp(NAME, within=ranges(shards=3)[1], cluster=10)
+        SetClusterOp(NAME, key_range=ranges(shards=3)[1], cluster=10)

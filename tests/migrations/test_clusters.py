@@ -66,7 +66,7 @@ def test_the_counter_never_goes_back(parcels: Parcels) -> None:
 
 def test_unset_and_set_again(parcels: Parcels) -> None:
     """Without limits the counter goes on; with them again, it is where it was."""
-    parcels.run(set_cluster, NAME, cluster=10, guarded=True)
+    parcels.run(set_cluster, NAME, cluster=10, enforce_range=True)
     parcels.add()
 
     parcels.run(unset_cluster, NAME)
@@ -94,7 +94,7 @@ def test_serial(parcels: Parcels) -> None:
 
 def test_ranges(parcels: Parcels) -> None:
     """A plain range is set in the same way."""
-    parcels.run(set_cluster, NAME, within=Range(1001, 2001))
+    parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
 
     assert [parcels.add(), parcels.add()] == [1001, 1002]
 
@@ -207,7 +207,7 @@ def test_without_a_row(parcels: Parcels) -> None:
 def test_no_functions(parcels: Parcels) -> None:
     """SQLite has no functions; the operations say what to take instead."""
     for operation, arguments in ((create_cluster_config, [10]), (create_cluster_sequence, [NAME])):
-        with pytest.raises(ConfigurationError, match='way="identity"'):
+        with pytest.raises(ConfigurationError, match='strategy="identity"'):
             parcels.run(operation, *arguments)
 
 
@@ -261,8 +261,8 @@ OPERATIONS: list[tuple[ClusterOp, str]] = [
     (CreateClusterSequenceOp("a", "key", sequence="b"), "op.create_cluster_sequence('a', 'key', sequence='b')"),
     (DropClusterSequenceOp("a", schema="shop"), "op.drop_cluster_sequence('a', schema='shop')"),
     (SetClusterOp("a"), "op.set_cluster('a')"),
-    (SetClusterOp("a", cluster=0, guarded=True), "op.set_cluster('a', cluster=0, guarded=True)"),
-    (SetClusterOp("a", within=Range(1, 9)), "op.set_cluster('a', within=Range(start=1, stop=9))"),
+    (SetClusterOp("a", cluster=0, enforce_range=True), "op.set_cluster('a', cluster=0, enforce_range=True)"),
+    (SetClusterOp("a", key_range=Range(1, 9)), "op.set_cluster('a', key_range=Range(start=1, stop=9))"),
     (SetClusterOp("a", keep_outside=True), "op.set_cluster('a', keep_outside=True)"),
     (UnsetClusterOp("a", "key"), "op.unset_cluster('a', 'key')"),
 ]
@@ -292,11 +292,11 @@ def two_clusters(way: Any, cluster: Any = None) -> MetaData:
 
     class Depot(Base):
         __tablename__ = "depot"
-        id: Mapped[int] = cluster_key(cluster=cluster, way=way)
+        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
 
     class Parcel(Base):
         __tablename__ = NAME
-        id: Mapped[int] = cluster_key(cluster=cluster, way=way)
+        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
         depot_id: Mapped[int] = mapped_column(ForeignKey(Depot.id))
 
     return Base.metadata

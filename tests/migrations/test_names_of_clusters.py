@@ -110,7 +110,7 @@ def test_set_cluster(new_crates: Callable[[str], Crates], engine: Engine, name: 
     carry_out = getattr(crates, way)
 
     for _ in range(2):
-        carry_out(set_cluster, name, crates.key, cluster=10, guarded=True)
+        carry_out(set_cluster, name, crates.key, cluster=10, enforce_range=True)
     keys = [crates.add(), crates.add()]
     found = [each.problem for each in audit.run(engine, tables=[name]).at_least("warning")]
     carry_out(unset_cluster, name, crates.key)
@@ -150,7 +150,7 @@ def test_model_that_goes(engine: Engine, name: str, sequence: str | None) -> Non
 
     class Crate(Base):
         __tablename__ = name
-        id: Mapped[int] = cluster_key(sequence, way="function", cluster=10)
+        id: Mapped[int] = cluster_key(sequence, strategy="function", cluster=10)
 
     Base.metadata.create_all(engine)
     try:

@@ -45,7 +45,7 @@ def merged(engines: list[Engine]) -> Iterator[Callable[..., Any]]:
         alone(third, setting)  # begin at once, and again soon after an error
 
     def make(way: Any) -> Any:
-        declared = [models(cluster=cluster, way=way) for cluster in CLUSTERS]
+        declared = [models(cluster=cluster, strategy=way) for cluster in CLUSTERS]
         for (metadata, _, _), engine in zip(declared, engines, strict=True):
             metadata.create_all(engine)
             dropped.append((metadata, engine))

@@ -105,7 +105,7 @@ def test_identity_of_a_function(name: str) -> None:
 @pytest.mark.parametrize("name", ["postgresql", "mysql", "mariadb", "cockroachdb"])
 def test_range(name: str) -> None:
     """A plain range has the same form."""
-    metadata, *_ = models(*(cluster_key(within=Range(1, 10**12 + 1)) for _ in range(2)))
+    metadata, *_ = models(*(cluster_key(key_range=Range(1, 10**12 + 1)) for _ in range(2)))
 
     (created,) = about_depots(ddl(metadata, name))
 
@@ -139,7 +139,7 @@ GUARD["mariadb"] = GUARD["mysql"]
 @pytest.mark.parametrize("name", DIALECTS)
 def test_guard(name: str) -> None:
     """A guarded table has triggers, where the counter has no limits of its own."""
-    metadata, *_ = models(cluster=10, guarded=True)
+    metadata, *_ = models(cluster=10, enforce_range=True)
 
     assert IDENTITY[name] + GUARD[name] == about_depots(ddl(metadata, name))
 
@@ -218,7 +218,7 @@ BY_FUNCTION = {
 @pytest.mark.parametrize("name", BY_FUNCTION)
 def test_function(name: str) -> None:
     """The table of the cluster, its row, a counter for each table, and what makes keys of them."""
-    metadata, *_ = models(cluster=10, way="function")
+    metadata, *_ = models(cluster=10, strategy="function")
 
     assert BY_FUNCTION[name] == about_depots(ddl(metadata, name))
 
@@ -234,7 +234,7 @@ DROPPED = {
 @pytest.mark.parametrize("name", DROPPED)
 def test_dropped(name: str) -> None:
     """What came with the tables goes with them."""
-    metadata, *_ = models(cluster=10, way="function")
+    metadata, *_ = models(cluster=10, strategy="function")
     function = ["DROP FUNCTION IF EXISTS this_cluster()"] if name in {"postgresql", "cockroachdb"} else []
 
     expected = ["DROP TABLE depot", DROPPED[name], "DROP TABLE cluster_config", *function]
@@ -256,7 +256,7 @@ def test_a_function_leaves_no_trace() -> None:
 @pytest.mark.parametrize("way", ["identity", "function"])
 def test_copies(way: str) -> None:
     """Tables that are copied to another metadata come with the same DDL."""
-    metadata, *_ = models(cluster=10, way=way)
+    metadata, *_ = models(cluster=10, strategy=way)
     copied = MetaData()
     for table in metadata.sorted_tables:
         table.to_metadata(copied)

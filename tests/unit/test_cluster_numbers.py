@@ -232,11 +232,11 @@ def test_the_column() -> None:
     [
         ({"cluster": 32768}, "32768 is no number of a cluster"),
         ({"cluster": "10"}, "'10' is no number of a cluster"),
-        ({"cluster": 10, "way": "trigger"}, 'expected "identity" or "function"'),
-        ({"cluster": 10, "within": Range(1, 2)}, "takes the place of a cluster"),
-        ({"way": "function", "within": Range(1, 2)}, 'with way="identity" only'),
-        ({"within": range(1, 2)}, "expected one of ranges"),
-        ({"way": "function", "guarded": True}, 'guarded is for way="identity"'),
+        ({"cluster": 10, "strategy": "trigger"}, 'expected "identity" or "function"'),
+        ({"cluster": 10, "key_range": Range(1, 2)}, "takes the place of a cluster"),
+        ({"strategy": "function", "key_range": Range(1, 2)}, 'with strategy="identity" only'),
+        ({"key_range": range(1, 2)}, "expected one of ranges"),
+        ({"strategy": "function", "enforce_range": True}, 'enforce_range is for strategy="identity"'),
         ({"cluster": 10, "primary_key": False}, "sets primary_key itself"),
         ({"cluster": 10, "server_default": "1"}, "sets server_default itself"),
     ],
@@ -255,13 +255,13 @@ def test_two_clusters_of_one_database() -> None:
 
     class One(Base):
         __tablename__ = "one"
-        id: Mapped[int] = cluster_key(cluster=10, way="function")
+        id: Mapped[int] = cluster_key(cluster=10, strategy="function")
 
     with pytest.raises(ConfigurationError, match="are of the clusters 10, 20: "):
 
         class Two(Base):
             __tablename__ = "two"
-            id: Mapped[int] = cluster_key(cluster=20, way="function")
+            id: Mapped[int] = cluster_key(cluster=20, strategy="function")
 
 
 def test_copies() -> None:

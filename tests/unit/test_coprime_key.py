@@ -23,7 +23,7 @@ from sqlalchemy_public_id import (
     formats,
     testing,
 )
-from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 from sqlalchemy_public_id.online.server_defaults import can_generate
@@ -202,7 +202,7 @@ def test_accepting() -> None:
 def test_no_budget() -> None:
     """Counted ids do not collide by chance, and can be guessed where the step is plain."""
     format = CoprimeKey("order", STEP)
-    with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) tells how many are left"):
+    with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) returns how many are left"):
         format.budget()
 
     assert format.entropy_bits == 0.0

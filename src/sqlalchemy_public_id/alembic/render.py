@@ -25,7 +25,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
-from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
+from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import PublicIdType, column_type_for

@@ -46,7 +46,8 @@ def run(
     :param tables: which tables; all of them where nothing is said.
     :param formats: table → format of its ids. For other tables, the most frequent form is taken for the right one.
     :param clusters: table → the number of its cluster, or the range of its keys, where the database cannot tell: for
-        ``AUTO_INCREMENT`` without ``guarded=True``. Keys of a cluster are looked at in tables without public ids, too.
+        ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are looked at in tables without public ids,
+        too.
     :param sample: how many rows of each table are read at most.
     :raises ConfigurationError: where *tables*, *formats* or *clusters* name a table that is not there.
 

@@ -43,8 +43,8 @@ def counted(
 ) -> Counted | None:
     """What is known of the key of the table *name*; ``None`` where its keys are those of no cluster and no range.
 
-    PostgreSQL tells the limits of a sequence, and all but SQLite what ``way="function"`` made; a trigger of
-    ``guarded=True`` tells its range. Of an ``AUTO_INCREMENT`` without one, *clusters* have to tell.
+    PostgreSQL tells the limits of a sequence, and all but SQLite what ``strategy="function"`` made; a trigger of
+    ``enforce_range=True`` tells its range. Of an ``AUTO_INCREMENT`` without one, *clusters* have to tell.
     """
     primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
@@ -105,7 +105,8 @@ def findings(
             "key-counter-outside",
             "error",
             f"there is a key behind those of {whose}, {largest}, and {connection.dialect.name} counts on from the "
-            f'largest one: new keys would be those of others; use way="function" where rows of others are brought in',
+            f'largest one: new keys would be those of others; use strategy="function" where rows of others are '
+            f"brought in",
             {"start": keys.start, "last": keys.last, "value": largest, "cluster": cluster},
         )
     # keys of other clusters are what a merge brings; those of a cluster 0 that is not ours were made by nobody

@@ -1,7 +1,7 @@
-"""Keys that tell where they were made, and keys that are kept apart by ranges: the arithmetic, without a database.
+"""The arithmetic of cluster keys and of ranges of keys, without a database.
 
 A cluster key is a positive ``BIGINT``: 1 bit for the sign, 15 bits for the cluster, 48 bits for a sequence that begins
-at 1. So 32,768 databases can make keys of one table that never meet, and whoever sees a key knows where it was made.
+at 1. So 32,768 databases can generate keys of one table that never collide, and a key shows where it was generated.
 
 >>> key = ClusterKey.of(10, 1)
 >>> int(key), key.cluster, key.sequence, key.hex
@@ -9,7 +9,7 @@ at 1. So 32,768 databases can make keys of one table that never meet, and whoeve
 >>> ClusterKey.split(5629499534213123)
 Split(cluster=20, sequence=3)
 
-Ranges are the plain way: each database counts within its own.
+Ranges are simpler: each database counts within its own.
 
 >>> shards = ranges(shards={"eu": range(1, 10**12), "us": range(10**12, 2 * 10**12)})
 >>> shards.shard_of(10**12 + 5)
@@ -59,12 +59,12 @@ class Split(NamedTuple):
 
 
 class ClusterKey(int):
-    """A key that tells which cluster made it. It is an :class:`int` in every way.
+    """A key that contains the number of its cluster: an :class:`int`.
 
-    As a type of a Pydantic field it takes numbers and their decimal text, and is written to JSON as text: JavaScript,
-    like everything that reads JSON numbers as ``double``, loses digits beyond ``2**53``.
+    A Pydantic field of this type accepts integers and decimal strings, and is a string in JSON: JavaScript, like
+    everything that reads JSON numbers as ``double``, loses digits beyond ``2**53``.
 
-    :raises ValueError: for what is no integer from 0 to ``2**63 - 1``.
+    :raises ValueError: unless the value is an integer from 0 to ``2**63 - 1``.
 
     >>> ClusterKey("5629499534213123")
     ClusterKey(5629499534213123)
@@ -82,9 +82,9 @@ class ClusterKey(int):
 
     @classmethod
     def of(cls, cluster: int, sequence: int) -> Self:
-        """The key number *sequence* of *cluster*.
+        """Return the key with the number *sequence* of *cluster*.
 
-        :raises ValueError: where *cluster* is not in 0 … 32767, or *sequence* not in 1 … ``2**48 - 1``.
+        :raises ValueError: unless *cluster* is in 0 … 32767, and *sequence* in 1 … ``2**48 - 1``.
         """
         if not _is_integer(sequence) or not 1 <= sequence <= LAST_SEQUENCE:
             raise ValueError(
@@ -95,23 +95,23 @@ class ClusterKey(int):
 
     @classmethod
     def split(cls, key: int) -> Split:
-        """The cluster and the sequence of *key*."""
-        one = cls(key)
-        return Split(one.cluster, one.sequence)
+        """Return the cluster and the sequence of *key*."""
+        own = cls(key)
+        return Split(own.cluster, own.sequence)
 
     @property
     def cluster(self) -> int:
-        """Which cluster made the key: its upper 15 bits."""
+        """The upper 15 bits: the cluster that generated the key."""
         return int(self) >> SEQUENCE_BITS
 
     @property
     def sequence(self) -> int:
-        """The number of the key among those of its cluster: its lower 48 bits."""
+        """The lower 48 bits: the number of the key among those of its cluster."""
         return int(self) & LAST_SEQUENCE
 
     @property
     def hex(self) -> str:
-        """The key to the base 16, as ``to_hex()`` of PostgreSQL writes it: twelve digits of sequence at the end."""
+        """The key in hexadecimal, as ``to_hex()`` of PostgreSQL: the last twelve digits are the sequence."""
         return f"{self:x}"
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class ClusterKey(int):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> dict[str, Any]:
-        """For Pydantic: numbers and texts are taken, text is written to JSON. (A core schema is a plain ``dict``.)"""
+        """Return the core schema of Pydantic, a plain ``dict``: integers and strings are valid, JSON has strings."""
         return {
             "type": "function-plain",
             "function": {"type": "no-info", "function": cls},
@@ -131,7 +131,7 @@ class ClusterKey(int):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
-        """For Pydantic: the JSON schema. What is read may be a number as well; what is written is a text."""
+        """Return the JSON schema for Pydantic: input may also be an integer."""
         example, mode = cls.of(10, 1), getattr(handler, "mode", "serialization")
         text: dict[str, Any] = {"type": "string", "pattern": f"^(?:{_DECIMAL.pattern})$", "examples": [str(example)]}
         if mode != "validation":
@@ -144,9 +144,9 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def checked_cluster(cluster: object) -> int:
-    """*cluster*, if it is a number of a cluster.
+    """Return *cluster* if it is the number of a cluster.
 
-    :raises ValueError: where it is not in 0 … 32767.
+    :raises ValueError: unless it is in 0 … 32767.
     """
     if not _is_integer(cluster) or not 0 <= cluster <= LAST_CLUSTER:
         raise ValueError(
@@ -158,9 +158,9 @@ def checked_cluster(cluster: object) -> int:
 
 @dataclass(frozen=True)
 class Range:
-    """Keys from ``start`` up to, and without, ``stop``, as in :class:`range`.
+    """Keys from ``start`` up to, but without, ``stop``, as in :class:`range`.
 
-    :raises ConfigurationError: where there is no key in it, or one that a ``BIGINT`` key cannot have.
+    :raises ConfigurationError: for an empty range, and for keys that a ``BIGINT`` cannot have.
     """
 
     start: int
@@ -184,7 +184,7 @@ class Range:
 
     @property
     def cluster(self) -> int | None:
-        """The number of the cluster whose keys these are; ``None`` where the range is that of no cluster.
+        """The cluster whose keys these are; ``None`` if the range is that of no cluster.
 
         >>> range_of(10).cluster
         10
@@ -194,7 +194,7 @@ class Range:
 
     @property
     def options(self) -> dict[str, int]:
-        """For :class:`sqlalchemy.Identity` and :class:`sqlalchemy.Sequence`: running out is an error of the database.
+        """Arguments for :class:`sqlalchemy.Identity` and :class:`sqlalchemy.Sequence`, which end with an error.
 
         >>> ranges(shards=["eu", "us"], size=10**12)["us"].options
         {'start': 1000000000001, 'minvalue': 1000000000001, 'maxvalue': 2000000000000}
@@ -209,9 +209,9 @@ class Range:
 
 
 def range_of(cluster: int) -> Range:
-    """The keys of *cluster*.
+    """Return the keys of *cluster*.
 
-    :raises ValueError: where *cluster* is not in 0 … 32767.
+    :raises ValueError: unless *cluster* is in 0 … 32767.
 
     >>> range_of(10)
     Range(start=2814749767106561, stop=3096224743817216)
@@ -221,10 +221,10 @@ def range_of(cluster: int) -> Range:
 
 
 class Ranges(Mapping[Any, Range]):
-    """Shard → its :class:`Range`, in the order of the keys. Made by :func:`ranges`."""
+    """A mapping of shard to :class:`Range`, in the order of the keys. :func:`ranges` builds it."""
 
     def __init__(self, by_shard: Mapping[Any, Range]) -> None:
-        self._by_shard = dict(sorted(by_shard.items(), key=lambda item: item[1].start))
+        self._by_shard: dict[Any, Range] = dict(sorted(by_shard.items(), key=lambda item: item[1].start))
         for (one, first), (other, second) in pairwise(self._by_shard.items()):
             if second.start < first.stop:
                 raise ConfigurationError(
@@ -234,8 +234,7 @@ class Ranges(Mapping[Any, Range]):
                 )
 
     def __getitem__(self, shard: Any) -> Range:
-        found: Range = self._by_shard[shard]
-        return found
+        return self._by_shard[shard]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._by_shard)
@@ -247,20 +246,19 @@ class Ranges(Mapping[Any, Range]):
         return f"Ranges({self._by_shard!r})"
 
     def shard_of(self, key: int) -> Any:
-        """The shard whose range *key* lies in; ``None`` where there is none."""
+        """Return the shard whose range contains *key*; ``None`` if no range does."""
         return next((shard for shard, range_ in self._by_shard.items() if key in range_), None)
 
 
 def ranges(
     shards: int | Mapping[Any, range | Range] | list[Any] | tuple[Any, ...], *, size: int | None = None
 ) -> Ranges:
-    """Give each shard a range of keys of its own.
+    """Return a range of keys for each shard.
 
-    :param shards: how many, which are called 0, 1, … then; or their names; or name → :class:`range`.
-    :param size: how many keys each shard has; all that there are, shared evenly, where nothing is said. A range that is
-        given has its size.
-    :raises ConfigurationError: where two ranges overlap (it names both), where there are not so many keys, and for keys
-        below 1 or above ``2**63 - 1``.
+    :param shards: the number of shards, whose names are 0, 1, … then; or their names; or name → :class:`range`.
+    :param size: how many keys each shard has; by default all keys, shared evenly. Not with name → :class:`range`.
+    :raises ConfigurationError: for ranges that overlap (it names both), for more keys than exist, and for keys below 1
+        or above ``2**63 - 1``.
 
     >>> [shard.start for shard in ranges(shards=4, size=10**12).values()]
     [1, 1000000000001, 2000000000001, 3000000000001]
@@ -270,21 +268,22 @@ def ranges(
             raise ConfigurationError(f"size is {shown(size)}, but each of the ranges has its own; leave size out")
         if not shards:
             raise ConfigurationError("shards is empty, expected the name of each shard with its range")
-        return Ranges({name: _range(name, given) for name, given in shards.items()})
+        return Ranges({name: _range(name, keys) for name, keys in shards.items()})
     names = _names(shards)
     if size is not None and not _is_integer(size):
         raise ConfigurationError(f"size is {shown(size)}, expected how many keys each shard has")
-    each = LAST_KEY // len(names) if size is None else size
-    if each < 1 or each * len(names) > LAST_KEY:
+    share = LAST_KEY // len(names)
+    keys_each = share if size is None else size
+    if not 1 <= keys_each <= share:
         raise ConfigurationError(
             f"{len(names)} shards of {shown(size)} keys each cannot be: there are 2**63 - 1 keys, so size is at least "
-            f"1 and at most {LAST_KEY // len(names)}"
+            f"1 and at most {share}"
         )
-    return Ranges({name: Range(at * each + 1, (at + 1) * each + 1) for at, name in enumerate(names)})
+    starts = (number * keys_each + 1 for number in range(len(names)))
+    return Ranges({name: Range(start, start + keys_each) for name, start in zip(names, starts, strict=True)})
 
 
 def _names(shards: object) -> list[Any]:
-    """What the shards are called."""
     names: list[Any] = []
     if _is_integer(shards):
         names = list(range(shards))
@@ -297,12 +296,12 @@ def _names(shards: object) -> list[Any]:
     return names
 
 
-def _range(name: object, given: object) -> Range:
-    if isinstance(given, Range):
-        return given
-    if not isinstance(given, range) or given.step != 1:
-        raise ConfigurationError(f"the range of {name!r} is {shown(given)}, expected range(first, last + 1)")
+def _range(name: object, keys: object) -> Range:
+    if isinstance(keys, Range):
+        return keys
+    if not isinstance(keys, range) or keys.step != 1:
+        raise ConfigurationError(f"the range of {name!r} is {shown(keys)}, expected range(first, last + 1)")
     try:
-        return Range(given.start, given.stop)
+        return Range(keys.start, keys.stop)
     except ConfigurationError as error:
         raise ConfigurationError(f"the range of {name!r}: {error}") from None

@@ -42,10 +42,10 @@ def added_with(column: Column[Any]) -> list[ClusterOp]:
     spec, table = cluster_spec(column), column.table
     if spec is None:
         return []
-    if spec.way == "function":
+    if spec.strategy == "function":
         return [CreateClusterSequenceOp(table.name, column.name, schema=table.schema, sequence=spec.sequence)]
     cluster = spec.cluster if isinstance(spec.cluster, int) else None
-    options: dict[str, Any] = {"cluster": cluster, "within": spec.within, "guarded": spec.guarded}
+    options: dict[str, Any] = {"cluster": cluster, "key_range": spec.key_range, "enforce_range": spec.enforce_range}
     return [SetClusterOp(table.name, column.name, schema=table.schema, **options)]
 
 
@@ -62,7 +62,7 @@ def changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]:
     if not context.run_object_filters(table, table.name, "table", False, None):
         return []
     made = made_by(connection, table.name, table.schema, column.name)
-    if spec.way == "function":
+    if spec.strategy == "function":
         return [] if made or connection.dialect.name == "sqlite" else added_with(column)
     if made is not None:
         return [*_dropped(table.name, column.name, table.schema, made), *added_with(column)]
@@ -81,7 +81,7 @@ def _is_within(context: AutogenContext, column: Column[Any], spec: ClusterSpec) 
     table, dialect = column.table, context.dialect.name
     assert context.connection is not None
     keys = spec.keys() if spec.is_known else None
-    if dialect == "postgresql" or spec.guarded:
+    if dialect == "postgresql" or spec.enforce_range:
         found = limits(context.connection, table.name, table.schema, column.name)
         if keys is not None or found is None:
             return found is not None and found == keys

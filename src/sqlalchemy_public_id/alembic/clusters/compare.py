@@ -67,7 +67,7 @@ def _counters(tables: Iterable[Table], ops: Iterable[object]) -> set[tuple[str |
         (table.schema, sequence_name(spec.sequence or table.name))
         for table in tables
         for column in table.columns
-        if (spec := cluster_spec(column)) is not None and spec.way == "function"
+        if (spec := cluster_spec(column)) is not None and spec.strategy == "function"
     }
     dropped = {
         (op.schema, sequence_name(op.sequence or op.table_name)) for op in ops if isinstance(op, DropClusterSequenceOp)
@@ -88,7 +88,7 @@ def keeps_cluster_counter(
     spec = cluster_spec(in_model)
     if spec is None:
         return False
-    if spec.way == "identity" and in_database.server_default is None and context.dialect.name == "postgresql":
+    if spec.strategy == "identity" and in_database.server_default is None and context.dialect.name == "postgresql":
         return False  # a counter is missing, and Alembic adds it
     op.modify_server_default = False
     return True
@@ -99,7 +99,7 @@ def _render(context: AutogenContext, op: ClusterOp) -> str:
     context.imports.add("import sqlalchemy_public_id.alembic")
     written: list[str] = []
     for name, value in op.arguments():
-        if name == "within":
+        if name == "key_range":
             context.imports.add("from sqlalchemy_public_id.keys import Range")
         plain = str(value) if isinstance(value, str) else value  # a name may be one of SQLAlchemy's kinds of str
         written.append(repr(plain) if name is None else f"{name}={plain!r}")

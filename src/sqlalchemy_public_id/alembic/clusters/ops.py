@@ -152,23 +152,23 @@ class SetClusterOp(_OfTable):
         column: str = "id",
         *,
         cluster: int | None = None,
-        within: Range | None = None,
+        key_range: Range | None = None,
         schema: str | None = None,
-        guarded: bool = False,
+        enforce_range: bool = False,
         keep_outside: bool = False,
     ) -> None:
         super().__init__(table, column, schema=schema)
-        given: object = within
+        given: object = key_range
         if given is not None and not isinstance(given, Range):
-            raise ConfigurationError(f"within is {shown(given)}, expected one of ranges(shards=...)")
-        if within is not None and cluster is not None:
-            raise ConfigurationError("within is a range that takes the place of a cluster; leave one of them out")
-        self.cluster, self.within = cluster, within
-        self.guarded, self.keep_outside = guarded, keep_outside
+            raise ConfigurationError(f"key_range is {shown(given)}, expected one of ranges(shards=...)")
+        if key_range is not None and cluster is not None:
+            raise ConfigurationError("key_range is a range that takes the place of a cluster; leave one of them out")
+        self.cluster, self.key_range = cluster, key_range
+        self.enforce_range, self.keep_outside = enforce_range, keep_outside
 
     def arguments(self) -> Iterator[tuple[str | None, object]]:
         yield from super().arguments()
-        for name in ("cluster", "within", "guarded", "keep_outside"):
+        for name in ("cluster", "key_range", "enforce_range", "keep_outside"):
             value = getattr(self, name)
             if value is not None and value is not False:
                 yield name, value
@@ -206,7 +206,7 @@ def drop_cluster_config(op: Any, *, schema: str | None = None) -> None:
 def create_cluster_sequence(
     op: Any, table: str, column: str = "id", *, schema: str | None = None, sequence: str | None = None
 ) -> None:
-    """Give the key of *table* a counter, and let each new row look up its cluster (``way="function"``).
+    """Give the key of *table* a counter, and let each new row look up its cluster (``strategy="function"``).
 
     Rows that are there keep their keys, and the counter begins behind the largest sequence among them: the table is
     read once.
@@ -231,25 +231,31 @@ def set_cluster(
     column: str = "id",
     *,
     cluster: int | None = None,
-    within: Range | None = None,
+    key_range: Range | None = None,
     schema: str | None = None,
-    guarded: bool = False,
+    enforce_range: bool = False,
     keep_outside: bool = False,
 ) -> None:
-    """Let the counter of the key of *table* go on within the range of a cluster (``way="identity"``).
+    """Let the counter of the key of *table* go on within the range of a cluster (``strategy="identity"``).
 
     :param cluster: the number of the cluster, if not that of ``env.py``, or else of the variable ``PUBLIC_ID_CLUSTER``
         of the environment.
-    :param within: a range in its place.
-    :param guarded: whether a trigger refuses other keys, on MySQL, MariaDB and SQLite.
-    :param keep_outside: whether rows may stay that are from before there were clusters, or outside of *within*. (Rows
-        of other clusters may always.)
+    :param key_range: a range in its place.
+    :param enforce_range: whether a trigger refuses other keys, on MySQL, MariaDB and SQLite.
+    :param keep_outside: whether rows may stay that are older than the clusters, or outside of *key_range*. (Rows of
+        other clusters may always.)
     :raises sqlalchemy_public_id.ConfigurationError: where there are such rows, where the key has not enough bits or
         does not count, and for rows behind the range, where the counter goes on from the largest key. In a script
         (``--sql``) nobody looks.
     """
     op.set_cluster(
-        table, column, cluster=cluster, within=within, schema=schema, guarded=guarded, keep_outside=keep_outside
+        table,
+        column,
+        cluster=cluster,
+        key_range=key_range,
+        schema=schema,
+        enforce_range=enforce_range,
+        keep_outside=keep_outside,
     )
 
 

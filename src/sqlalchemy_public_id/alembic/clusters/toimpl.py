@@ -19,7 +19,7 @@ from sqlalchemy_public_id.alembic.clusters.ops import (
     UnsetClusterOp,
 )
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, asked, cluster_of_environment
+from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, in_script
 from sqlalchemy_public_id.keys.ranges import range_of
 
@@ -30,7 +30,7 @@ __all__: list[str] = []
 def _create_config(operations: Operations, op: CreateClusterConfigOp) -> None:
     config = Config(_dialect(operations), schema=op.schema)
     if config.dialect.name == "sqlite":
-        raise config.refuse()
+        raise config.no_functions()
     cluster = _cluster(operations, op.cluster)
     _run(
         operations, [*config.create(), *config.create_function(), *(config.set(cluster) if cluster is not None else [])]
@@ -58,7 +58,7 @@ def _create_sequence(operations: Operations, op: CreateClusterSequenceOp) -> Non
 
 @Operations.implementation_for(SetClusterOp)
 def _set(operations: Operations, op: SetClusterOp) -> None:
-    keys = op.within
+    keys = op.key_range
     if keys is None:
         cluster = _cluster(operations, op.cluster)
         if cluster is None and ENVIRONMENT in os.environ:
@@ -77,7 +77,9 @@ def _set(operations: Operations, op: SetClusterOp) -> None:
             look_at_column(connection, name, op.column_name, op.schema, keys.last)
         look_at_rows(connection, op, keys)
     counter = ClusterColumn(_dialect(operations), name, op.column_name, schema=op.schema)
-    _run(operations, [*counter.limit(keys), *(counter.create_guard(keys) if op.guarded else counter.drop_guard())])
+    _run(
+        operations, [*counter.limit(keys), *(counter.create_guard(keys) if op.enforce_range else counter.drop_guard())]
+    )
 
 
 @Operations.implementation_for(UnsetClusterOp)
@@ -89,7 +91,7 @@ def _unset(operations: Operations, op: UnsetClusterOp) -> None:
 def _cluster(operations: Operations, given: int | None) -> int | None:
     """The number of the cluster: *given* in the migration, or told by env.py."""
     told: Any = operations.get_context().opts.get("public_id_cluster") if given is None else given
-    return None if told is None else asked(told)
+    return None if told is None else resolved(told)
 
 
 def _counter(operations: Operations, op: CreateClusterSequenceOp) -> ClusterColumn:

@@ -1,6 +1,5 @@
-"""A block of keys is a run of numbers, leased in one transaction and served from memory."""
+"""Keys in blocks: runs of numbers that are leased in one transaction and served from memory."""
 
-from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
-from sqlalchemy_public_id.keys.blocks.column import block_key
+from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator, block_key
 
 __all__ = ["block_key", "BlockAllocator"]

@@ -6,55 +6,52 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import TIMEOUT_MAX
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Engine, Table
+from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, Table, event
+from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.util import greenlet_spawn
 from typing_extensions import ParamSpec, Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, shown
 from sqlalchemy_public_id.formats.forks import forget_in_child
-from sqlalchemy_public_id.keys.blocks.pace import Pace
-from sqlalchemy_public_id.keys.blocks.refill import ByTask, ByThread, Pause, Refill
-from sqlalchemy_public_id.keys.blocks.source import Source
-from sqlalchemy_public_id.keys.blocks.stock import Stock, joined
-from sqlalchemy_public_id.keys.blocks.table import END, checked_name, counter_table
-from sqlalchemy_public_id.keys.blocks.transient import is_transient, words
+from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
+from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
+from sqlalchemy_public_id.keys.blocks.waiting import Pause, TaskLeases, ThreadLeases
+from sqlalchemy_public_id.orm import Listeners
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
-
-__all__ = ["BlockAllocator"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class BlockAllocator:
-    """Numbers that no other process gets, at the cost of one short transaction for a whole block of them.
+    """Numbers that no other process gets, at the cost of one short transaction per block.
 
-    A table holds one row for each named sequence. A lease moves its counter on, in a transaction of its own on a
-    connection of its own; then the numbers are served from memory, to any number of threads. When half of a block is
-    used, the next one is leased in the background. The method is known as hi/lo.
+    A table holds one row per named sequence. A lease moves the counter of the row in a transaction of its own, on a
+    connection of its own. Then the numbers are served from memory, to any number of threads. When they are used up,
+    the next block is leased, which takes about a millisecond. The method is the ``hi/lo`` generator of old.
 
     * **No number is issued twice**, whatever is rolled back, killed or forked. Numbers that were leased and not used
       are lost: with a killed process, with a connection that broke before the answer came, with :meth:`close`.
-    * **Not in order** across processes, and not without gaps: a number says which block it is of, not when it was used.
-    * **A forked child** leases blocks of its own. So that it does so on connections of its own, the pool of *engine* is
-      made anew in each child, ``engine.dispose(close=False)``.
+    * **Numbers are unique, but neither ordered across processes nor gap-free.**
+    * **A forked child** leases blocks of its own, on connections of its own: the pool of *engine* is replaced in each
+      child, as ``engine.dispose(close=False)`` does.
 
-    :param engine: an engine with a pool that has a connection to spare; or a function that answers one, which is asked
-        at the first lease, until it answers one. With an ``AsyncEngine``, :meth:`next` works inside a flush and in
-        column defaults, and everywhere else there are :meth:`anext`, :meth:`atake` and :meth:`areserve`.
+    :param engine: an engine whose pool has a connection to spare, or a function that returns one. The function is
+        called at the first lease, until it returns one. With an ``AsyncEngine``, :meth:`next` works in a flush and in
+        column defaults; everywhere else, use :meth:`anext`, :meth:`atake` and :meth:`areserve`.
     :param name: the name of the sequence, 1 to 100 printable ASCII characters; each byte counts.
-    :param block: how many numbers a lease takes. Without it, what a second needs, at the rate since the last lease; at
-        most ten times, at least half of the one before: 100 at first, then 10 to 1,000,000.
+    :param block: how many numbers a lease takes. By default the numbers used in one second, at the rate since the last
+        lease; at most ten times, at least half of the block before: 100 at first, then 10 to 1,000,000.
     :param table: the name of the table.
     :param schema: its schema.
     :param start: the first number of a sequence that has no row yet.
     :param timeout: for how many seconds a call waits for a lease.
-    :param create: whether the first lease creates the table where there is none.
-    :raises ConfigurationError: where this cannot work, with ``StaticPool`` say, or with SQLite in memory.
+    :param create: whether the first lease creates a missing table.
+    :raises ConfigurationError: if this cannot work, as with ``StaticPool`` or with SQLite in memory.
 
     >>> from sqlalchemy import create_engine
     >>> from sqlalchemy_public_id.keys import BlockAllocator
@@ -82,15 +79,15 @@ class BlockAllocator:
         self.name: str = checked_name(name)
         """The name of the sequence."""
         self.block: int | None = block
-        """The size of a block, where it is fixed."""
-        self.timeout: float = _seconds(timeout)
+        """The size of a block if it is fixed."""
+        self.timeout: float = _checked_timeout(timeout)
         """For how many seconds a call waits for a lease."""
-        self.start: int = _first(start)
+        self.start: int = _checked_start(start)
         """The first number of the sequence."""
         self.table: Table = counter_table(table, schema)
-        """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` brings it into your migrations."""
-        Pace(block)  # which checks it
-        self._source = Source(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
+        """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
+        self._size = BlockSize(block)
+        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
         self._begin()
         forget_in_child(self)
 
@@ -98,83 +95,83 @@ class BlockAllocator:
         return f"BlockAllocator({self.name!r}{'' if self.block is None else f', block={self.block}'})"
 
     def _begin(self) -> None:
-        """Begin with nothing in memory."""
-        self._stock = Stock()
-        self._pace = Pace(self.block)
-        self._since = time.monotonic()
-        self._counted = 0
-        self._refill: Refill | None = None
+        self._buffer = Buffer()
+        self._size = BlockSize(self.block)
+        self._last_lease = time.monotonic()
+        self._issued_before = 0
+        self._leases: ThreadLeases | TaskLeases | None = None
 
     def forget(self) -> None:
         """Leave all numbers to the parent process. Called in a forked child."""
-        self._source.leave_to_parent()
+        self._lessor.leave_to_parent()
         self._begin()
 
     # --- numbers
 
     def next(self) -> int:
-        """The next number, from :attr:`start` on.
+        """Return the next number, from :attr:`start` on.
 
-        :raises LeaseNotAvailable: where the numbers in memory are used up, and none were leased in time.
-        :raises KeySpaceExhausted: where the counter is at 2⁶³ - 1, which is not issued.
+        :raises LeaseNotAvailable: if no number is in memory, and none was leased in time.
+        :raises KeySpaceExhausted: if the counter is at 2⁶³ - 1, which is not issued.
         """
         try:
-            return self._stock.loose.pop()  # atomic
+            return self._buffer.current.pop()  # atomic
         except IndexError:
             [numbers] = self.take(1)
             return numbers.start
 
     def take(self, count: int) -> list[range]:
-        """The next *count* numbers: ranges in order, which hold as many together. Where memory has fewer, it waits for
-        the lease that is under way, and one more, unless other threads take what these brought.
+        """Return the next *count* numbers as ranges in order.
+
+        If memory has fewer, it waits for the lease under way, and one more, unless other threads take those numbers.
 
         :raises LeaseNotAvailable: as :meth:`next`. Numbers that were in memory stay there.
         :raises KeySpaceExhausted: as :meth:`next`.
-        :raises ValueError: where *count* is no whole number from 0 to 2⁶³ - 1.
+        :raises ValueError: unless *count* is a whole number from 0 to 2⁶³ - 1.
         """
-        stock, deadline = self._stock, time.monotonic() + self.timeout
+        buffer, deadline = self._buffer, time.monotonic() + self.timeout
         taken: list[range] = []
-        missing = _counted(count)
+        missing = _checked_count(count)
         try:
             while missing:
-                more = stock.take(missing)
+                more = buffer.take(missing)
                 taken += more
                 missing -= sum(map(len, more))
                 if missing:
-                    if self._stock is not stock:  # closed meanwhile: what is leased from now on is in another one
-                        stock, taken, missing = self._stock, [], count
+                    if self._buffer is not buffer:  # closed meanwhile: later leases fill another buffer
+                        buffer, taken, missing = self._buffer, [], count
                         continue
                     self._wait(missing, deadline)
         except BaseException:
-            stock.give_back(taken)
+            buffer.give_back(taken)
             raise
-        if self._stock is not stock:  # forked meanwhile, by a signal handler say, or closed: these are not ours
+        if self._buffer is not buffer:  # closed, or forked by a signal handler: these numbers belong to the parent
             return self.take(count)
-        self._look_ahead(stock)
         return joined(taken)
 
     def reserve(self, count: int) -> None:
-        """Have *count* numbers in memory, for all threads of this process. Call it before the first write of a
-        transaction on SQLite: while that holds the lock of the file, no lease can be had.
+        """Lease until *count* numbers are in memory, for all threads of this process.
+
+        On SQLite, call it before the first write of a transaction, which locks the file: no lease is possible then.
 
         :raises LeaseNotAvailable: as :meth:`next`.
         :raises KeySpaceExhausted: as :meth:`next`.
         :raises ValueError: as :meth:`take`.
         """
         deadline = time.monotonic() + self.timeout
-        count = _counted(count)
-        while (left := self._stock.left) < count:
+        count = _checked_count(count)
+        while (left := self._buffer.left) < count:
             self._wait(count - left, deadline)
 
     @property
     def reserved(self) -> int:
         """How many numbers are in memory."""
-        return self._stock.left
+        return self._buffer.left
 
     async def anext(self) -> int:
         """:meth:`next`, awaited; with an ``AsyncEngine``."""
         try:
-            return self._stock.loose.pop()
+            return self._buffer.current.pop()
         except IndexError:
             return await self._awaited(self.next)
 
@@ -189,25 +186,25 @@ class BlockAllocator:
     # --- the table, and the end
 
     def create_table(self) -> None:
-        """Create the table of counters, unless it is there, in a transaction of its own.
+        """Create the table of counters, unless it exists, in a transaction of its own.
 
-        :raises ConfigurationError: with an ``AsyncEngine``, where there is no greenlet of SQLAlchemy to wait in.
+        :raises ConfigurationError: with an ``AsyncEngine``, outside of SQLAlchemy's greenlet.
         """
-        self._source.create_table()
+        self._lessor.create_table()
 
     async def acreate_table(self) -> None:
         """:meth:`create_table`, awaited."""
         await self._awaited(self.create_table)
 
     def close(self) -> None:
-        """Wait for a lease that is under way, :attr:`timeout` at most, and drop all numbers. Next time, it begins anew.
+        """Wait for a lease under way, :attr:`timeout` at most, and drop all numbers. The next call leases a new block.
 
-        A program may end without: its numbers are lost as well, and nothing waits.
+        A program may end without it. Its numbers are lost as well.
 
-        :raises ConfigurationError: with an ``AsyncEngine``, where a lease is under way that has to be awaited.
+        :raises ConfigurationError: with an ``AsyncEngine``, if a lease is under way that has to be awaited.
         """
-        if self._refill is not None:
-            self._refill.end(self.timeout)
+        if self._leases is not None:
+            self._leases.end(self.timeout)
         self._begin()
 
     async def aclose(self) -> None:
@@ -221,7 +218,7 @@ class BlockAllocator:
         try:
             self.close()
         except ConfigurationError:
-            if error is None:  # an error of the caller is worth more
+            if error is None:  # otherwise, the error of the caller is worth more
                 raise
 
     async def __aenter__(self) -> Self:
@@ -233,58 +230,46 @@ class BlockAllocator:
     # --- leases
 
     async def _awaited(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._source.is_async:
+        if not self._lessor.is_async:
             raise ConfigurationError(
                 f"{self!r} has an Engine, whose leases cannot be awaited: give it an AsyncEngine, or call "
                 f"{function.__name__}() without await"
             )
-        answer: T = await greenlet_spawn(partial(function, *args, **kwargs))
-        return answer
+        result: T = await greenlet_spawn(partial(function, *args, **kwargs))
+        return result
 
-    def _leases(self) -> Refill:
-        """What leases for this process. Nothing is begun before it is needed: a fork may come first."""
-        if self._refill is None:
-            stock = self._stock
-
-            def fill(count: int, pause: Pause) -> None:
-                self._fill(stock, count, pause)
-
-            with stock.lock:
-                if self._refill is None:
-                    self._refill = (
-                        ByTask(fill)
-                        if self._source.is_async
-                        else ByThread(fill, time.sleep, f"public-id blocks of {self.name}")
-                    )
-        return self._refill
-
-    def _fill(self, stock: Stock, count: int, pause: Pause) -> None:
-        now, issued = time.monotonic(), stock.issued
-        size = self._pace.after(seconds=now - self._since, issued=issued - self._counted)
-        self._since, self._counted = now, issued
-        stock.sized(size)
-        stock.add(self._source.lease(max(size, count), pause))
-
-    def _look_ahead(self, stock: Stock) -> None:
-        """Begin the next lease when half of a block is used."""
-        if stock.left <= self._pace.size // 2:
-            self._leases().begin(1)
+    def _fill(self, buffer: Buffer, count: int, pause: Pause) -> None:
+        now, issued = time.monotonic(), buffer.issued
+        size = self._size.adapt(seconds=now - self._last_lease, issued=issued - self._issued_before)
+        self._last_lease, self._issued_before = now, issued
+        buffer.add(self._lessor.lease(max(size, count), pause))
 
     def _wait(self, missing: int, deadline: float) -> None:
-        """Wait for a lease, until *deadline* at most."""
+        """Wait for a lease under way, or for a new one, until *deadline* at most."""
         try:
-            if self._leases().wait(missing, deadline - time.monotonic()):
+            if self._leases_here().wait(missing, deadline - time.monotonic()):
                 return
         except Exception as error:
-            if not is_transient(error, self._source.engine.dialect):
+            if not self._lessor.is_transient(error):
                 raise
             if time.monotonic() < deadline:
                 return
-        raise self._not_available() from self._source.failure
+        raise self._not_available() from self._lessor.failure
+
+    def _leases_here(self) -> ThreadLeases | TaskLeases:
+        # not before the first lease: a fork may come first, and the engine may not exist yet
+        if self._leases is None:
+            buffer = self._buffer
+            fill = partial(self._fill, buffer)  # a lease that ends after close() fills the buffer that was dropped
+            with buffer.lock:
+                if self._leases is None:
+                    is_async = self._lessor.is_async
+                    self._leases = TaskLeases(fill) if is_async else ThreadLeases(fill, self.name)
+        return self._leases
 
     def _not_available(self) -> LeaseNotAvailable:
-        failure = self._source.failure
-        if self._source.engine.dialect.name == "sqlite":
+        failure = self._lessor.failure_message
+        if self._lessor.engine.dialect.name == "sqlite":
             reason = "another transaction holds the lock of the file, maybe that of the caller"
             advice = "call allocator.reserve(count) before its first write, or keep the counter in a file of its own"
         else:
@@ -293,24 +278,93 @@ class BlockAllocator:
         return LeaseNotAvailable(
             self.name,
             timeout=self.timeout,
-            reason=reason if failure is None else f"{reason} ({words(failure)})",
+            reason=reason if failure is None else f"{reason} ({failure})",
             advice=advice,
         )
 
 
-def _counted(count: object) -> int:
+# --- integer keys (hi/lo): the key of a row is known before the INSERT
+
+_ALLOCATOR = "sqlalchemy_public_id.allocator"
+"""The key in ``Column.info`` of the allocator."""
+
+
+def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
+    """Return a primary key of 64 bits whose values come from *allocator*, and not from the database.
+
+    The type is that of :func:`~sqlalchemy_public_id.bigint_key`, without its identity: ``BIGINT``, on MySQL and MariaDB
+    ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. An assigned key stays. ORM and Core inserts take their keys from the
+    allocator. A flush needs no RETURNING, so that many objects are one statement on MySQL and SQLite, too.
+
+    SQL from elsewhere has to insert a key of its own. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+
+    >>> from sqlalchemy import create_engine
+    >>> from sqlalchemy.orm import DeclarativeBase
+    >>> from sqlalchemy_public_id.keys import BlockAllocator, block_key
+    >>> events = BlockAllocator(create_engine("sqlite:///shop.db"), "event")
+    >>> class Base(DeclarativeBase): ...
+    >>> class Event(Base):
+    ...     __tablename__ = "event"
+    ...     id = block_key(events)
+    >>> Event.__table__.c.id.type
+    BigInteger()
+    """
+    if not isinstance(allocator, BlockAllocator):
+        raise ConfigurationError(f"expected a BlockAllocator, not {shown(allocator)}")
+    for option in ("default", "insert_default", "primary_key", "autoincrement"):
+        if option in kwargs:
+            raise ConfigurationError(f"block_key() sets {option} itself: the keys come from {allocator!r}")
+    _LISTENERS.install()
+    from sqlalchemy.dialects import mysql  # a third of the time to import this library
+
+    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
+    info = {**kwargs.pop("info", {}), _ALLOCATOR: allocator}
+    return mapped_column(
+        kwargs.pop("name", None),
+        type_,
+        primary_key=True,
+        autoincrement=False,
+        insert_default=allocator.next,
+        info=info,
+        **kwargs,
+    )
+
+
+def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    # with the column default alone, a flush would send one INSERT per row
+    allocators: dict[str, BlockAllocator] = {
+        prop.key: column.info[_ALLOCATOR]
+        for prop in mapper.column_attrs
+        for column in prop.columns
+        if isinstance(column, Column) and _ALLOCATOR in column.info  # a property may be an expression
+    }
+    if not allocators:
+        return
+
+    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+        for key, allocator in allocators.items():
+            if state.dict.get(key) is None:
+                state.dict[key] = allocator.next()
+
+    event.listen(mapper, "before_insert", before_insert, raw=True)
+
+
+_LISTENERS = Listeners((Mapper, "mapper_configured", _on_mapper_configured))
+
+
+def _checked_count(count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= END:
         raise ValueError(f"count is {shown(count)}, expected a whole number from 0 to {END}")
     return count
 
 
-def _first(start: object) -> int:
+def _checked_start(start: object) -> int:
     if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < END:
         raise ConfigurationError(f"start is {shown(start)}, expected a whole number from 0 to {END - 1}")
     return start
 
 
-def _seconds(timeout: object) -> float:
+def _checked_timeout(timeout: object) -> float:
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= TIMEOUT_MAX:
         raise ConfigurationError(
             f"timeout is {shown(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"

@@ -1,6 +1,4 @@
-"""Keys that tell which cluster made them: the column, its DDL, and expressions for queries."""
-
-from __future__ import annotations
+"""Keys that contain the number of the cluster that generated them: the column, its DDL, and SQL expressions."""
 
 from sqlalchemy_public_id.keys.cluster.column import cluster_key
 from sqlalchemy_public_id.keys.cluster.expressions import cluster_of, hex_of, in_cluster, sequence_of

@@ -1,35 +1,133 @@
-"""The DDL of cluster keys: what each database is told, in full, as text.
+"""The DDL of cluster keys, as strings: the table with the number of the cluster, and the counter of a column.
 
-Everything here can be run again: what is there already is left as it is, and a counter never goes back.
+Every statement can run again: existing objects stay as they are, and a counter never goes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
+from sqlalchemy import DDL
 from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import ExecutableDDLElement
 
-from sqlalchemy_public_id.dialects.quoting import delimited, dollar_quoted
-from sqlalchemy_public_id.keys.cluster.config import CONFIG, FUNCTION, MYSQL, POSTGRESQL, TAG, Config, Quoting, as_ddl
+from sqlalchemy_public_id.dialects.quoting import delimited, dollar_quoted, literal, quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
 from sqlalchemy_public_id.naming import cluster_name
 
-__all__ = ["CONFIG", "FUNCTION", "ClusterColumn", "Config", "as_ddl", "in_script", "sequence_name"]
+CONFIG = "cluster_config"
+"""The table with the number of the cluster, in one row."""
+CHECK = "ck_cluster_config"
+"""Its constraint: one row, and a valid number."""
+FUNCTION = "this_cluster"
+"""The function of PostgreSQL that reads the number."""
+
+_TAG = "cluster"
+_MYSQL = {"mysql", "mariadb"}
+_POSTGRESQL = {"postgresql", "cockroachdb"}
 
 
-@dataclass(frozen=True)
-class _Place:
-    table: str
-    column: str
-    schema: str | None
+def as_ddl(statement: str) -> ExecutableDDLElement:
+    """Return *statement* as a :class:`~sqlalchemy.DDL`, which fills in what follows a ``%``."""
+    make: Callable[[str], ExecutableDDLElement] = DDL
+    return make(statement.replace("%", "%%"))
 
 
-class ClusterColumn(Quoting):
-    """A column of cluster keys.
+def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
+    """Return *statements* for a client, which would cut a trigger of MySQL at its first ``;``."""
+    lines: list[str] = []
+    for statement in statements:
+        has_body = dialect.name in _MYSQL and statement.startswith("CREATE TRIGGER")
+        lines += delimited(statement) if has_body else [f"{statement};"]
+    return lines
 
-    :param sequence: what its own counter is called, where it is not the table.
-    """
+
+def sequence_name(name: str) -> str:
+    """Return the name of the counter of the table *name*; on MySQL, the counter is a table."""
+    return cluster_name("sequence", name)
+
+
+class _Statements:
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.is_postgresql, self.is_mysql = dialect.name in _POSTGRESQL, dialect.name in _MYSQL
+
+    def _name(self, name: str, schema: str | None = None) -> str:
+        return quoted_table(name, schema, self.dialect)
+
+    def _quote(self, value: str) -> str:
+        return literal(value, self.dialect)
+
+    def no_functions(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self.dialect.name} has no functions, so it cannot look up its cluster for each key; "
+            f'use strategy="identity", with the number of the cluster'
+        )
+
+
+class Config(_Statements):
+    """The table with the number of the cluster, and the function of PostgreSQL that reads it."""
+
+    def __init__(self, dialect: Dialect, name: str = CONFIG, schema: str | None = None) -> None:
+        super().__init__(dialect)
+        self.schema = schema
+        self.table = self._name(name, schema)
+        self.function = self._name(FUNCTION, schema)
+        self.wrong = f"{name} must have one row with a cluster from 0 to {LAST_CLUSTER}"
+
+    def create(self) -> list[str]:
+        columns = "singleton SMALLINT DEFAULT 1 NOT NULL, cluster SMALLINT NOT NULL, PRIMARY KEY (singleton)"
+        check = f"CONSTRAINT {CHECK} CHECK (singleton = 1 AND cluster BETWEEN 0 AND {LAST_CLUSTER})"
+        return [f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}, {check})"]
+
+    def drop(self) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.table}"]
+
+    def begin(self, cluster: int) -> list[str]:
+        """Insert the row unless there is one."""
+        row = f"SELECT 1, {cluster} WHERE NOT EXISTS (SELECT 1 FROM {self.table})"
+        return [f"INSERT INTO {self.table} (singleton, cluster) {row}"]
+
+    def set(self, cluster: int) -> list[str]:
+        """Insert or update the row."""
+        return [*self.begin(cluster), f"UPDATE {self.table} SET cluster = {cluster} WHERE singleton = 1"]
+
+    def get(self) -> str:
+        """Return the query for the number."""
+        return f"SELECT cluster FROM {self.table}"
+
+    def create_function(self) -> list[str]:
+        """Create the function that a DEFAULT of PostgreSQL calls; nothing elsewhere."""
+        # STABLE: all rows of a statement are of one cluster, also if another transaction changes the number meanwhile.
+        # SQLAlchemy relies on it: it assigns the rows of a flush to its objects by the order of their keys.
+        if not self.is_postgresql:
+            return []
+        hint = f"INSERT INTO {self.table} (cluster) VALUES (10);"
+        body = (
+            f"DECLARE\n"
+            f"    of_cluster bigint;\n"
+            f"    many bigint;\n"
+            f"BEGIN\n"
+            f"    SELECT min(cluster), count(*) INTO of_cluster, many FROM {self.table};\n"
+            f"    IF many <> 1 OR of_cluster IS NULL OR of_cluster NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
+            f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
+            f"            MESSAGE = {self._quote(self.wrong)}, HINT = {self._quote(hint)};\n"
+            f"    END IF;\n"
+            f"    RETURN of_cluster;\n"
+            f"END"
+        )
+        head = f"CREATE OR REPLACE FUNCTION {self.function}() RETURNS bigint\nLANGUAGE plpgsql STABLE AS "
+        return [head + dollar_quoted(body, _TAG)]
+
+    def drop_function(self) -> list[str]:
+        if not self.is_postgresql:
+            return []
+        return [f"DROP FUNCTION IF EXISTS {self.function}()"]
+
+
+class ClusterColumn(_Statements):
+    """A column of cluster keys. The name of its counter comes from *sequence*, by default from the table."""
 
     def __init__(
         self,
@@ -39,38 +137,37 @@ class ClusterColumn(Quoting):
         *,
         schema: str | None = None,
         sequence: str | None = None,
-        config: Config | None = None,
     ) -> None:
         super().__init__(dialect)
-        self.place = _Place(table, column, schema)
-        self.config = config or Config(dialect, schema=schema)
-        self.quoted_table, self.quoted_column = self.name(table, schema), self.column(column)
+        self.table, self.column, self.schema = table, column, schema
+        self.config = Config(dialect, schema=schema)
+        self.quoted_table, self.quoted_column = self._name(table, schema), self._name(column)
         self.sequence_name = sequence_name(sequence or table)
-        self.sequence = self.name(self.sequence_name, schema)
-        self.trigger = self.name(cluster_name("key", table), schema)
-        self.guard = self.name(cluster_name("range", table), schema)
-        self.guard_of_given = self.name(cluster_name("given", table), schema)
+        self.sequence = self._name(self.sequence_name, schema)
+        self.trigger = self._name(cluster_name("key", table), schema)
+        self.guard = self._name(cluster_name("range", table), schema)
+        self.guard_of_given = self._name(cluster_name("given", table), schema)
 
     # --- a counter inside a range
 
     def begin(self, keys: Range) -> list[str]:
-        """Let the counter of a table that is new count within *keys*."""
-        if self.dialect.name not in POSTGRESQL:
+        """Let the counter of a new table count within *keys*."""
+        if not self.is_postgresql:
             return self.limit(keys)
         limits = f"SET MINVALUE {keys.start} SET MAXVALUE {keys.last} SET START {keys.start} RESTART"
         return [f"ALTER TABLE {self.quoted_table} ALTER COLUMN {self.quoted_column} {limits}"]
 
     def limit(self, keys: Range) -> list[str]:
-        """Let the counter that is there count within *keys*, from where it is, or from the first one on."""
+        """Let an existing counter count within *keys*, from its value, or from the first key on."""
         table, column = self.quoted_table, self.quoted_column
         first, last = keys.start, keys.last
         taken = f"(SELECT max({column}) FROM {table} WHERE {column} BETWEEN {first} AND {last})"
-        if self.dialect.name in POSTGRESQL:
+        if self.is_postgresql:
             return [self._do(f"MINVALUE {first} MAXVALUE {last} START {first} RESTART {first} NO CYCLE", keys, taken)]
-        if self.dialect.name in MYSQL:
-            return [f"ALTER TABLE {table} AUTO_INCREMENT = {first}"]  # where larger keys are there: after them
-        named = self.text(self.place.table)
-        sequences = self.name("sqlite_sequence", self.place.schema)
+        if self.is_mysql:
+            return [f"ALTER TABLE {table} AUTO_INCREMENT = {first}"]  # after larger keys, if there are any
+        named = self._quote(self.table)
+        sequences = self._name("sqlite_sequence", self.schema)
         return [
             (
                 f"INSERT INTO {sequences} (name, seq) SELECT {named}, 0 "
@@ -83,13 +180,13 @@ class ClusterColumn(Quoting):
         ]
 
     def free(self) -> list[str]:
-        """Let the counter go on without limits."""
-        if self.dialect.name in POSTGRESQL:
+        """Remove the limits of the counter."""
+        if self.is_postgresql:
             return [self._do("NO MINVALUE NO MAXVALUE START 1", None, "")]
         return self.drop_guard()
 
     def _do(self, options: str, keys: Range | None, taken: str) -> str:
-        """PostgreSQL: ALTER the sequence of the column, whatever it is called, be it of IDENTITY or serial."""
+        """PostgreSQL: alter the sequence of an IDENTITY or serial column, whose name may be any."""
         changed = [f"EXECUTE 'ALTER SEQUENCE ' || counter || ' {options}';"]
         if keys is not None:
             changed = [
@@ -99,11 +196,15 @@ class ClusterColumn(Quoting):
                 f"EXECUTE 'ALTER SEQUENCE ' || counter || ' AS bigint {options}';",
                 f"PERFORM setval(counter::regclass, (upcoming - 1)::bigint, true) WHERE upcoming > {keys.start};",
             ]
-        relation, named, name = self.text(self.quoted_table), self.text(self.place.column), self._full_name
-        missing = self.text(f"{name} is neither IDENTITY nor serial")
-        computed = self.text(f"{name} has a counter of its own: run op.drop_cluster_sequence() first")
+        relation, named, name = (
+            self._quote(self.quoted_table),
+            self._quote(self.column),
+            f"{self.table}.{self.column}",
+        )
+        missing = self._quote(f"{name} is neither IDENTITY nor serial")
+        computed = self._quote(f"{name} has a counter of its own: run op.drop_cluster_sequence() first")
         lines = [
-            # who writes may still draw a key: nothing is read before they are done
+            # writers may still draw keys: the lock waits for their end before anything is read
             f"LOCK TABLE {self.quoted_table} IN SHARE ROW EXCLUSIVE MODE;",
             "IF counter IS NULL THEN",
             f"    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = {missing};",
@@ -118,67 +219,55 @@ class ClusterColumn(Quoting):
         return self._block(["counter text := " + self._serial + ";", "upcoming numeric;"], lines)
 
     @property
-    def _full_name(self) -> str:
-        return f"{self.place.table}.{self.place.column}"
-
-    @property
     def _serial(self) -> str:
-        """PostgreSQL: the sequence that belongs to the column."""
-        return f"pg_get_serial_sequence({self.text(self.quoted_table)}, {self.text(self.place.column)})"
+        return f"pg_get_serial_sequence({self._quote(self.quoted_table)}, {self._quote(self.column)})"
 
     @staticmethod
     def _block(declared: Iterable[str], lines: Iterable[str]) -> str:
-        """PostgreSQL: one statement, so one transaction, also with AUTOCOMMIT."""
-        written = ["DECLARE", *(f"    {line}" for line in declared), "BEGIN", *(f"    {line}" for line in lines), "END"]
-        return "DO " + dollar_quoted("\n".join(["#variable_conflict use_column", *written]), TAG)
+        # one statement of PostgreSQL, so one transaction, also with AUTOCOMMIT
+        body = ["DECLARE", *(f"    {line}" for line in declared), "BEGIN", *(f"    {line}" for line in lines), "END"]
+        return "DO " + dollar_quoted("\n".join(["#variable_conflict use_column", *body]), _TAG)
 
     def create_guard(self, keys: Range) -> list[str]:
-        """Triggers that refuse keys outside of *keys*, where the counter has no limits of its own.
-
-        On MySQL and MariaDB, what AUTO_INCREMENT made is known afterwards only; but then the counter has moved, so a
-        key that is given has to be refused before.
-        """
-        message = f"the key of {self.place.table} is outside of its range, {keys.start} to {keys.last}"[:127]
+        """Create triggers that refuse keys outside of *keys*, unless the counter has limits of its own."""
+        message = f"the key of {self.table} is outside of its range, {keys.start} to {keys.last}"[:127]
         outside = f"NEW.{self.quoted_column} NOT BETWEEN {keys.start} AND {keys.last}"
-        if self.dialect.name in MYSQL:
+        if self.is_mysql:
             refused = (
                 f"{outside} AND @any_cluster IS NULL THEN "
-                f"SIGNAL SQLSTATE '22003' SET MESSAGE_TEXT = {self.text(message)}; END IF"
+                f"SIGNAL SQLSTATE '22003' SET MESSAGE_TEXT = {self._quote(message)}; END IF"
             )
             on = f"INSERT ON {self.quoted_table} FOR EACH ROW IF"
+            # The value of AUTO_INCREMENT is known after the INSERT only. A given key has moved the counter by then, so
+            # it is refused before.
             return [
                 *self.drop_guard(),
                 f"CREATE TRIGGER {self.guard_of_given} BEFORE {on} NEW.{self.quoted_column} <> 0 AND {refused}",
                 f"CREATE TRIGGER {self.guard} AFTER {on} {refused}",
             ]
         if self.dialect.name == "sqlite":
-            on = self.column(self.place.table)
-            return [
-                *self.drop_guard(),
-                (
-                    f"CREATE TRIGGER {self.guard} AFTER INSERT ON {on} WHEN {outside} "
-                    f"BEGIN SELECT RAISE(ABORT, {self.text(message)}); END"
-                ),
-            ]
+            on = self._name(self.table)
+            refused = f"BEGIN SELECT RAISE(ABORT, {self._quote(message)}); END"
+            return [*self.drop_guard(), f"CREATE TRIGGER {self.guard} AFTER INSERT ON {on} WHEN {outside} {refused}"]
         return []
 
     def drop_guard(self) -> list[str]:
-        if self.dialect.name in POSTGRESQL:
+        if self.is_postgresql:
             return []
-        given = [f"DROP TRIGGER IF EXISTS {self.guard_of_given}"] if self.dialect.name in MYSQL else []
+        given = [f"DROP TRIGGER IF EXISTS {self.guard_of_given}"] if self.is_mysql else []
         return [*given, f"DROP TRIGGER IF EXISTS {self.guard}"]
 
     # --- a counter of its own, and the number of the cluster looked up for each key
 
     def create_sequence(self, *, existing: bool = True) -> list[str]:
-        """The counter, and what makes a key of it and of the cluster; *existing* rows are counted over.
+        """Create the counter, and the default or trigger that builds a key. It goes on after *existing* rows.
 
-        :raises ConfigurationError: on a database that has no functions.
+        :raises ConfigurationError: on a database without functions.
         """
-        dialect, table, column = self.dialect.name, self.quoted_table, self.quoted_column
+        table, column = self.quoted_table, self.quoted_column
         taken = f"(SELECT max({column} & {LAST_SEQUENCE}) AS number FROM {table}) AS taken"
-        if dialect in POSTGRESQL:
-            default = f"({self.config.function}() << {SEQUENCE_BITS}) + nextval({self.text(self.sequence)}::regclass)"
+        if self.is_postgresql:
+            default = f"({self.config.function}() << {SEQUENCE_BITS}) + nextval({self._quote(self.sequence)}::regclass)"
             changed = [
                 f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY IF EXISTS",
                 f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default}",
@@ -186,14 +275,14 @@ class ClusterColumn(Quoting):
             counted_over = [
                 f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;",
                 f"largest := (SELECT number FROM {taken});",
-                "IF counter IS NOT NULL THEN",  # keys that were made and deleted do not come again
+                "IF counter IS NOT NULL THEN",  # deleted keys do not come again
                 f"    EXECUTE 'SELECT CASE WHEN is_called THEN last_value & {LAST_SEQUENCE} END FROM ' || counter",
                 "        INTO issued;",
                 "END IF;",
-                f"PERFORM setval({self.text(self.sequence)}::regclass, greatest(largest, issued))",
+                f"PERFORM setval({self._quote(self.sequence)}::regclass, greatest(largest, issued))",
                 f"    WHERE greatest(largest, issued) >= (SELECT last_value FROM {self.sequence});",
                 *(f"{statement};" for statement in changed),
-                f"IF to_regclass(counter) <> {self.text(self.sequence)}::regclass THEN",  # of a serial
+                f"IF to_regclass(counter) <> {self._quote(self.sequence)}::regclass THEN",  # of a serial
                 "    EXECUTE 'ALTER SEQUENCE ' || counter || ' OWNED BY NONE';",
                 "END IF;",
             ]
@@ -203,14 +292,14 @@ class ClusterColumn(Quoting):
                 *([self._block(declared, counted_over)] if existing else changed),
                 f"ALTER SEQUENCE {self.sequence} OWNED BY {table}.{column}",
             ]
-        if dialect not in MYSQL:
-            raise self.refuse()
-        if dialect == "mariadb":
+        if not self.is_mysql:
+            raise self.no_functions()
+        if self.dialect.name == "mariadb":
             counter = [f"CREATE SEQUENCE IF NOT EXISTS {self.sequence} MINVALUE 1 MAXVALUE {LAST_SEQUENCE} NOCYCLE"]
             over = [  # SETVAL takes numbers as they stand only, and never goes back
                 (
-                    f"SET @cluster_do = (SELECT IF(number > 0, CONCAT({self.text(f'SELECT SETVAL({self.sequence}, ')}, "
-                    f"number, ')'), 'DO 0') FROM {taken})"
+                    f"SET @cluster_do = (SELECT IF(number > 0, "
+                    f"CONCAT({self._quote(f'SELECT SETVAL({self.sequence}, ')}, number, ')'), 'DO 0') FROM {taken})"
                 ),
                 "PREPARE cluster_do FROM @cluster_do",
                 "EXECUTE cluster_do",
@@ -221,7 +310,7 @@ class ClusterColumn(Quoting):
             counter = [
                 f"CREATE TABLE IF NOT EXISTS {self.sequence} (number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY)"
             ]
-            # an AUTO_INCREMENT is not rolled back and waits for nobody; a row to count in would be locked until COMMIT
+            # AUTO_INCREMENT is not rolled back and waits for no lock; a row to count in would be locked until COMMIT
             over = [
                 f"INSERT INTO {self.sequence} SELECT number FROM {taken} WHERE number > 0",
                 f"DELETE FROM {self.sequence}",
@@ -230,7 +319,7 @@ class ClusterColumn(Quoting):
                 f"INSERT INTO {self.sequence} () VALUES (); SET number = LAST_INSERT_ID(); "
                 f"DELETE FROM {self.sequence} WHERE {self.sequence}.number = LAST_INSERT_ID(); "
                 f"IF number > {LAST_SEQUENCE} THEN SIGNAL SQLSTATE '22003' "
-                f"SET MESSAGE_TEXT = {self.text(f'the keys of {self.place.table} are used up'[:127])}; END IF; "
+                f"SET MESSAGE_TEXT = {self._quote(f'the keys of {self.table} are used up'[:127])}; END IF; "
             )
         return [
             *counter,
@@ -242,7 +331,7 @@ class ClusterColumn(Quoting):
                 f"IF NEW.{column} = 0 OR NEW.{column} IS NULL THEN "
                 f"SELECT MIN(cluster), COUNT(*) INTO of_cluster, many FROM {self.config.table}; "
                 f"IF many <> 1 OR of_cluster IS NULL OR of_cluster NOT BETWEEN 0 AND {LAST_CLUSTER} THEN "
-                f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {self.text(self.config.wrong[:127])}; END IF; "
+                f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {self._quote(self.config.wrong[:127])}; END IF; "
                 f"{draw}"
                 f"SET NEW.{column} = (of_cluster << {SEQUENCE_BITS}) + number; "
                 f"END IF; END"
@@ -250,10 +339,10 @@ class ClusterColumn(Quoting):
         ]
 
     def drop_sequence(self) -> list[str]:
-        """Let the key count up by itself again."""
+        """Return to a plain IDENTITY or AUTO_INCREMENT."""
         table, column = self.quoted_table, self.quoted_column
-        if self.dialect.name in POSTGRESQL:
-            relation, named = self.text(table), self.text(self.place.column)
+        if self.is_postgresql:
+            relation, named = self._quote(table), self._quote(self.column)
             block = (
                 f"BEGIN\n"
                 f"    IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = {relation}::regclass "
@@ -266,26 +355,12 @@ class ClusterColumn(Quoting):
                 f"    END IF;\n"
                 f"END"
             )
-            return [f"DO {dollar_quoted(block, TAG)}"]
-        if self.dialect.name not in MYSQL:
-            raise self.refuse()
+            return [f"DO {dollar_quoted(block, _TAG)}"]
+        if not self.is_mysql:
+            raise self.no_functions()
         return [f"DROP TRIGGER IF EXISTS {self.trigger}", *self.drop_counter()]
 
     def drop_counter(self) -> list[str]:
-        """Remove what is left when the table is gone: a trigger goes with it, on PostgreSQL the sequence too."""
+        """Drop what is left of a dropped table, which took its trigger along, on PostgreSQL also the sequence."""
         kind = "TABLE" if self.dialect.name == "mysql" else "SEQUENCE"
         return [f"DROP {kind} IF EXISTS {self.sequence}"]
-
-
-def sequence_name(name: str) -> str:
-    """What the counter of the table *name* is called; on MySQL, it is a table."""
-    return cluster_name("sequence", name)
-
-
-def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
-    """*statements* for the client of the database, which would cut a trigger of MySQL at its first ``;``."""
-    written: list[str] = []
-    for statement in statements:
-        has_body = dialect.name in MYSQL and statement.startswith("CREATE TRIGGER")
-        written += delimited(statement) if has_body else [f"{statement};"]
-    return written

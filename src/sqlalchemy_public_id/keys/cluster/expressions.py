@@ -1,4 +1,4 @@
-"""Cluster keys in queries: which cluster, which number, which range. The same on every database."""
+"""SQL expressions for cluster keys: the cluster, the sequence, the range and the digits, on every database."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import BigInteger
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.keys.cluster.column import asked
+from sqlalchemy_public_id.keys.cluster.column import resolved
 from sqlalchemy_public_id.keys.ranges import LAST_SEQUENCE, SEQUENCE_BITS, range_of
-
-__all__ = ["cluster_of", "hex_of", "in_cluster", "sequence_of"]
 
 
 def cluster_of(column: Any) -> ColumnElement[int]:
-    """The cluster of the keys in *column*: to show, and to group by.
+    """Return the cluster of the keys in *column*, to select and to group by.
 
-    To filter by it, take :func:`in_cluster`, which an index serves.
+    Filter with :func:`in_cluster`, which uses an index.
 
     >>> from sqlalchemy import func, select
     >>> print(select(cluster_of(User.id), func.count()).group_by(cluster_of(User.id)))  # doctest: +NORMALIZE_WHITESPACE
     SELECT "user".id >> 48 AS anon_1, count(*) AS count_1
     FROM "user" GROUP BY "user".id >> 48
     """
-    # numbers as they are, not as parameters: PostgreSQL groups by the same expression only, and shifts by 32 bits
+    # literals instead of parameters: PostgreSQL groups by the same expression only, and shifts by 32 bits
     shifted: ColumnElement[int] = column.bitwise_rshift(literal_column(str(SEQUENCE_BITS), Integer()))
     return shifted
 
 
 def sequence_of(column: Any) -> ColumnElement[int]:
-    """The number of each key in *column* among those of its cluster.
+    """Return the number of each key in *column* among those of its cluster.
 
     >>> print(sequence_of(User.id))
     "user".id & 281474976710655
@@ -42,21 +40,21 @@ def sequence_of(column: Any) -> ColumnElement[int]:
 
 
 def in_cluster(column: Any, *clusters: int) -> ColumnElement[bool]:
-    """Whether the keys in *column* are of one of *clusters*: ranges, which the index of the key serves.
+    """Match keys in *column* that belong to one of *clusters*, by ranges, which use the index of the key.
 
     >>> print(in_cluster(User.id, 10))
     "user".id BETWEEN :id_1 AND :id_2
 
-    :raises ConfigurationError: where there is no cluster, or a number that is none.
+    :raises ConfigurationError: without a cluster, or for a number that is not one.
     """
     if not clusters:
         raise ConfigurationError("in_cluster() was given no cluster: give one or more")
-    found = [range_of(asked(cluster)) for cluster in clusters]
-    return or_(*(column.between(keys.start, keys.last) for keys in found))
+    ranges = [range_of(resolved(cluster)) for cluster in clusters]
+    return or_(*(column.between(keys.start, keys.last) for keys in ranges))
 
 
 def hex_of(column: Any) -> ColumnElement[str]:
-    """The keys in *column* to the base 16, in lower case, without zeros in front.
+    """Return the keys in *column* in hexadecimal, in lower case, without leading zeros.
 
     >>> print(hex_of(User.id))
     to_hex("user".id)
@@ -65,8 +63,6 @@ def hex_of(column: Any) -> ColumnElement[str]:
 
 
 class _Hex(FunctionElement[str]):
-    """``to_hex()``, as PostgreSQL calls it."""
-
     name = "to_hex"
     type = String()
     inherit_cache = True

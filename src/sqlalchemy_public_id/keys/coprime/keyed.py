@@ -1,4 +1,4 @@
-"""Keys in an order that cannot be told without a secret: format-preserving encryption of the index.
+"""Keys in an order that only a secret reveals: format-preserving encryption of the index.
 
 >>> from sqlalchemy_public_id import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
@@ -20,31 +20,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
-from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
+from sqlalchemy_public_id.keys.coprime.step import KeySpace
 
 if TYPE_CHECKING:
     from ffx import FF1  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
-__all__ = ["KeyedStep"]
-
 _FEWEST = 1_000_000
-"""Of the draft of revision 1 of NIST SP 800-38G: the order of fewer keys can be found out by trying."""
+"""From the draft of revision 1 of NIST SP 800-38G: the order of fewer keys can be found by trying."""
 _SECRET_BYTES = (16, 24, 32)
 _LONGEST_TWEAK = 255
 
 
 @dataclass(frozen=True, repr=False)
 class KeyedStep(KeySpace):
-    """The texts of *length* characters of *alphabet*, in the order that a *secret* gives them.
+    """The strings of *length* characters of *alphabet*, in an order defined by a *secret*.
 
-    Without the secret, nobody learns from any number of keys which one comes next, or in which order they were issued.
-    With it, anybody can list them all. It can never be changed: another secret is another order, in which keys that
-    were issued come again. It is in no ``repr``; it is in a pickle, which has to be kept as the secret is.
+    Without the secret, no number of keys reveals which one comes next, or in which order they were issued. With it, all
+    can be listed. It can never be changed: another secret is another order, in which issued keys come again. A ``repr``
+    does not contain it; a pickle does, and must be kept like the secret.
 
-    Takes ``pip install 'sqlalchemy-public-id[keyed]'``, and some 30 µs for a key.
+    Requires ``pip install 'sqlalchemy-public-id[keyed]'``, and some 30 µs per key.
 
-    :raises MissingExtra: where the cipher is not installed.
-    :raises ConfigurationError: where the settings cannot work, such as fewer than a million keys.
+    :raises MissingExtra: if the cipher is not installed.
+    :raises ConfigurationError: for settings that cannot work, such as fewer than a million keys.
     """
 
     alphabet: str
@@ -52,7 +50,7 @@ class KeyedStep(KeySpace):
     secret: bytes
     """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
     tweak: bytes = b""
-    """What tells two sequences with one secret apart, such as the name of the table. It is no secret."""
+    """Distinguishes sequences with one secret, such as the name of the table. It is no secret."""
     _before: KeySpace | None = field(default=None, init=False)
 
     _kept: ClassVar[tuple[str, ...]] = ("alphabet", "secret", "tweak")
@@ -83,7 +81,7 @@ class KeyedStep(KeySpace):
         return shortest.length * math.log2(len(shortest.alphabet))
 
     def extend(self, length: int | None = None) -> KeyedStep:
-        """The same keys with the same indices, and after the last of them the keys of *length* characters.
+        """Return the same keys with the same indices, followed by the keys of *length* characters.
 
         :param length: more than now; one more by default.
         """
@@ -103,10 +101,10 @@ class KeyedStep(KeySpace):
         return [self._text(at) for at in range(place, place + count)]
 
     def _shown(self) -> dict[str, str]:
-        shown = super()._shown() | {"secret": "..."}
+        arguments = super()._shown() | {"secret": "..."}
         if not self.tweak:
-            del shown["tweak"]
-        return shown
+            del arguments["tweak"]
+        return arguments
 
 
 def _ff1(secret: bytes, alphabet: str) -> FF1:
@@ -118,7 +116,6 @@ def _ff1(secret: bytes, alphabet: str) -> FF1:
 
 
 def _length_for(base: int) -> int:
-    """The shortest length for which there are keys enough."""
     length = 1
     while base**length < _FEWEST:
         length += 1

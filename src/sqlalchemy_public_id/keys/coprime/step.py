@@ -16,46 +16,246 @@ Art of Computer Programming, volume 2, 3.2.1.2, theorem A, with the multiplier 1
 from __future__ import annotations
 
 import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import add
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
-from sqlalchemy_public_id.formats.digits import digits_at_once, table_of
-from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
+from typing_extensions import Self
 
-__all__ = ["CoprimeStep"]
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, shown
+from sqlalchemy_public_id.formats._base import Value, character_class, check_texts, in_words
+from sqlalchemy_public_id.formats.digits import digits_at_once, reader_of, table_of, writer_of
+
+
+class KeySpace(Value, ABC):
+    """All strings of *length* characters of *alphabet*, each with an index, in an order that the subclass defines.
+
+    A value: immutable, hashable, equal to another one with the same settings; it has no database and keeps no count.
+    Subclasses are frozen dataclasses whose fields are the settings and ``_before``; they call ``_describe()`` once.
+    """
+
+    alphabet: str
+    """The characters of the keys; the position of each is its value as a digit."""
+    length: int
+    """How many characters a key has; those that come before :meth:`extend` have fewer."""
+    _before: KeySpace | None
+    """The shorter keys that are issued first."""
+    _kept: ClassVar[tuple[str, ...]] = ("alphabet",)
+    """The settings that :meth:`extend` leaves as they are."""
+
+    # --- for subclasses
+
+    @property
+    @abstractmethod
+    def entropy_bits(self) -> float:
+        """The bits of a guess after other keys are known."""
+
+    @abstractmethod
+    def extend(self, length: int | None = None) -> Self:
+        """Return the same keys with the same indices, followed by the keys of *length* characters."""
+
+    @abstractmethod
+    def _text(self, place: int) -> str:
+        """Return the key of this length at *place*, from 0 to ``size - 1``."""
+
+    @abstractmethod
+    def _texts(self, place: int, count: int) -> list[str]:
+        """Return *count* keys from *place* on."""
+
+    @abstractmethod
+    def _place(self, text: str) -> int:
+        """Return the place of a well-formed key of this length."""
+
+    def _describe(self) -> None:
+        length, alphabet = self.length, self.alphabet
+        check_texts(length, alphabet)
+        if len(alphabet) == 1:
+            raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: one character alone cannot count")
+        size: int = len(alphabet) ** length
+        keep = object.__setattr__  # a key space is frozen
+        keep(self, "size", size)
+        keep(self, "_first", 0)
+        keep(self, "_write", writer_of(alphabet, length))
+        keep(self, "_regex", re.compile(f"{character_class(alphabet)}{{{length}}}"))
+        keep(self, "_read", reader_of(alphabet))
+
+    size: int
+    """How many keys of this length exist: ``len(alphabet) ** length``."""
+    _first: int
+    _write: Callable[[int], str]
+    _read: Callable[[str], int]
+    _regex: re.Pattern[str]
+
+    # --- keys
+
+    def key(self, index: int) -> str:
+        """Return the key with the *index*, counted from 0.
+
+        :raises KeySpaceExhausted: if the index is too large; the keys never begin again.
+        """
+        _check_number("index", index)
+        place = index - self._first
+        if place < 0:
+            return cast("KeySpace", self._before).key(index)
+        if place >= self.size:
+            raise self._exhausted(index)
+        return self._text(place)
+
+    def keys(self, first: int, count: int) -> list[str]:
+        """Return the keys with the indices *first* to ``first + count - 1``, several times faster than one by one.
+
+        :raises KeySpaceExhausted: if an index is too large.
+        """
+        _check_number("first", first)
+        _check_number("count", count)
+        if count and first + count > self.capacity:
+            raise self._exhausted(first + count - 1)
+        keys: list[str] = []
+        for part in self.parts():
+            begin, end = max(first, part._first), min(first + count, part._first + part.size)
+            if begin < end:
+                own = part._texts(begin - part._first, end - begin)
+                keys = keys + own if keys else own
+        return keys
+
+    def index(self, key: object, field: str | None = None) -> int:
+        """Return the index of *key*, issued or not: the counterpart of :meth:`key`.
+
+        :param field: the name of the input, for the error message.
+        :raises InvalidPublicId: if *key* is malformed.
+        """
+        for part in self.parts():
+            if part._accepts(key):
+                return part._first + part._place(str.__str__(cast("str", key)))
+        raise InvalidPublicId(key, expected=self.expected, reason=self._reason(key), field=field)
+
+    def is_valid(self, key: object) -> bool:
+        """Return True if *key*, any object, is well-formed."""
+        return any(part._accepts(key) for part in self.parts())
+
+    @property
+    def capacity(self) -> int:
+        """How many keys exist, of all lengths."""
+        return self._first + self.size
+
+    def remaining(self, issued: int) -> int:
+        """Return how many keys are left after the first *issued* ones."""
+        if issued < 0:
+            raise ValueError(f"issued is {issued}, expected 0 or more")
+        return max(self.capacity - issued, 0)
+
+    @property
+    def expected(self) -> str:
+        """The keys in words, for error messages."""
+        return " or ".join(f"{part.length} of {in_words(part.alphabet)}" for part in reversed(list(self.parts())))
+
+    @property
+    def before(self) -> KeySpace | None:
+        """The shorter keys, which are issued first: what this one was extended from."""
+        return self._before
+
+    def parts(self) -> Iterator[KeySpace]:
+        """Yield one part per length, the shortest first and this one last."""
+        if self._before is not None:
+            yield from self._before.parts()
+        yield self
+
+    # --- inside
+
+    def _after(self, before: KeySpace) -> Self:
+        """Continue after *before*. Mutates self: only for an object under construction."""
+        if self.length <= before.length:
+            raise ConfigurationError(
+                f"length is {self.length}, expected more than the {before.length} characters of the keys before: "
+                f"keys of one length would clash"
+            )
+        object.__setattr__(self, "_before", before)
+        object.__setattr__(self, "_first", before.capacity)
+        return self
+
+    def _accepts(self, key: object) -> bool:
+        return isinstance(key, str) and len(key) == self.length and self._regex.fullmatch(key) is not None
+
+    def _reason(self, key: object) -> str:
+        if not isinstance(key, str):
+            return f"it is of type {type(key).__name__}"
+        if any(len(key) == part.length for part in self.parts()):
+            return "it contains other characters"
+        return f"it has {len(key)} characters"
+
+    def _exhausted(self, index: int) -> KeySpaceExhausted:
+        return KeySpaceExhausted(
+            f"{self!r} has {self.capacity} keys, so there is none with the index {shown(index)}; extend() goes on with "
+            f"keys of {self.length + 1} characters, and leaves those that were issued as they are"
+        )
+
+    # --- a value
+
+    def _shown(self) -> dict[str, str]:
+        """Return the arguments for :func:`repr`; a subclass leaves its defaults out."""
+        return {name: repr(value) for name, value in self._settings().items()}
+
+    def __repr__(self) -> str:
+        """Return an expression that evaluates to an equal value; a secret is not shown."""
+        arguments = self._shown()
+        if self._before is None:
+            return f"{type(self).__name__}({_call(arguments)})"
+        own = {name: value for name, value in arguments.items() if name not in self._kept}
+        return f"{self._before!r}.extend({_call(own)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings alone."""
+        return self._rebuild, (self._settings(), self._before)
+
+    @classmethod
+    def _rebuild(cls, settings: dict[str, Any], before: KeySpace | None) -> Self:
+        space = cls(**settings)
+        return space if before is None else space._after(before)
+
+
+def _call(arguments: dict[str, str]) -> str:
+    positional = ("alphabet", "length")
+    return ", ".join(value if name in positional else f"{name}={value}" for name, value in arguments.items())
+
+
+def _check_number(name: str, number: object) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{name} is {shown(number)}, expected a whole number of 0 or more")
+
 
 _AT_ONCE = 1024
 _LIMB = 2**52
-"""Of these, a chunk can be added up below 2**63, where :class:`range` counts in words of the machine."""
+"""A chunk of these adds up to less than 2**63, below which :class:`range` counts in machine words."""
 
 
 @dataclass(frozen=True, repr=False)
 class CoprimeStep(KeySpace):
-    """The texts of *length* characters of *alphabet*, in steps of *step*: the n-th is ``(start + n·step) mod size``.
+    """The strings of *length* characters of *alphabet*, in steps of *step*: the n-th is ``(start + n·step) mod size``.
 
-    **This is obfuscation, and no secret.** The difference of two keys that were issued one after the other is the step,
-    and whoever has it can list every key before and after. Where that matters, take
+    **This is obfuscation, and no secret.** The difference of two consecutive keys is the step, and with it every key
+    before and after can be listed. If that matters, use
     :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
 
-    Step, start, alphabet and length must never change once keys have been issued; :meth:`extend` is the way to more.
+    Step, start, alphabet and length must never change after keys have been issued; :meth:`extend` adds longer keys.
 
     >>> CoprimeStep("01234", 1, step=3, start=0).keys(0, 5)
     ['0', '3', '1', '4', '2']
 
-    :raises ConfigurationError: where the settings cannot work, such as a step that would repeat keys too early.
+    :raises ConfigurationError: for settings that cannot work, such as a step that would repeat keys too early.
     """
 
     alphabet: str
     length: int
     step: int | None = None
-    """How far it is from one key to the next; it is kept modulo *size*, which makes the same keys. By default *size*
+    """The distance from one key to the next, modulo *size*. By default *size*
     over the golden ratio, 1.618…, rounded down, or the next number above that has no common factor with *size*: the
     keys issued so far then lie as evenly as they can (Knuth, volume 3, 6.4, theorem S)."""
     start: int | None = None
-    """The number of the first key; *step* by default, so that zero is the very last key."""
+    """The value of the first key; *step* by default, so that zero is the very last key."""
     _before: KeySpace | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -76,11 +276,11 @@ class CoprimeStep(KeySpace):
 
     @property
     def entropy_bits(self) -> float:
-        """0: with two neighbours, no key is left to guess."""
+        """0: two consecutive keys reveal all others."""
         return 0.0
 
     def extend(self, length: int | None = None, *, step: int | None = None, start: int | None = None) -> CoprimeStep:
-        """The same keys with the same indices, and after the last of them the keys of *length* characters.
+        """Return the same keys with the same indices, followed by the keys of *length* characters.
 
         :param length: more than now; one more by default.
         :param step: for the longer keys, as in the constructor.
@@ -109,12 +309,9 @@ class CoprimeStep(KeySpace):
         return texts
 
     def _chunk(self, place: int, count: int) -> list[str]:
-        """As :meth:`_texts`, for few texts.
-
-        A number is cut into limbs of several digits, and the numbers of all texts are counted up limb by limb, with a
-        carry to the next one. What a limb is beyond its size does not show in its digits, so nothing is divided by
-        *size*; and each loop does one thing to all texts, which is what Python is quick at.
-        """
+        # The value is cut into limbs of several digits. The values of all keys are added up limb by limb, with a carry
+        # to the next one. A limb beyond its size shows only its last digits, so nothing is divided by *size*. Each loop
+        # does one thing to all keys, which is fast in Python.
         base, width = len(self.alphabet), digits_at_once(self.alphabet)
         start, step = self._line
         number = (start + place * step) % self.size
@@ -135,7 +332,7 @@ class CoprimeStep(KeySpace):
         return columns[0] if len(columns) == 1 else list(map("".join, zip(*reversed(columns), strict=True)))
 
     def _columns(self, values: list[int], digits: int) -> list[list[str]]:
-        """The last so many *digits* of all *values*, a few at a time, the last ones first."""
+        """Return the last *digits* of all *values*, a few at a time, the last ones first."""
         alphabet, base = self.alphabet, len(self.alphabet)
         columns: list[list[str]] = []
         below = 1
@@ -165,29 +362,27 @@ class CoprimeStep(KeySpace):
         return step % size
 
     def _shown(self) -> dict[str, str]:
-        shown = super()._shown()
+        arguments = super()._shown()
         if self.step == _default_step(self.size, len(self.alphabet)):
-            del shown["step"]
+            del arguments["step"]
         if self.start == self.step:
-            del shown["start"]
-        return shown
+            del arguments["start"]
+        return arguments
 
 
 def _default_step(size: int, base: int) -> int:
-    """*size* over the golden ratio, or the next number that will do. It is the same for ever."""
+    # never to be changed: it defines the keys of steps without a step
     return _next_coprime((math.isqrt(5 * size * size) - size) // 2, base)
 
 
 def _next_coprime(number: int, base: int) -> int:
-    """*number*, or the next one that has no factor in common with any power of *base*."""
     while math.gcd(number, base) > 1:
         number += 1
     return number
 
 
 def _limb_of(base: int, width: int) -> int:
-    """How many digits a limb has: whole tables of *width* digits, and one at least."""
-    digits = width
+    digits = width  # whole tables, at least one
     while base ** (digits + width) <= _LIMB:
         digits += width
     return digits

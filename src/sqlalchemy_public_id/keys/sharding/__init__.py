@@ -1,6 +1,4 @@
-"""Rows of one model in several databases, each in the one that its public id, its prefix or its key names."""
-
-from __future__ import annotations
+"""Rows of one model in several databases: the public id, its prefix or the key determines the shard."""
 
 from sqlalchemy_public_id.keys.sharding.router import ShardRouter
 

@@ -1,4 +1,4 @@
-"""What tells the shard of a row: its public id, the prefix of that, or its key."""
+"""The settings of a router: its engines, the rule that finds the shard of a row, and the choosers of new objects."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
+from sqlalchemy import Engine
+
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = ["ByHash", "ByKey", "ByPrefix", "Rule", "bucket_of", "jump", "require_shard", "rule_of"]
+ShardChooser = Callable[[Any], str]
+"""Returns the shard of a new object."""
 
 _MASK = (1 << 64) - 1
 
 
 def bucket_of(text: str, buckets: int) -> int:
-    """Which of so many *buckets* holds the public id *text*: the same on every machine, in every version, for ever.
+    """Return the bucket of the public id *text*, from 0 to ``buckets - 1``, on every machine and in every version.
 
-    BLAKE2b (RFC 7693) with a digest of 8 bytes over the canonical text, read as a big-endian number, goes through the
-    jump consistent hash of Lamping and Veach (2014): with one bucket more, one id in so many moves, to the new one.
+    BLAKE2b (RFC 7693) with a digest of 8 bytes over the canonical id, read as a big-endian number, goes through the
+    jump consistent hash of Lamping and Veach (2014). With one more bucket, one id in *buckets* moves, to the new one.
 
     >>> from sqlalchemy_public_id.keys.sharding.rules import bucket_of
     >>> bucket_of("cus_izkpm55j334u", 4)
@@ -31,7 +34,7 @@ def bucket_of(text: str, buckets: int) -> int:
 
 
 def jump(key: int, buckets: int) -> int:
-    """The bucket of the 64-bit number *key*. The division is one of doubles (IEEE 754), as in the paper."""
+    """Return the bucket of the 64-bit number *key*. The division is one of doubles (IEEE 754), as in the paper."""
     bucket, following = 0, 0
     while following < buckets:
         bucket = following
@@ -41,18 +44,18 @@ def jump(key: int, buckets: int) -> int:
 
 
 class Rule:
-    """Says in which shard a row is; ``None`` where it cannot tell by that."""
+    """Finds the shard of a row by one of its properties; ``None`` by the others."""
 
     def of_prefix(self, prefix: str | None) -> str | None:
-        """By the prefix of the public ids of the model."""
+        """Return the shard of public ids with *prefix*."""
         return None
 
     def of_id(self, public_id: str) -> str | None:
-        """By the canonical public id."""
+        """Return the shard of a canonical public id."""
         return None
 
     def of_key(self, key: int) -> str | None:
-        """By the key."""
+        """Return the shard of a key."""
         return None
 
 
@@ -78,7 +81,7 @@ class ByPrefix(Rule):
 
 @dataclass(frozen=True)
 class ByKey(Rule):
-    """Reads the shard from the key, by the cluster or the range it belongs to."""
+    """Finds the shard by the cluster or the range of the key."""
 
     find: Callable[[int], str | None]
 
@@ -93,38 +96,43 @@ _EXPECTED = (
 
 
 def rule_of(by: object, shards: Sequence[str]) -> Rule:
-    """The rule that *by* stands for.
+    """Return the rule for the argument *by* of a router.
 
-    :raises ConfigurationError: where it names a shard that there is not, or is none of what can be said.
+    :raises ConfigurationError: for an unknown shard, and for what is no rule.
     """
     if by == "hash":
         return ByHash(tuple(shards))
-    given: Any = by
-    if hasattr(given, "shard_of"):
-        for shard in given if isinstance(by, Mapping) else ():
+    rules: Any = by
+    if hasattr(rules, "shard_of"):
+        for shard in rules if isinstance(by, Mapping) else ():
             require_shard(shard, shards, f"by has a range for {shown(shard)}")
-        return ByKey(given.shard_of)
+        return ByKey(rules.shard_of)
     if not isinstance(by, Mapping) or not by:
-        raise ConfigurationError(f"by is {shown(given)}; {_EXPECTED}")
-    for which, shard in given.items():
-        _refuse_nothing(which)
+        raise ConfigurationError(f"by is {shown(rules)}; {_EXPECTED}")
+    for which, shard in rules.items():
+        _refuse_empty(which)
         require_shard(shard, shards, f"by has {shown(shard)} for {shown(which)}")
-    prefixes = {_prefix(which): shard for which, shard in given.items() if _prefix(which) is not None}
-    clusters = {which: shard for which, shard in given.items() if type(which) is int}
-    spans = [(which, shard) for which, shard in given.items() if _is_span(which)]
-    if len(prefixes) == len(given):
+    prefixes = {_prefix(which): shard for which, shard in rules.items() if _prefix(which) is not None}
+    clusters = {which: shard for which, shard in rules.items() if type(which) is int}
+    spans = [(which, shard) for which, shard in rules.items() if _is_span(which)]
+    spans.sort(key=lambda span: span[0].start)
+    if len(prefixes) == len(rules):
         return ByPrefix({str(prefix): shard for prefix, shard in prefixes.items()})
-    if len(clusters) == len(given):
-        _refuse_no_cluster(clusters)
+    if len(clusters) == len(rules):
+        for cluster in clusters:
+            if not 0 <= cluster <= LAST_CLUSTER:
+                raise ConfigurationError(f"{cluster} is no cluster id; expected 0 to {LAST_CLUSTER}")
         return ByKey(lambda key: clusters.get(key >> SEQUENCE_BITS))
-    if len(spans) == len(given):
-        _refuse_overlaps([which for which, _ in spans])
+    if len(spans) == len(rules):
+        for (one, _), (other, _) in pairwise(spans):
+            if other.start < one.stop:
+                raise ConfigurationError(f"the ranges {shown(one)} and {shown(other)} overlap; a key has one shard")
         return ByKey(lambda key: next((shard for which, shard in spans if which.start <= key < which.stop), None))
-    raise ConfigurationError(f"by is {shown(given)}, of which the keys are not of one kind; {_EXPECTED}")
+    raise ConfigurationError(f"by is {shown(rules)}, of which the keys are not of one kind; {_EXPECTED}")
 
 
 def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
-    """*shard*, one of *shards*; or :class:`ConfigurationError`, of *what* was said."""
+    """Return *shard* if it is one of *shards*; *what* begins the error otherwise."""
     if not isinstance(shard, str) or shard not in shards:
         raise ConfigurationError(f"{what}, which is no shard; expected one of {', '.join(map(repr, shards))}")
     return shard
@@ -138,8 +146,7 @@ def _prefix(which: Any) -> str | None:
     return None
 
 
-def _refuse_nothing(which: Any) -> None:
-    """Refuse what no row can have."""
+def _refuse_empty(which: Any) -> None:
     span: Any = which
     if isinstance(which, type) and issubclass(which, TypedId) and getattr(which, "id_format", None) is None:
         raise ConfigurationError(f"by has {which.__name__}, which has no prefix; expected a subclass with one")
@@ -156,14 +163,35 @@ def _is_span(which: Any) -> bool:
     return all(type(end) is int for end in ends) and getattr(which, "step", 1) == 1
 
 
-def _refuse_no_cluster(clusters: Mapping[int, str]) -> None:
-    for cluster in clusters:
-        if not 0 <= cluster <= LAST_CLUSTER:
-            raise ConfigurationError(f"{cluster} is no cluster id; expected 0 to {LAST_CLUSTER}")
+def engines_of(shards: Any) -> dict[str, Engine]:
+    """Return name → engine; the ``sync_engine`` of an asynchronous one."""
+    by_name: Mapping[Any, Any] = shards
+    if not isinstance(shards, Mapping) or not shards:
+        raise ConfigurationError(f"shards is {shown(by_name)}, expected name → engine, for one database or more")
+    engines: dict[str, Engine] = {}
+    for name, shard in by_name.items():
+        if not isinstance(name, str) or not name:  # a key of the identity map; the session tests its truth
+            raise ConfigurationError(f"the name of a shard is {shown(name)}, expected a text")
+        engine = getattr(shard, "sync_engine", shard)
+        if not isinstance(engine, Engine):
+            raise ConfigurationError(f"the shard {name!r} is {shown(shard)}, expected an Engine or an AsyncEngine")
+        engines[name] = engine
+    return engines
 
 
-def _refuse_overlaps(spans: list[Any]) -> None:
-    ordered = sorted(spans, key=lambda span: span.start)
-    for one, other in pairwise(ordered):
-        if other.start < one.stop:
-            raise ConfigurationError(f"the ranges {shown(one)} and {shown(other)} overlap; a key has one shard")
+def choosers_of(place: Any) -> dict[type[Any], ShardChooser]:
+    """Return model → function; a single function is that of all models."""
+    choosers: Any = place
+    if place is None:
+        return {}
+    if callable(place) and not isinstance(place, type):
+        return {object: choosers}
+    if not isinstance(place, Mapping):
+        raise ConfigurationError(f"place is {shown(place)}, expected a function of the object, or model → function")
+    for model, chooser in choosers.items():
+        if not isinstance(model, type) or (model.__module__ == "builtins" and model is not object):
+            raise ConfigurationError(f"place has {shown(model)}, expected a mapped class, or one that models inherit")
+        if not callable(chooser):
+            expected = "expected a function of the object that returns a shard"
+            raise ConfigurationError(f"the place of {model.__name__} is {shown(chooser)}, {expected}")
+    return dict(choosers)

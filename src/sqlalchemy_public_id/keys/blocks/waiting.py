@@ -1,18 +1,15 @@
-"""Leases behind the back of those who take numbers: by a thread, or by a task of the running event loop.
-
-There is one at a time, for as long as the lease takes. Who needs more than there is waits for it, and no longer than
-agreed.
-"""
+"""One lease at a time, in a thread or in an asyncio task, which all who need numbers wait for: *timeout* at most."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.util import await_only, greenlet_spawn
@@ -20,48 +17,41 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.errors import ConfigurationError
 
-__all__ = ["ByTask", "ByThread", "Refill"]
-
 Pause = Callable[[float], object]
 """Waits for some seconds."""
 Fill = Callable[[int, Pause], None]
-"""Leases so many numbers at least."""
+"""Leases so many numbers at least, and puts them into memory."""
 
 
-class Refill(Protocol):
-    """A way to lease while others go on."""
+class ThreadLeases:
+    """Leases in a daemon thread each: a wait ends in time, and an interrupted caller leaves the lease intact."""
 
-    def begin(self, count: int) -> None:
-        """Begin to lease *count* numbers or more, unless a lease is under way, or cannot be begun from here."""
-
-    def wait(self, count: int, seconds: float) -> bool:
-        """Begin, and wait until the lease has ended; whether it has. What went wrong with it is raised."""
-        ...
-
-    def end(self, seconds: float) -> None:
-        """Wait so long for a lease that is under way, whatever comes of it."""
-
-
-class ByThread:
-    """By a daemon thread that is there while it leases."""
-
-    def __init__(self, fill: Fill, pause: Pause, name: str) -> None:
-        self._fill, self._pause, self._name = fill, pause, name
+    def __init__(self, fill: Fill, name: str) -> None:
+        self._fill, self._name = fill, f"public-id blocks of {name}"
         self._lock = threading.Lock()
         self._lease: Future[None] | None = None
 
-    def begin(self, count: int) -> None:
-        self._begun(count)
-
     def wait(self, count: int, seconds: float) -> bool:
-        return _has_ended(self._begun(count), seconds)
+        """Return True if the lease has ended in time. Its error is raised."""
+        lease = self._begin(count)
+        try:
+            lease.result(seconds)
+        except FutureTimeout:
+            if lease.done():  # an error of the lease itself: TimeoutError is a builtin since Python 3.11
+                raise
+            return False
+        except CancelledError:
+            if not lease.cancelled():
+                raise
+            # its thread was not started; the caller begins another lease
+        return True
 
     def end(self, seconds: float) -> None:
         if self._lease is not None:
-            with suppress(NotYet, CancelledError):
+            with suppress(FutureTimeout, CancelledError):
                 self._lease.exception(seconds)
 
-    def _begun(self, count: int) -> Future[None]:
+    def _begin(self, count: int) -> Future[None]:
         lease: Future[None] = Future()
         try:
             with self._lock:
@@ -71,7 +61,7 @@ class ByThread:
             threading.Thread(target=self._run, args=(lease, count), name=self._name, daemon=True).start()
         except RuntimeError:  # the interpreter ends, or the system has no more threads
             self._run(lease, count)
-        except BaseException:  # interrupted: unless the thread runs already, nobody leases, and nobody is to wait
+        except BaseException:  # interrupted: unless the thread runs already, others would wait for nothing
             lease.cancel()
             raise
         return lease
@@ -80,45 +70,25 @@ class ByThread:
         if not lease.set_running_or_notify_cancel():
             return
         try:
-            self._fill(count, self._pause)
+            self._fill(count, time.sleep)
         except BaseException as error:
             lease.set_exception(error)
         else:
             lease.set_result(None)
 
 
-def _has_ended(lease: Future[None], seconds: float) -> bool:
-    try:
-        lease.result(seconds)
-    except NotYet:
-        if lease.done():  # an error of the lease itself: TimeoutError is a builtin since Python 3.11
-            raise
-        return False
-    except CancelledError:
-        if lease.cancelled():
-            return True  # it was not begun; who needs it begins another one
-        raise
-    return True
-
-
-class ByTask:
-    """By a task of the event loop that runs in this thread; whoever waits does so within a greenlet of SQLAlchemy."""
+class TaskLeases:
+    """Leases in a task of the running event loop each, awaited inside of SQLAlchemy's greenlet."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
         self._lock = threading.Lock()
         self._lease: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
-    def begin(self, count: int) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return  # whoever runs dry is told
-        self._begun(count)
-
     def wait(self, count: int, seconds: float) -> bool:
+        """Return True if the lease has ended in time. Its error is raised."""
         try:
-            return bool(await_only(self._ended(count, seconds)))
+            return bool(await_only(self._has_ended(count, seconds)))
         except MissingGreenlet as error:
             raise ConfigurationError(
                 "the keys in memory are used up, and a lease has to be awaited: write await allocator.anext() or "
@@ -133,25 +103,26 @@ class ByTask:
                     "a lease is under way, and its end has to be awaited: write await allocator.aclose(), or async "
                     "with instead of with"
                 )
-            await_only(self._given_up(self._lease, seconds))
+            await_only(self._cancel(*self._lease, seconds))
 
-    def _begun(self, count: int) -> asyncio.Task[Any]:
+    def _begin(self, count: int) -> asyncio.Task[Any]:
         loop = asyncio.get_running_loop()
         with self._lock:
+            # a lease of another loop never ends: that loop has ended
             if self._lease is not None and self._lease[0] is loop and not self._lease[1].done():
                 return self._lease[1]
             task = loop.create_task(greenlet_spawn(self._fill, count, _pause))
-            task.add_done_callback(_look_at)
+            task.add_done_callback(_retrieve_error)
             self._lease = loop, task
             return task
 
-    async def _ended(self, count: int, seconds: float) -> bool:
-        task = self._begun(count)
-        await asyncio.wait({task}, timeout=seconds)  # which leaves the task to others when this one is cancelled
+    async def _has_ended(self, count: int, seconds: float) -> bool:
+        task = self._begin(count)
+        # wait() does not cancel the task with the waiter: others wait for it, too
+        await asyncio.wait({task}, timeout=seconds)
         return task.done() and (task.result(), True)[1]
 
-    async def _given_up(self, lease: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]], seconds: float) -> None:
-        loop, task = lease
+    async def _cancel(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any], seconds: float) -> None:
         if loop is asyncio.get_running_loop():
             await asyncio.wait({task}, timeout=seconds)
             task.cancel()
@@ -162,7 +133,6 @@ def _pause(seconds: float) -> None:
     await_only(asyncio.sleep(seconds))
 
 
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """Look at the error of *task*, which asyncio would complain of where nobody waits for it: the next one tells it."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
-        task.exception()
+        task.exception()  # asyncio reports an error that is not retrieved; the next lease raises it

@@ -1,8 +1,8 @@
-"""Public ids that are counted by the database and written as keys of fixed width.
+"""Public ids that the database counts, written as keys of fixed width.
 
 >>> from sqlalchemy_public_id import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
->>> from sqlalchemy_public_id.keys.coprime.column import CoprimeKey
+>>> from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 >>> format = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")
 >>> format.is_valid("ord_m8yzrz"), format.number("ord_m8yzrz")
 (True, 0)
@@ -20,18 +20,14 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Key
 from sqlalchemy_public_id.formats._base import Format, character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.budget import Budget
-from sqlalchemy_public_id.keys.coprime.keyspace import KeySpace
-from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
+from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
 from sqlalchemy_public_id.types import unwrapped
-
-__all__ = ["Allocator", "CoprimeKey"]
-
 
 _SHORT = CoprimeStep(BASE36, 6)
 
 
 class Allocator(Protocol):
-    """Who gives each number once: :class:`~sqlalchemy_public_id.keys.blocks.BlockAllocator`, or your own."""
+    """Issues each number once: :class:`~sqlalchemy_public_id.keys.blocks.BlockAllocator`, or your own."""
 
     @property
     def name(self) -> str:
@@ -39,11 +35,11 @@ class Allocator(Protocol):
         ...
 
     def next(self) -> int:
-        """The next number, 0 or more. Safe in threads, and after a fork."""
+        """Return the next number, 0 or more. Safe in threads, and after a fork."""
         ...
 
     def take(self, count: int) -> list[range]:
-        """The next *count* numbers."""
+        """Return the next *count* numbers."""
         ...
 
 
@@ -51,24 +47,24 @@ class Allocator(Protocol):
 class CoprimeKey(Format):
     """Ids that are the keys of *step*, one after the other, with an optional *prefix*.
 
-    The *allocator* counts, in the database, so that no two processes make the same id, and none is drawn twice. The
-    unique index stays all the same: it is what knows of rows that came another way.
+    The *allocator* counts in the database, so no two processes generate the same id. The unique index stays: it catches
+    ids that were written in another way.
 
-    Instead of an allocator, its name will do where ids are checked and never made: in a migration, or in a service that
-    only reads. This is how the format is shown and pickled, for an allocator holds an engine, which is of one process;
-    two formats are equal where name and settings are.
+    The name of an allocator is enough to check ids: in a migration, or in a service that only reads. The format is
+    shown and pickled with the name, because an allocator holds an engine, which belongs to one process. Two formats are
+    equal if their names and settings are.
 
     **An id reveals**, with :class:`~sqlalchemy_public_id.keys.coprime.step.CoprimeStep`, how many ids were generated
     before it, to anyone who has or computes the step; with
     :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, nothing without the secret.
 
-    :raises ConfigurationError: where the settings cannot work, such as a separator that the alphabet contains.
+    :raises ConfigurationError: for settings that cannot work, such as a separator that the alphabet contains.
     """
 
     allocator: Allocator | str
-    """Who counts, or the name of the sequence."""
+    """The allocator, or the name of its sequence."""
     step: KeySpace = _SHORT
-    """Which keys there are, and in which order: six characters of base 36, two billion keys, where nothing is said."""
+    """The keys and their order; by default six characters of base 36, two billion keys."""
     prefix: str | None = None
     separator: str = "_"
     _accepted: tuple[Format, ...] = field(default=(), init=False)
@@ -95,7 +91,7 @@ class CoprimeKey(Format):
 
     @property
     def name(self) -> str:
-        """The name of the sequence that the ids are counted in."""
+        """The name of the sequence that counts the ids."""
         allocator = self.allocator
         return allocator if isinstance(allocator, str) else cast("str", getattr(allocator, "name", ""))
 
@@ -105,41 +101,41 @@ class CoprimeKey(Format):
 
     @property
     def entropy_bits(self) -> float:
-        """What guessing an id costs somebody who has seen others: 0 for a plain step."""
+        """The bits of a guess after other ids are known: 0 for a plain step."""
         return self.step.entropy_bits
 
     def budget(self) -> Budget:
-        """There is none: these ids are counted, so they do not collide by chance.
+        """Raise: these ids are counted, so they do not collide by chance.
 
         :raises ConfigurationError: always.
         """
         raise ConfigurationError(
             "coprime-step keys are not random, so there is no chance of a collision to compute: there is none while "
-            "one sequence counts them all; step.remaining(issued) tells how many are left"
+            "one sequence counts them all; step.remaining(issued) returns how many are left"
         )
 
     def number(self, public_id: object, field: str | None = None) -> int:
-        """The number in the sequence that *public_id* stands for.
+        """Return the number of *public_id* in the sequence.
 
-        :raises InvalidPublicId: where it is malformed, or not of this format but of an older one that it accepts.
+        :raises InvalidPublicId: if it is malformed, or of an older format that this one accepts.
         """
         canonical = self.validate(public_id, field)
         if not self._accepts(canonical):
-            reason = f"it is of an older format than {self!r}; ask that one for its number"
+            reason = f"it is of an older format than {self!r}; that one has its number"
             raise InvalidPublicId(public_id, expected=self.expected, reason=reason, field=field)
         return self.step.index(canonical[len(self._lead) :])
 
     def example(self) -> str:
-        """An id for documentation: the same one each time, and no number is taken for it."""
+        """Return an id for documentation: always the same, and no number is taken for it."""
         return self._lead + self.step.key(self.capacity * 2 // 3)
 
     # --- making ids
 
     def generate(self) -> str:
-        """One new id.
+        """Return a new id.
 
-        :raises KeySpaceExhausted: where the last one has been made.
-        :raises LeaseNotAvailable: where the allocator has none in memory, and gets none in time.
+        :raises KeySpaceExhausted: if all have been issued.
+        :raises LeaseNotAvailable: if the allocator has no number in memory, and leases none in time.
         """
         if self._pool:  # of ids fixed by a test
             return super().generate()
@@ -148,12 +144,12 @@ class CoprimeKey(Format):
             if number >= self.step.capacity:
                 raise self._exhausted(number)
         except PublicIdError as error:
-            unwrapped(error)  # a column default is where SQLAlchemy would hide it
+            unwrapped(error)  # SQLAlchemy would hide it in a column default
             raise
         return self._lead + self.step.key(number)
 
     def _make(self, count: int) -> list[str]:
-        # exactly so many: what is made ahead is the allocator's to keep, and to drop after a fork
+        # exactly so many: the allocator holds the numbers ahead, and drops them after a fork
         lead, texts = self._lead, list[str]()
         for numbers in self._counting().take(count):
             if numbers.stop > self.step.capacity:
@@ -162,13 +158,9 @@ class CoprimeKey(Format):
         return [lead + text for text in texts] if lead else texts
 
     def _counting(self) -> Allocator:
-        """Who counts.
-
-        :raises ConfigurationError: where only a name is known.
-        """
         if isinstance(self.allocator, str):
             raise ConfigurationError(
-                f"this format knows the name {self.name!r} of a sequence, and no database that counts it: it checks "
+                f"this format has the name {self.name!r} of a sequence, and no database that counts it: it checks "
                 f"ids, and makes none; write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
             )
         return self.allocator
@@ -213,7 +205,7 @@ class CoprimeKey(Format):
         return super()._with_accepted(older)
 
     def named(self) -> Self:
-        """The same format with the name of its allocator, instead of the allocator: it checks ids, and makes none."""
+        """Return the format with the name of its allocator, which checks ids and generates none."""
         return self._with(allocator=self.name)._with_accepted(self._accepted)
 
     def _with(self, **settings: Any) -> Self:
@@ -229,9 +221,9 @@ class CoprimeKey(Format):
         return hash(self._compared())
 
     def __repr__(self) -> str:
-        """A constructor call with the name of the allocator, which :func:`eval` turns back into an equal format.
+        """Return a constructor call with the name of the allocator, which evaluates to an equal format.
 
-        Only a :class:`KeyedStep` does not come back: it does not show its secret.
+        A :class:`KeyedStep` does not: its secret is not shown.
         """
         return super(CoprimeKey, self.named()).__repr__()
 
