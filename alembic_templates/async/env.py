@@ -1,4 +1,4 @@
-"""Run by Alembic for each of its commands: connects, and says what the tables are to look like."""
+"""Run by Alembic for each of its commands: connects, and names the metadata of the tables."""
 
 import asyncio
 from logging.config import fileConfig
@@ -8,7 +8,7 @@ from alembic import context
 from sqlalchemy import Connection, Engine, event, pool
 from sqlalchemy.ext.asyncio import async_engine_from_config
 
-# Alembic 1.18 and later find sqlalchemy-public-id by themselves; for older ones:
+# Alembic 1.18 and later load sqlalchemy-public-id themselves; for older versions:
 # import sqlalchemy_public_id.alembic
 
 config = context.config
@@ -21,17 +21,17 @@ if config.config_file_name is not None:
 target_metadata = None
 
 LOCK_TIMEOUT = 5
-"""For how many seconds a statement waits for a lock. All who come later wait behind it, so let it give up soon.
+"""The seconds that a statement waits for a lock. All later statements wait behind it, so it has to be short.
 
-The operations of sqlalchemy-public-id set a shorter one for each of their steps, and try again.
+The operations of sqlalchemy-public-id set a shorter one for each of their steps, and retry.
 """
 
 ON_CONNECT = {
     "postgresql": f"SET lock_timeout = '{LOCK_TIMEOUT}s'",
     "mysql": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
     "mariadb": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
-    # SQLite changes a table by copying it and dropping the old one; with foreign keys on, this would delete the rows
-    # of other tables that refer to it
+    # SQLite changes a table by copying it and dropping the old one. With foreign keys on, the drop would delete the
+    # rows of other tables that refer to it.
     "sqlite": "PRAGMA foreign_keys = OFF",
 }
 
@@ -50,7 +50,7 @@ def run_migrations_offline() -> None:
 
 
 def set_up_connections_of(engine: Engine) -> None:
-    """Have each new connection say what ``ON_CONNECT`` has for its database."""
+    """Execute the statement in ``ON_CONNECT`` on each new connection."""
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, record: object) -> None:
@@ -62,10 +62,10 @@ def set_up_connections_of(engine: Engine) -> None:
 
 
 def migrate(connection: Connection) -> None:
-    """Run the migrations, each in a transaction of its own.
+    """Run the migrations, each in its own transaction.
 
-    op.add_public_id() commits between its steps. Should a later migration of the same run fail, Alembic still
-    knows that this one is done.
+    op.add_public_id() commits between its steps. If a later migration of the same run fails, the version of this one
+    is stored already.
     """
     context.configure(connection=connection, target_metadata=target_metadata, transaction_per_migration=True)
     with context.begin_transaction():
@@ -76,7 +76,7 @@ async def run_migrations_online() -> None:
     """Connect, and run the migrations."""
     engine = async_engine_from_config(config.get_section(config.config_ini_section, {}), poolclass=pool.NullPool)
     set_up_connections_of(engine.sync_engine)
-    # not engine.begin(): in a transaction that is not Alembic's, nothing can be committed between the steps
+    # not engine.begin(): inside a transaction that Alembic did not begin, no step can commit
     async with engine.connect() as connection:
         await connection.run_sync(migrate)
     await engine.dispose()

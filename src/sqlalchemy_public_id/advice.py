@@ -12,6 +12,9 @@ CREATE UNIQUE INDEX CONCURRENTLY uq_invoice_public_id ON invoice (public_id);
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -63,7 +66,9 @@ class Advice:
 def about(
     slug: str, *, table: str = "customer", column: str = "public_id", key: str = "id", length: int = 12, **names: str
 ) -> Advice:
-    """Return the piece *slug*, with these names in its lines. Names are inserted unquoted.
+    """Return the piece *slug*, with these names in its lines.
+
+    Names are escaped in Python and for a shell. In SQL they are inserted unquoted.
 
     :param key: the column of the integer key.
     :param length: the length of the column in characters.
@@ -76,11 +81,26 @@ def about(
     'public-id backfill "$DATABASE_URL" invoice'
     """
     piece = _TEXTS[slug]
-    derived = {"index": unique_name(table, column), "check": not_null_check_name(table, column)}
-    derived |= {"new": "NanoId(length=16)", "old": f"NanoId(length={length})"}
-    derived |= {"type": f"varchar({length}) CHARACTER SET ascii COLLATE ascii_bin"}
-    filled = {**derived, **names, "table": table, "column": column, "key": key, "length": str(length)}
-    return replace(piece, bad=piece.bad.format_map(filled), good=piece.good.format_map(filled))
+    values = {"index": unique_name(table, column), "check": not_null_check_name(table, column)}
+    values |= {"new": "NanoId(length=16)", "old": f"NanoId(length={length})"}
+    values |= {"type": f"varchar({length}) CHARACTER SET ascii COLLATE ascii_bin"}
+    values |= {**names, "table": table, "column": column, "key": key, "length": str(length)}
+    fill = {"sql": str.format_map, "sh": _fill_shell, "text": _fill_python}[piece.language]
+    return replace(piece, bad=fill(piece.bad, values), good=fill(piece.good, values))
+
+
+def _fill_shell(lines: str, values: Mapping[str, str]) -> str:
+    quoted = {name: shlex.quote(value) for name, value in values.items()}
+    escaped = {name: re.sub(r'[\\"$`]', r"\\\g<0>", value) for name, value in values.items()}
+    # every second part is between double quotes, where a shell expands variables and commands
+    parts = enumerate(lines.split('"'))
+    return '"'.join(part.format_map(escaped if index % 2 else quoted) for index, part in parts)
+
+
+def _fill_python(lines: str, values: Mapping[str, str]) -> str:
+    # names are between double quotes; formats are code
+    names = {name: json.dumps(values[name], ensure_ascii=False)[1:-1] for name in values.keys() - {"new", "old"}}
+    return lines.format_map({**values, **names})
 
 
 def as_markdown() -> str:
@@ -363,7 +383,7 @@ _PIECES = (
     ),
 )
 
-_TEXTS: Mapping[str, Advice] = MappingProxyType({piece.slug: piece for piece in _PIECES})
+_TEXTS = {piece.slug: piece for piece in _PIECES}
 
 ADVICE: Mapping[str, Advice] = MappingProxyType({slug: about(slug) for slug in _TEXTS})
 """All pieces by slug, in the order of a migration, for the table ``customer``."""

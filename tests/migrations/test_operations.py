@@ -390,7 +390,7 @@ def test_inside_a_transaction(new_people: Callable[..., People], engine: Engine,
 
     with (
         engine.begin() as connection,
-        pytest.raises(ConfigurationError, match=r"pass connectable\.connect\(\).*or say online=False"),
+        pytest.raises(ConfigurationError, match=r"pass connectable\.connect\(\).*or pass online=False"),
         migrating(connection) as op,
     ):
         people.say(op, operation)

@@ -34,8 +34,8 @@ from sqlalchemy import (
 )
 
 from sqlalchemy_public_id import NanoId, PublicIdType
+from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
 from sqlalchemy_public_id.alembic.ops import AddPublicIdOp
-from sqlalchemy_public_id.alembic.plugin import NAME
 from sqlalchemy_public_id.alembic.revisions import three_revisions, three_revisions_after
 
 pytestmark = pytest.mark.backend

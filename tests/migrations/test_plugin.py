@@ -16,7 +16,8 @@ from marks import on
 from projects import Project, upgrade_of
 from shops import old_shop, shop
 
-from sqlalchemy_public_id.alembic.plugin import NAME, register
+from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
+from sqlalchemy_public_id.alembic.compare import register
 
 OPERATIONS = ["add", "backfill", "contract", "drop", "expand", "loosen"]
 

@@ -1,9 +1,10 @@
-"""Alembic operations that take public ids into tables that are in use.
+"""Alembic operations that add public ids to tables that are in use.
 
->>> import sqlalchemy_public_id.alembic  # in env.py, with Alembic before 1.18; later ones find it themselves
+>>> import sqlalchemy_public_id.alembic  # in env.py, for Alembic before 1.18; later ones load it themselves
 
-Migrations then have ``op.add_public_id()`` and its siblings. Type checkers do not know these; the functions here are
-the same, with ``op`` as their first argument.
+Migrations then have ``op.add_public_id()`` and its siblings. Type checkers do not see these; the functions here are
+the same, with ``op`` as their first argument: the module ``alembic.op``, or an
+:class:`~alembic.operations.Operations`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sqlalchemy_public_id.alembic.clusters.ops import (
     set_cluster,
     unset_cluster,
 )
+from sqlalchemy_public_id.alembic.compare import register
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     BackfillPublicIdOp,
@@ -47,7 +49,6 @@ from sqlalchemy_public_id.alembic.ops import (
     expand_public_id,
     loosen_public_id,
 )
-from sqlalchemy_public_id.alembic.plugin import register
 
 __all__ = [
     "AddPublicIdOp",

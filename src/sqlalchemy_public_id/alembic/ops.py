@@ -1,82 +1,122 @@
-"""The operations, as Alembic knows them: what a migration says. What they do is in ``toimpl``.
+"""Alembic's directives: what a migration contains. ``toimpl`` has what they do.
 
-Each stands on :class:`Operations <alembic.operations.Operations>` and, without the table, on
-:class:`BatchOperations <alembic.operations.BatchOperations>`, and is here as a plain function for type checkers.
+Each is a method of :class:`Operations <alembic.operations.Operations>`. Those for public ids are also methods of
+:class:`BatchOperations <alembic.operations.BatchOperations>`, without the table.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, Concatenate
 
 from alembic.operations import BatchOperations, MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = [
-    "AddPublicIdOp",
-    "BackfillPublicIdOp",
-    "ContractPublicIdOp",
-    "DropPublicIdOp",
-    "ExpandPublicIdOp",
-    "LoosenPublicIdOp",
-    "Options",
-    "PublicIdOp",
-    "add_public_id",
-    "backfill_public_id",
-    "contract_public_id",
-    "drop_public_id",
-    "expand_public_id",
-    "loosen_public_id",
-]
+P = ParamSpec("P")
+
+
+class Directive(MigrateOperation):
+    """Base of all directives."""
+
+    name: ClassVar[str]
+    """The name of the method of ``op``."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that a migration has to spell out, in order. ``table`` and ``column`` are positional."""
+        raise NotImplementedError
+
+    @classmethod
+    def invoke(cls, operations: Any, *args: Any, **kwargs: Any) -> None:
+        """Run the directive."""
+        operations.invoke(cls(*args, **kwargs))
+
+    def to_diff_tuple(self) -> tuple[object, ...]:
+        return self.name, *self.arguments().values()
+
+
+@Operations.implementation_for(Directive)
+def _load_implementations(operations: Operations, directive: Directive) -> None:
+    # at the first call: Alembic is only half imported while it loads plugins
+    import_module("sqlalchemy_public_id.alembic.toimpl")
+    import_module("sqlalchemy_public_id.alembic.clusters.toimpl")
+    operations.invoke(directive)  # now finds the implementation of its class
+
+
+DirectiveT = TypeVar("DirectiveT", bound=Directive)
+
+
+def registered(cls: type[DirectiveT]) -> type[DirectiveT]:
+    """Add the method of the directive to ``op``, and to ``batch_op`` if the directive has a batch form."""
+    for operations, source in ((Operations, "invoke"), (BatchOperations, "batch_invoke")):
+        if method := getattr(cls, source, None):
+            method.__func__.__doc__ = cls.__doc__  # Alembic copies it to the method of op
+            operations.register_operation(cls.name, source)(cls)
+    return cls
+
+
+def as_function(directive: Callable[P, Directive]) -> Callable[Concatenate[Any, P], None]:
+    """Return a function with the arguments of *directive* after ``op``, for type checkers and ``help()``."""
+    cls: Any = directive
+
+    def function(op: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        getattr(op, cls.name)(*args, **kwargs)
+
+    documented: Any = function
+    parameters = inspect.signature(cls).parameters.values()
+    first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY, annotation="Any")
+    documented.__signature__ = inspect.Signature([first, *parameters], return_annotation="None")
+    documented.__name__ = documented.__qualname__ = cls.name
+    documented.__doc__ = cls.__doc__
+    return function
 
 
 class Options(TypedDict, total=False):
-    """The keyword arguments that the operations take. Times are seconds."""
+    """The keyword arguments of the directives for public ids. Times are seconds."""
 
     format: Format | type[TypedId] | None
-    """What the ids look like; ``NanoId()`` where nothing is said."""
+    """The format of the ids; ``NanoId()`` by default."""
     schema: str | None
     unique_name: str | None
-    """The name of the unique index or constraint; ``uq_<table>_<column>`` where nothing is said."""
+    """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
     unique: Unique
     """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does."""
     server_default: ServerDefault
-    """Whether the database makes ids for writers that give none: it is to ``"keep"`` doing so, which is the default, to
-    ``"drop"`` it when the column is complete, or never to begin: ``"none"``, if all writers give one already."""
+    """The server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place,
+    ``"drop"`` removes it when the column is complete, ``"none"`` never adds it: all writers pass ids already."""
     comment: str | None
-    """The comment of the column, on databases that keep one."""
+    """The comment of the column, on databases that store one."""
     online: bool
-    """``False`` does everything inside the transaction that is open, with a lock on the table until it ends."""
+    """``False`` runs all steps inside the open transaction, which locks the table until it ends."""
     lock_timeout: float
-    """How long a statement waits for a strong lock on the table: 1. It is tried again, and others go on in between."""
+    """The time that a statement waits for a strong lock on the table: 1. Others run before it is tried again."""
     attempts: int
-    """How often it is tried: 30 times."""
+    """The number of tries: 30."""
     index_timeout: float
-    """How long the build of the unique index waits for open transactions to end: 600."""
+    """The time that the build of the unique index waits for open transactions: 600."""
     batch_seconds: float
-    """How long a batch of the backfill is to take: 0.5."""
+    """The time that a batch of the backfill aims at: 0.5."""
     pause: float
-    """How long to rest after a batch, as a share of its time: 0.1."""
+    """The rest after a batch, as a share of its time: 0.1."""
     wait_while: Callable[[Connection], bool] | None
-    """Asked before each batch; while it says true, the backfill waits. For the lag of replicas, or the load."""
+    """Called before each batch. The backfill waits while it returns true: for the lag of replicas, or the load."""
 
 
 _OF_TARGET = ("format", "schema", "unique_name", "unique", "server_default", "comment")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
 
 
-class PublicIdOp(MigrateOperation):
-    """What the operations have in common."""
+class PublicIdOp(Directive):
+    """Base of the directives for public ids."""
 
-    name: ClassVar[str]
-    """The name of the method of ``op``."""
     reversed_by: ClassVar[type[PublicIdOp] | None] = None
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
@@ -85,13 +125,13 @@ class PublicIdOp(MigrateOperation):
             raise TypeError(
                 f"op.{self.name}() takes no {', '.join(sorted(unknown))}; it takes {', '.join(Options.__annotations__)}"
             )
-        given: dict[str, Any] = dict(options)
-        self.target = PublicIdColumn.of(table, column, **{name: given[name] for name in _OF_TARGET if name in given})
-        self.patience = Patience(**{name: given[name] for name in _OF_PATIENCE if name in given})
-        self.online = bool(given.get("online", True))
-        self.batch_seconds: float = given.get("batch_seconds", 0.5)
-        self.pause: float = given.get("pause", 0.1)
-        self.wait_while: Callable[[Connection], bool] | None = given.get("wait_while")
+        values: dict[str, Any] = dict(options)
+        self.target = PublicIdColumn.of(table, column, **{name: values[name] for name in _OF_TARGET if name in values})
+        self.patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
+        self.online = bool(values.get("online", True))
+        self.batch_seconds: float = values.get("batch_seconds", 0.5)
+        self.pause: float = values.get("pause", 0.1)
+        self.wait_while: Callable[[Connection], bool] | None = values.get("wait_while")
         if self.batch_seconds <= 0 or self.pause < 0:
             raise ConfigurationError(
                 f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
@@ -99,46 +139,53 @@ class PublicIdOp(MigrateOperation):
         self.options = options
         self.table_name, self.column_name, self.schema = self.target.table, self.target.column, self.target.schema
 
+    def arguments(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"table": self.table_name}
+        if self.column_name != "public_id":
+            arguments["column"] = self.column_name
+        default = type(self)(self.table_name, self.column_name)
+        for name in self.options:
+            # wait_while is a function, which cannot be rendered
+            if name != "wait_while" and (value := self._option(name)) != default._option(name):
+                arguments[name] = value
+        return arguments
+
+    def _option(self, name: str) -> object:
+        holder = self.target if name in _OF_TARGET else self.patience if name in _OF_PATIENCE else self
+        return getattr(holder, name)
+
     def reverse(self) -> MigrateOperation:
         assert self.reversed_by is not None
         return self.reversed_by(self.table_name, self.column_name, **self.options)
 
-    def to_diff_tuple(self) -> tuple[str, str | None, str, str]:
+    def to_diff_tuple(self) -> tuple[object, ...]:
         return self.name, self.schema, self.table_name, self.column_name
 
     @classmethod
     def invoke(cls, operations: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-        """Do it."""
+        """Run the directive."""
         operations.invoke(cls(table, column, **options))
 
     @classmethod
     def batch_invoke(cls, operations: Any, column: str = "public_id", **options: Unpack[Options]) -> None:
-        """Do it to the table of the batch."""
+        """Run the directive on the table of the batch."""
         options = {**options, "schema": operations.impl.schema}
         operations.invoke(cls(operations.impl.table_name, column, **options))
 
 
-OpT = TypeVar("OpT", bound=PublicIdOp)
-
-
-def _registered(cls: type[OpT]) -> type[OpT]:
-    """Let ``op`` and ``batch_op`` have a method that invokes the operation."""
-    for operations, source in ((Operations, "invoke"), (BatchOperations, "batch_invoke")):
-        getattr(cls, source).__func__.__doc__ = cls.__doc__  # is copied
-        operations.register_operation(cls.name, source)(cls)
-    return cls
-
-
-@_registered
+@registered
 class DropPublicIdOp(PublicIdOp):
-    """Remove the column, and all that came with it. The ids are gone for ever."""
+    """Drop the column, with its index and its default. The ids are lost: links to the rows cannot be restored."""
 
     name = "drop_public_id"
 
 
-@_registered
+@registered
 class AddPublicIdOp(PublicIdOp):
-    """Everything at once: expand, backfill, contract."""
+    """Add a column of public ids to a table that is in use: expand, backfill and contract, one after the other.
+
+    Steps that are done already are skipped, so it can be run again after a failure.
+    """
 
     name = "add_public_id"
     reversed_by = DropPublicIdOp
@@ -147,35 +194,44 @@ class AddPublicIdOp(PublicIdOp):
 DropPublicIdOp.reversed_by = AddPublicIdOp
 
 
-@_registered
+@registered
 class ExpandPublicIdOp(PublicIdOp):
-    """First phase: the column is there, NULL is allowed, and the database makes ids for writers that give none."""
+    """First phase: add the column, nullable, with a server default.
+
+    Programs without the column continue to write: their rows get ids of the same format.
+    """
 
     name = "expand_public_id"
     reversed_by = DropPublicIdOp
 
 
-@_registered
+@registered
 class BackfillPublicIdOp(PublicIdOp):
-    """Second phase: the rows that were there before have ids."""
+    """Second phase: give an id to each row that has none, in short transactions.
+
+    :func:`sqlalchemy_public_id.backfill.run` does the same without Alembic.
+    """
 
     name = "backfill_public_id"
 
     def reverse(self) -> MigrateOperation:
-        """Nothing: ids that are there do no harm to a column that may go with them."""
+        # nothing: the ids do no harm, and go with the column
         return ModifyTableOps(self.table_name, [], schema=self.schema)
 
 
-@_registered
+@registered
 class LoosenPublicIdOp(PublicIdOp):
-    """Undo the last phase: NULL is allowed again, and nothing is unique; the ids stay."""
+    """Undo the last phase: drop the unique index, and allow NULL. The ids stay."""
 
     name = "loosen_public_id"
 
 
-@_registered
+@registered
 class ContractPublicIdOp(PublicIdOp):
-    """Last phase: unique, and NOT NULL."""
+    """Last phase: build the unique index and make the column NOT NULL, beside readers and writers.
+
+    :raises sqlalchemy_public_id.BackfillIncomplete: if rows have no id yet, with their number and what to run.
+    """
 
     name = "contract_public_id"
     reversed_by = LoosenPublicIdOp
@@ -184,41 +240,9 @@ class ContractPublicIdOp(PublicIdOp):
 LoosenPublicIdOp.reversed_by = ContractPublicIdOp
 
 
-def add_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Add a column of public ids to a table that is in use: expand, backfill and contract, one after the other.
-
-    *op* is the module ``alembic.op``, or an :class:`~alembic.operations.Operations`. Any step that is done already is
-    left out, so that it can be run again after a failure.
-    """
-    op.add_public_id(table, column, **options)
-
-
-def expand_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Add the column, with a default in the database, and let it be NULL in the rows that are there.
-
-    Programs that know nothing of the column go on writing: their rows get ids of the same kind.
-    """
-    op.expand_public_id(table, column, **options)
-
-
-def backfill_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Give an id to each row that has none, in short transactions (:func:`sqlalchemy_public_id.backfill.run`)."""
-    op.backfill_public_id(table, column, **options)
-
-
-def contract_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Build the unique index and make the column NOT NULL, beside readers and writers.
-
-    :raises sqlalchemy_public_id.ConfigurationError: where rows have no id yet; it says how many, and what to run.
-    """
-    op.contract_public_id(table, column, **options)
-
-
-def loosen_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Undo :func:`contract_public_id`: drop the unique index, and allow NULL. The ids stay."""
-    op.loosen_public_id(table, column, **options)
-
-
-def drop_public_id(op: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-    """Drop the column, with its index and its default. The ids are gone: links to the rows cannot be made good."""
-    op.drop_public_id(table, column, **options)
+add_public_id = as_function(AddPublicIdOp)
+expand_public_id = as_function(ExpandPublicIdOp)
+backfill_public_id = as_function(BackfillPublicIdOp)
+contract_public_id = as_function(ContractPublicIdOp)
+loosen_public_id = as_function(LoosenPublicIdOp)
+drop_public_id = as_function(DropPublicIdOp)

@@ -1,23 +1,19 @@
-"""How migrations are written: the operations with what differs from their defaults, and columns as plain types.
+"""Rendering of migrations: operations with the arguments that differ from the defaults, columns as plain types.
 
-A migration that says ``sa.String(length=12)`` works as long as SQLAlchemy does, whatever becomes of this library. With
-``context.configure(public_id_render="type")`` it says ``sqlalchemy_public_id.PublicIdType(…)``. Imports are added.
+A migration with ``sa.String(length=12)`` does not depend on this library. With
+``context.configure(public_id_render="type")`` it has ``sqlalchemy_public_id.PublicIdType(…)``. Imports are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from alembic.autogenerate.render import renderers  # alembic.autogenerate has no such name while it is imported itself
+from alembic.autogenerate.render import renderers  # alembic.autogenerate itself may be half imported
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
-from sqlalchemy_public_id.alembic._compat import is_in_batch
-from sqlalchemy_public_id.alembic.ops import (
-    DropPublicIdOp,
-    PublicIdOp,
-)
+from sqlalchemy_public_id.alembic.ops import Directive, DropPublicIdOp, PublicIdOp
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
@@ -26,6 +22,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
+from sqlalchemy_public_id.keys.ranges import Range
 from sqlalchemy_public_id.tokens.column import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import PublicIdType, column_type_for
@@ -33,89 +30,68 @@ from sqlalchemy_public_id.types import PublicIdType, column_type_for
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
 
-__all__ = ["render_plain_types"]
-
 RenderItem: TypeAlias = "Callable[[str, Any, AutogenContext], str | Literal[False]]"
 
 _PACKAGE = "sqlalchemy_public_id"
-_DROPPING = {"format", "server_default"}
-"""What there is no need to know of a column that goes."""
+_POSITIONAL = {"table", "column"}
 
 
-# --- operations
-
-
-@renderers.dispatch_for(PublicIdOp)
-def _render(context: AutogenContext, op: PublicIdOp) -> str:
-    # on Alembic before 1.18 this is what gives ``op`` the method
+@renderers.dispatch_for(Directive)
+def _render(context: AutogenContext, op: Directive) -> str:
+    # before Alembic 1.18, this import adds the method to op
     context.imports.add(f"import {_PACKAGE}.alembic")
-    in_batch: bool = is_in_batch(context)
-    arguments = [] if in_batch else [repr(str(op.table_name))]
-    if op.column_name != "public_id":
-        arguments.append(repr(str(op.column_name)))
-    arguments += [
-        f"{name}={_written(context, value)}"
-        for name, value in _unusual(op)
-        if not (in_batch and name == "schema") and not (isinstance(op, DropPublicIdOp) and name in _DROPPING)
+    # private: Alembic has no public twin. Tested on 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0, 1.20.1
+    in_batch = isinstance(op, PublicIdOp) and context._has_batch  # pyright: ignore[reportPrivateUsage]
+    omitted = {"table", "schema"} if in_batch else set[str]()
+    if isinstance(op, DropPublicIdOp):
+        omitted |= {"format", "server_default"}  # of no use for a column that goes
+    arguments = [
+        f"{'' if name in _POSITIONAL else f'{name}='}{_literal(context, value)}"
+        for name, value in op.arguments().items()
+        if name not in omitted
     ]
     prefix = "batch_op." if in_batch else context.opts["alembic_module_prefix"] or ""
     return f"{prefix}{op.name}({', '.join(arguments)})"
 
 
-def _unusual(op: PublicIdOp) -> Iterator[tuple[str, object]]:
-    """The options that *op* would not have by itself. A function, ``wait_while``, cannot be written down."""
-    usual = type(op)(op.table_name, op.column_name)
-    for name in op.options:
-        if name != "wait_while" and (value := _option(op, name)) != _option(usual, name):
-            yield name, value
-
-
-def _option(op: PublicIdOp, name: str) -> object:
-    for holder in (op.target, op.patience, op):
-        if hasattr(holder, name):
-            return getattr(holder, name)
-    raise AssertionError(name)
-
-
-def _written(context: AutogenContext, value: object) -> str:
+def _literal(context: AutogenContext, value: object) -> str:
     if isinstance(value, Format):
         return _format(context, value)
-    return repr(str(value) if isinstance(value, str) else value)  # a name may be one of SQLAlchemy's kinds of str
+    if isinstance(value, Range):
+        context.imports.add("from sqlalchemy_public_id.keys import Range")
+    return repr(str(value) if isinstance(value, str) else value)  # a name may be a quoted_name, which has its own repr
 
 
 def _format(context: AutogenContext, format: Format) -> str:
-    """The constructor call of *format*, with the imports that it takes."""
+    """Return the constructor call of *format*, and add its imports."""
     format = _importable(format)
-    for one in format._chain():  # pyright: ignore[reportPrivateUsage]
-        steps = [value for value in one._settings().values() if isinstance(value, KeySpace)]  # pyright: ignore[reportPrivateUsage]
+    for part in format._chain():  # pyright: ignore[reportPrivateUsage]
+        steps = [value for value in part._settings().values() if isinstance(value, KeySpace)]  # pyright: ignore[reportPrivateUsage]
         if any(isinstance(step, KeyedStep) for step in steps):
             raise ConfigurationError(
-                "a KeyedStep has a secret, which belongs into no migration; write the type of the column as plain "
-                'types, public_id_render="plain", which is the default'
+                "a KeyedStep has a secret, which must not be in a migration; render the column as a plain type, with "
+                'public_id_render="plain", the default'
             )
-        if isinstance(one, Snowflake) and (function := named(one.machine_id)):
+        if isinstance(part, Snowflake) and (function := named(part.machine_id)):
             context.imports.add(f"import {function[0]}")
-        for kind in map(type, (one, *steps)):
+        for kind in map(type, (part, *steps)):
             public = getattr(formats, kind.__name__, None) is kind
             context.imports.add(f"from {_PACKAGE if public else kind.__module__} import {kind.__name__}")
     return repr(format)
 
 
 def _importable(format: Format) -> Format:
-    """*format* without functions that a migration cannot import: it checks the same ids, and makes none."""
+    """Replace functions that a migration cannot import: the format then validates ids, but generates none."""
     older = tuple(map(_importable, format._accepted))  # pyright: ignore[reportPrivateUsage]
     if isinstance(format, Snowflake) and callable(format.machine_id):
         module, _ = named(format.machine_id) or ("__main__", "")
-        if module == "__main__":  # of the program that writes the migration, not of the one that runs it
+        if module == "__main__":  # another program when the migration runs
             format = type(format)(**dict(format._settings(), machine_id=no_machine))  # pyright: ignore[reportPrivateUsage]
     return format._with_accepted(older) if older else format  # pyright: ignore[reportPrivateUsage]
 
 
-# --- types
-
-
-def render_plain_types(context: AutogenContext, *schemas: object) -> bool:
-    """Have columns of public ids rendered, beside what ``render_item`` in env.py renders. Nothing is compared."""
+def render_types(context: AutogenContext, *schemas: object) -> bool:
+    """Add the rendering of public ids to ``render_item`` of env.py. Compares nothing."""
     own = context.opts.get("render_item")
     if not isinstance(own, _RenderItem):
         context.opts["render_item"] = _RenderItem(own)
@@ -123,36 +99,38 @@ def render_plain_types(context: AutogenContext, *schemas: object) -> bool:
 
 
 class _RenderItem:
-    """``render_item``, with what *own* does first."""
+    """``render_item`` of env.py, then ours."""
 
     def __init__(self, own: RenderItem | None) -> None:
         self.own = own
 
     def __call__(self, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
         rendered = self.own(kind, item, context) if self.own is not None else False
-        if rendered is False and kind == "type" and isinstance(item, TokenType):
-            return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
-        if rendered is not False or kind != "type" or not isinstance(item, PublicIdType):
+        if rendered is not False or kind != "type":
             return rendered
-        how = context.opts.get("public_id_render") or "plain"
-        if how == "plain":
+        if isinstance(item, TokenType):
+            return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
+        if not isinstance(item, PublicIdType):
+            return False
+        style = context.opts.get("public_id_render") or "plain"
+        if style == "plain":
             return _plain(context, lambda traits: column_type_for(item.id_format, traits))
-        if how != "type":
-            raise ConfigurationError(f'public_id_render is {shown(how)}, expected "plain" or "type"')
+        if style != "type":
+            raise ConfigurationError(f'public_id_render is {shown(style)}, expected "plain" or "type"')
         if type(item) is not PublicIdType:
-            return False  # a subclass is known to those who wrote it
+            return False  # a subclass is rendered by the render_item of its authors
         context.imports.add(f"import {_PACKAGE}")
         return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
 
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:
-    """What each database has, in words of SQLAlchemy alone."""
+    """Return SQLAlchemy's types alone, with a variant for each database that differs."""
     sa = context.opts["sqlalchemy_module_prefix"] or ""
-    usual, postgresql, mysql = (repr(stored(traits)) for traits in (Traits(), PostgreSQL(), MySQL()))
-    plain = f"{sa}{usual}"
-    if postgresql != usual:
+    default, postgresql, mysql = (repr(stored(traits)) for traits in (Traits(), PostgreSQL(), MySQL()))
+    plain = f"{sa}{default}"
+    if postgresql != default:
         plain += f".with_variant({sa}{postgresql}, 'postgresql')"
-    if mysql != usual:
+    if mysql != default:
         context.imports.add("from sqlalchemy.dialects import mysql")
         plain += f".with_variant(mysql.{mysql}, 'mysql', 'mariadb')"
     return plain

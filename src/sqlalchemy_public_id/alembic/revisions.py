@@ -1,4 +1,4 @@
-"""Three revisions in the place of one, for large tables: expand, backfill, contract.
+"""Three revisions instead of one, for large tables: expand, backfill, contract.
 
 In ``env.py``::
 
@@ -6,8 +6,8 @@ In ``env.py``::
 
     context.configure(..., process_revision_directives=three_revisions)
 
-``alembic revision --autogenerate`` then writes a revision for each phase of the public ids that models have gained, and
-one before them for whatever else has changed. They can be deployed one by one, with hours or days in between.
+``alembic revision --autogenerate`` then writes a revision for each phase of new public ids, after one for all other
+changes. They can be deployed one by one, with hours or days in between.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _PHASES = {"expand": ExpandPublicIdOp, "backfill": BackfillPublicIdOp, "contract
 
 
 def three_revisions(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
-    """For ``process_revision_directives``: split each ``op.add_public_id()`` into its phases, a revision each."""
+    """Split each ``op.add_public_id()`` into its phases, a revision each. For ``process_revision_directives``."""
     directives[:] = [part for script in directives for part in _split(script)]
 
 
 def three_revisions_after(own: Directives) -> Directives:
-    """The same for those who have a ``process_revision_directives`` already: *own* comes first."""
+    """Call *own*, another function for ``process_revision_directives``, and then :func:`three_revisions`."""
 
     def process(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
         own(context, revision, directives)
@@ -58,22 +58,22 @@ def three_revisions_after(own: Directives) -> Directives:
 
 
 def _split(script: MigrationScript) -> list[MigrationScript]:
-    """What *script* says of other things, if anything, and a script for each phase."""
-    found = [_taken_from(upgrade) for upgrade in script.upgrade_ops_list]  # a list for each database
-    if not any(found):
+    """Return *script* with its other operations, if any, and a script for each phase."""
+    taken = [_take(upgrade, lambda op: isinstance(op, AddPublicIdOp)) for upgrade in script.upgrade_ops_list]
+    if not any(taken):
         return [script]
-    for adding, downgrade in zip(found, script.downgrade_ops_list, strict=True):
-        _take_undoing(adding, downgrade)
+    for added, downgrade in zip(taken, script.downgrade_ops_list, strict=True):
+        _take_reversed(downgrade, added)
     others = [*script.upgrade_ops_list, *script.downgrade_ops_list]
     parts = [] if all(ops.is_empty() for ops in others) else [script]
     for phase in _PHASES:
         upgrades = [
-            UpgradeOps(_of_phase(phase, adding), upgrade_token=upgrade.upgrade_token)
-            for upgrade, adding in zip(script.upgrade_ops_list, found, strict=True)
+            UpgradeOps(_of_phase(phase, added), upgrade_token=upgrade.upgrade_token)
+            for upgrade, added in zip(script.upgrade_ops_list, taken, strict=True)
         ]
         downgrades = [
-            DowngradeOps(_undone(phase, adding), downgrade_token=downgrade.downgrade_token)
-            for downgrade, adding in zip(script.downgrade_ops_list, found, strict=True)
+            DowngradeOps(_undone(phase, added), downgrade_token=downgrade.downgrade_token)
+            for downgrade, added in zip(script.downgrade_ops_list, taken, strict=True)
         ]
         parts.append(_next(script, parts, phase, upgrades, downgrades))
     return parts
@@ -86,63 +86,52 @@ def _next(
     upgrades: list[UpgradeOps],
     downgrades: list[DowngradeOps],
 ) -> MigrationScript:
-    """The script of *phase*: on top of the last of *before*, or else where *script* was to be."""
-    # a MigrationScript takes lists too, one entry for each database, as its properties say
-    of_databases: Any = {"upgrade_ops": upgrades, "downgrade_ops": downgrades}
+    """Return the script of *phase*, on top of the last one of *before*, or else in the place of *script*."""
+    # the type stubs name one UpgradeOps; the properties accept lists, one entry for each database
+    ops: Any = {"upgrade_ops": upgrades, "downgrade_ops": downgrades}
     place: Any = (
         {"head": before[-1].rev_id, "splice": False}
         if before
-        else {
-            "head": script.head,
-            "splice": script.splice,
-            "branch_label": script.branch_label,
-            "depends_on": script.depends_on,
-        }
+        else {name: getattr(script, name) for name in ("head", "splice", "branch_label", "depends_on")}
     )
     return MigrationScript(
         rev_id() if before else script.rev_id,
         message=f"{script.message or 'public ids'}: {phase}",
         imports=set(script.imports),
         version_path=script.version_path,
-        **of_databases,
+        **ops,
         **place,
     )
 
 
-def _taken_from(upgrade: UpgradeOps) -> list[AddPublicIdOp]:
-    """The operations of *upgrade* that have phases; it has them no longer."""
-    return [op for op in _take(upgrade, lambda op: isinstance(op, AddPublicIdOp)) if isinstance(op, AddPublicIdOp)]
-
-
-def _take_undoing(adding: Iterable[AddPublicIdOp], downgrade: DowngradeOps) -> None:
-    """Remove from *downgrade* what undoes *adding*; whatever else the project has made of it stays."""
-    undone = {op.reverse().to_diff_tuple() for op in adding}
-    _take(downgrade, lambda op: isinstance(op, PublicIdOp) and op.to_diff_tuple() in undone)
-
-
-def _take(ops: OpContainer, wanted: Callable[[MigrateOperation], bool]) -> list[MigrateOperation]:
-    """Remove the *wanted* operations from *ops*, with the containers that are empty then, and return them."""
-    taken: list[MigrateOperation] = []
+def _take(ops: OpContainer, condition: Callable[[MigrateOperation], bool]) -> list[Any]:
+    """Remove operations from *ops*, with the containers that are empty then, and return them."""
+    taken: list[Any] = []
     for container in [ops, *(op for op in ops.ops if isinstance(op, ModifyTableOps))]:
-        found = [op for op in container.ops if wanted(op)]
-        container.ops[:] = [op for op in container.ops if op not in found]
-        if found and container is not ops and container.is_empty():
+        matching = [op for op in container.ops if condition(op)]
+        container.ops[:] = [op for op in container.ops if op not in matching]
+        if matching and container is not ops and container.is_empty():
             ops.ops.remove(container)
-        taken += found
+        taken += matching
     return taken
 
 
-def _of_phase(phase: str, adding: Iterable[AddPublicIdOp]) -> list[MigrateOperation]:
-    return [_in_table(op, _PHASES[phase](op.table_name, op.column_name, **op.options)) for op in adding]
+def _take_reversed(downgrade: DowngradeOps, added: Iterable[AddPublicIdOp]) -> None:
+    # only the reverse of these: the project may have written other downgrades
+    undone = {op.reverse().to_diff_tuple() for op in added}
+    _take(downgrade, lambda op: isinstance(op, PublicIdOp) and op.to_diff_tuple() in undone)
 
 
-def _undone(phase: str, adding: list[AddPublicIdOp]) -> list[MigrateOperation]:
-    """Nothing for ids that are there: they go with the column, unless this was there before."""
+def _of_phase(phase: str, added: Iterable[AddPublicIdOp]) -> list[MigrateOperation]:
+    return [
+        ModifyTableOps(op.table_name, [_PHASES[phase](op.table_name, op.column_name, **op.options)], schema=op.schema)
+        for op in added
+    ]
+
+
+def _undone(phase: str, added: list[AddPublicIdOp]) -> list[MigrateOperation]:
     if phase == "backfill":
-        return []
-    undone = [op for op in reversed(adding) if phase == "contract" or not isinstance(op, FinishPublicIdOp)]
+        return []  # the ids go with the column
+    # a column that existed before stays
+    undone = [op for op in reversed(added) if phase == "contract" or not isinstance(op, FinishPublicIdOp)]
     return [op.reverse() for op in _of_phase(phase, undone)]
-
-
-def _in_table(op: AddPublicIdOp, phase: MigrateOperation) -> ModifyTableOps:
-    return ModifyTableOps(op.table_name, [phase], schema=op.schema)

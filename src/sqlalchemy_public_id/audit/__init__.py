@@ -1,4 +1,4 @@
-"""What is wrong with the public ids of a database: it reads catalogs and samples, and changes nothing.
+"""Audit of the public ids in a database. Reads catalogs and samples, and changes nothing.
 
 >>> from sqlalchemy_public_id import audit
 >>> report = audit.run(engine)
@@ -7,21 +7,20 @@
 >>> [finding.problem for finding in report.at_least("warning")]
 []
 
-Each :class:`Finding` says what is wrong in a sentence, in facts, and in lines to paste (its ``advice``). No table is
-read as a whole: ids are looked at in a sample, rows without an id are counted where an index finds them.
+Each :class:`Finding` has the problem in a sentence, as facts, and lines to paste (its ``advice``). No table is read as
+a whole: ids are checked in a sample, and rows without an id are counted in an index.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, inspect
 
 from sqlalchemy_public_id.audit import sampling
 from sqlalchemy_public_id.audit.checks import Subject, findings
-from sqlalchemy_public_id.audit.clusters import Clusters, counted
-from sqlalchemy_public_id.audit.clusters import findings as findings_on_keys
+from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings, key_range
 from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport, worst_first
 from sqlalchemy_public_id.dialects.catalog import read_facts
 from sqlalchemy_public_id.errors import ConfigurationError, shown
@@ -40,16 +39,16 @@ def run(
     clusters: Clusters | None = None,
     sample: int = 10_000,
 ) -> Report:
-    """Look at every table that has a *column* of public ids.
+    """Audit every table that has a *column* of public ids.
 
-    :param schema: where to look, instead of the usual schema of the connection.
-    :param tables: which tables; all of them where nothing is said.
-    :param formats: table → format of its ids. For other tables, the most frequent form is taken for the right one.
-    :param clusters: table → the number of its cluster, or the range of its keys, where the database cannot tell: for
-        ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are looked at in tables without public ids,
+    :param schema: the schema, instead of the default one of the connection.
+    :param tables: the tables; all of them by default.
+    :param formats: table → format of its ids. In other tables, the most frequent form is taken as the right one.
+    :param clusters: table → the number of its cluster, or the range of its keys, if the database does not show it: for
+        ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are checked in tables without public ids,
         too.
-    :param sample: how many rows of each table are read at most.
-    :raises ConfigurationError: where *tables*, *formats* or *clusters* name a table that is not there.
+    :param sample: the number of rows that are read of each table, at most.
+    :raises ConfigurationError: if *tables*, *formats* or *clusters* name a table that does not exist.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
@@ -58,54 +57,47 @@ def run(
     """
     if sample < 1:
         raise ConfigurationError(f"sample is {shown(sample)}, expected 1 or more")
+    formats, clusters = formats or {}, clusters or {}
+    report = Report([], [])
+    with _connected(bind) as connection:
+        inspector = inspect(connection)
+        existing = inspector.get_table_names(schema=schema)
+        audited = set(existing if tables is None else tables)
+        if unknown := sorted({*audited, *formats, *clusters} - {*existing}):
+            place = f" in schema {schema!r}" if schema else ""
+            raise ConfigurationError(
+                f"there is no table {', '.join(map(repr, unknown))}{place}; "
+                f"there are: {', '.join(sorted(existing)) or 'none'}"
+            )
+        for name in sorted(audited):
+            full_name = f"{schema}.{name}" if schema else name
+            facts = read_facts(connection, inspector, name, schema, column)
+            keys = key_range(connection, inspector, name, schema, clusters)
+            of_keys = list(cluster_findings(connection, full_name, name, schema, keys)) if keys else []
+            if facts is None:
+                report.tables.append(TableReport(full_name, has_column=False))
+                report.findings.extend(worst_first(of_keys))
+                continue
+            rows = sampling.read(connection, facts, sample, formats.get(name))
+            forms = sampling.forms_of(rows.ids)
+            counts = {str(form): count for form, count in forms.most_common()}
+            report.tables.append(TableReport(full_name, True, len(rows.ids), counts))
+            subject = Subject(connection, full_name, facts, rows, forms, formats.get(name), sample)
+            # a key that counts within a range is full at the end of the range, not of its type
+            others = [finding for finding in findings(subject) if not keys or finding.problem != "key-nearly-full"]
+            report.findings.extend(worst_first([*others, *of_keys]))
+    return report
+
+
+@contextmanager
+def _connected(bind: Engine | Connection) -> Generator[Connection]:
     if isinstance(bind, Engine):
         with bind.connect() as connection:
-            return _run(connection, schema, tables, column, formats or {}, clusters or {}, sample)
+            yield connection
+        return
     began = bind.in_transaction()
     try:
-        return _run(bind, schema, tables, column, formats or {}, clusters or {}, sample)
+        yield bind
     finally:
         if not began and bind.in_transaction():
-            bind.rollback()  # nothing was written; leave the connection as it was given
-
-
-def _run(
-    connection: Connection,
-    schema: str | None,
-    tables: Collection[str] | None,
-    column: str,
-    formats: Mapping[str, Format],
-    known: Clusters,
-    size: int,
-) -> Report:
-    inspector = inspect(connection)
-    there = inspector.get_table_names(schema=schema)
-    asked = [*(there if tables is None else tables), *formats, *known]
-    unknown = sorted({name for name in asked if name not in there})
-    if unknown:
-        where = f" in schema {schema!r}" if schema else ""
-        raise ConfigurationError(
-            f"there is no table {', '.join(map(repr, unknown))}{where}; there are: {', '.join(sorted(there)) or 'none'}"
-        )
-    looked_at: list[TableReport] = []
-    found: list[Finding] = []
-    for name in sorted(set(there if tables is None else tables)):
-        full_name = f"{schema}.{name}" if schema else name
-        facts = read_facts(connection, inspector, name, schema, column)
-        keys = counted(connection, inspector, name, schema, known)
-        of_keys = list(findings_on_keys(connection, full_name, name, schema, keys)) if keys else []
-        if facts is None:
-            looked_at.append(TableReport(full_name, has_column=False))
-            found += worst_first(of_keys)
-            continue
-        rows = sampling.read(connection, facts, size, formats.get(name))
-        forms = sampling.forms_of(rows.ids)
-        looked_at.append(TableReport(full_name, True, len(rows.ids), _by_words(forms)))
-        subject = Subject(connection, full_name, facts, rows, forms, formats.get(name), size)
-        others = [each for each in findings(subject) if not keys or each.problem != "key-nearly-full"]
-        found += worst_first([*others, *of_keys])
-    return Report(found, looked_at)
-
-
-def _by_words(forms: Counter[sampling.Form]) -> dict[str, int]:
-    return {str(form): count for form, count in forms.most_common()}
+            bind.rollback()  # nothing was written; the caller gets the connection back as it was

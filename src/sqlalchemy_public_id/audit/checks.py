@@ -1,10 +1,8 @@
-"""From what is known of a table to what is wrong with it: one function for each thing that is looked for."""
+"""Checks of one table: one function for each problem."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +19,10 @@ from sqlalchemy_public_id.errors import shown
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.naming import not_null_check_name, unique_name
 
-__all__ = ["Subject", "findings"]
-
 _HALF_FULL = 0.5
 _NEARLY_FULL = 0.9
 _FREQUENT = 0.01
-"""A form that fewer ids have is no second format, but a mistake."""
+"""A form that fewer ids have is a mistake, and no second format."""
 _SHOWN = 3
 _LEAD = re.compile(r"([A-Za-z0-9_]*[A-Za-z0-9])([^A-Za-z0-9]+)")
 _MYSQL = {"mysql", "mariadb"}
@@ -34,7 +30,7 @@ _MYSQL = {"mysql", "mariadb"}
 
 @dataclass(frozen=True)
 class Subject:
-    """One table, with all that is known of it."""
+    """A table, its catalog and its sample."""
 
     connection: Connection
     name: str
@@ -42,9 +38,9 @@ class Subject:
     sample: Sample
     forms: Counter[Form]
     format: Format | None
-    """The format of the ids, where the caller knows it."""
+    """The format of the ids, if the caller names it."""
     size: int
-    """How many rows may be read."""
+    """The number of rows that may be read."""
 
     @property
     def dialect(self) -> str:
@@ -52,7 +48,7 @@ class Subject:
 
     @property
     def loses_default(self) -> bool:
-        """Whether the column has a default that a MODIFY would have to repeat."""
+        """True if the column has a default that a MODIFY would have to repeat."""
         return self.dialect in _MYSQL and self.facts.has_default
 
     def finding(
@@ -61,9 +57,9 @@ class Subject:
         return Finding(self.name, self.facts.column, problem, severity, message, facts, advice)
 
     def advice(self, slug: str, **names: Any) -> Advice:
-        """The piece of advice, filled with the names of the table; quoted, where it is SQL."""
+        """Return the piece of advice with the names of the table, quoted in SQL."""
         facts = self.facts
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             "table": facts.table,
             "column": facts.column,
             "key": facts.key.column if facts.key else "id",
@@ -71,22 +67,17 @@ class Subject:
             "check": not_null_check_name(facts.table, facts.column),
             **names,
         }
-        language = about(slug).language
-        if language == "sh":
-            given = {name: shlex.quote(value) for name, value in given.items()}
-        elif language == "text":  # Python, with names between double quotes
-            given |= {name: json.dumps(given[name], ensure_ascii=False)[1:-1] for name in ("table", "column")}
-        else:
+        if about(slug).language == "sql":
             dialect = self.connection.dialect
-            given = {name: quoted(value, dialect) for name, value in given.items()}
-            given["table"] = quoted_table(facts.table, facts.schema, dialect)
+            values = {name: quoted(value, dialect) for name, value in values.items()}
+            values["table"] = quoted_table(facts.table, facts.schema, dialect)
         if facts.type is not None:
-            given["type"] = facts.type
-        return about(slug, length=facts.length or 12, **given)
+            values["type"] = facts.type
+        return about(slug, length=facts.length or 12, **values)
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """All that is wrong with the table."""
+    """Yield all problems of the table."""
     for check in (_nulls, _nullable, _unique, _invalid, _redundant, _ids, _collation, _key, _default, _left_over):
         yield from check(subject)
 
@@ -95,21 +86,21 @@ def _nulls(subject: Subject) -> Iterator[Finding]:
     facts, sample = subject.facts, subject.sample
     if not facts.nullable:
         return
-    counted = _count_missing(subject) if facts.searchable else sample.missing
-    if not counted:
+    count = _count_missing(subject) if facts.searchable else sample.missing
+    if not count:
         return
     if not facts.searchable:
-        how_many = f"{counted} of {sample.rows} rows that were read have no id"
-    elif counted > subject.size:
-        how_many = f"more than {subject.size} rows have no id"
+        message = f"{count} of {sample.rows} rows that were read have no id"
+    elif count > subject.size:
+        message = f"more than {subject.size} rows have no id"
     else:
-        how_many = f"{counted} row{'s have' if counted > 1 else ' has'} no id"
-    known = {"rows": min(counted, subject.size), "exact": facts.searchable and counted <= subject.size}
-    yield subject.finding("missing-ids", "error", how_many, subject.advice("one-update"), **known, sampled=sample.rows)
+        message = f"{count} row{'s have' if count > 1 else ' has'} no id"
+    counted = {"rows": min(count, subject.size), "exact": facts.searchable and count <= subject.size}
+    yield subject.finding("missing-ids", "error", message, subject.advice("one-update"), **counted, sampled=sample.rows)
 
 
 def _count_missing(subject: Subject) -> int:
-    """How many rows have no id, by the index; counting stops where it is enough."""
+    """Count the rows without an id in the index, up to one more than may be read."""
     facts = subject.facts
     source = table(facts.table, column(facts.column), schema=facts.schema)
     missing = source.c[facts.column].is_(None)
@@ -118,106 +109,79 @@ def _count_missing(subject: Subject) -> int:
 
 
 def _nullable(subject: Subject) -> Iterator[Finding]:
-    if subject.facts.nullable:
-        slug = {"postgresql": "set-not-null", "sqlite": "sqlite-copy"}.get(subject.dialect, "modify-not-null")
-        if subject.loses_default:
-            slug = "half-done"
-        yield subject.finding(
-            "nullable", "warning", "the column may be NULL: rows can be stored without an id", subject.advice(slug)
-        )
+    if not subject.facts.nullable:
+        return
+    slug = {"postgresql": "set-not-null", "sqlite": "sqlite-copy"}.get(subject.dialect, "modify-not-null")
+    advice = subject.advice("half-done" if subject.loses_default else slug)
+    message = "the column may be NULL: rows can be stored without an id"
+    yield subject.finding("nullable", "warning", message, advice)
 
 
 def _unique(subject: Subject) -> Iterator[Finding]:
     indexes = subject.facts.indexes
     if any(index.guards for index in indexes) or any(index.unique and not index.valid for index in indexes):
         return
-    others = ", ".join(index.name for index in indexes)
-    kept = (
-        f" ({others} {'leaves rows out' if any(index.partial for index in indexes) else 'is none'})" if others else ""
-    )
-    slug = {"postgresql": "unique-constraint", "sqlite": "unique-missing"}.get(
-        subject.dialect, "unique-index-algorithm"
-    )
-    yield subject.finding(
-        "unique-missing",
-        "error",
-        f"there is no unique index{kept}: two rows can have one id, and a lookup reads the whole table",
-        subject.advice(slug),
-        indexes=[index.name for index in indexes],
-    )
+    names = [index.name for index in indexes]
+    reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
+    others = f" ({', '.join(names)} {reason})" if names else ""
+    slugs = {"postgresql": "unique-constraint", "sqlite": "unique-missing"}
+    message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
+    advice = subject.advice(slugs.get(subject.dialect, "unique-index-algorithm"))
+    yield subject.finding("unique-missing", "error", message, advice, indexes=names)
 
 
 def _invalid(subject: Subject) -> Iterator[Finding]:
     for index in subject.facts.indexes:
         if not index.valid:
-            yield subject.finding(
-                "index-invalid",
-                "error",
-                f"the index {index.name} is INVALID: no query uses it, and it guarantees nothing",
-                subject.advice("invalid-index", index=index.name),
-                index=index.name,
-            )
+            message = f"the index {index.name} is INVALID: no query uses it, and it guarantees nothing"
+            advice = subject.advice("invalid-index", index=index.name)
+            yield subject.finding("index-invalid", "error", message, advice, index=index.name)
 
 
 def _redundant(subject: Subject) -> Iterator[Finding]:
-    """All whole indexes but one: that of a constraint if there is one, else the one with our name."""
+    """Yield all indexes but one: that of a constraint if there is one, else the one with the library's name."""
     facts = subject.facts
-    ours = unique_name(facts.table, facts.column)
+    name = unique_name(facts.table, facts.column)
     guards = [index for index in facts.indexes if index.guards]
     if not guards:
         return
-    best = max(guards, key=lambda index: (index.primary, index.constraint, index.name == ours))
+    best = max(guards, key=lambda index: (index.primary, index.constraint, index.name == name))
     for index in facts.indexes:
         if index is not best and index.valid:
-            yield subject.finding(
-                "index-redundant",
-                "warning",
-                f"the index {index.name} does nothing that {best.name} does not do, and costs time at every write",
-                subject.advice("redundant-index", index=index.name),
-                index=index.name,
-                beside=best.name,
-            )
+            message = f"the index {index.name} does nothing that {best.name} does not do, and costs time at every write"
+            advice = subject.advice("redundant-index", index=index.name)
+            names = {"index": index.name, "beside": best.name}
+            yield subject.finding("index-redundant", "warning", message, advice, **names)
 
 
 def _ids(subject: Subject) -> Iterator[Finding]:
-    if subject.format is not None:
-        yield from _malformed_for(subject, subject.format)
+    ids, forms, format = subject.sample.ids, subject.forms, subject.format
+    if format is not None:
+        malformed = [id for id in ids if not format.is_valid(id)]
+        if malformed:
+            old = forms_of(malformed).most_common(1)[0][0]
+            advice = _accepting(subject, repr(format), old)
+            yield _malformed(subject, malformed, f"expected {format.expected}", "error", advice)
         return
-    ids, forms = subject.sample.ids, subject.forms
     frequent = [form for form, count in forms.most_common() if count >= max(2, _FREQUENT * len(ids))]
     if len(frequent) > 1:
-        yield subject.finding(
-            "mixed-formats",
-            "warning",
-            "the ids have several forms: " + "; ".join(f"{forms[form]} of {form}" for form in frequent),
-            _change(subject, frequent[0], frequent[1]),
-            forms={str(form): forms[form] for form in frequent},
-            sampled=len(ids),
-        )
+        message = "the ids have several forms: " + "; ".join(f"{forms[form]} of {form}" for form in frequent)
+        counts = {str(form): forms[form] for form in frequent}
+        advice = _accepting(subject, _format_of(frequent[0]), frequent[1])
+        yield subject.finding("mixed-formats", "warning", message, advice, forms=counts, sampled=len(ids))
     right = set(frequent or forms)
-    odd = [text for text in ids if form_in(text, forms) not in right]
+    odd = [id for id in ids if form_in(id, forms) not in right]
     if odd:
-        usual = " or ".join(map(str, frequent))
-        yield _malformed(subject, odd, f"ids here are {usual}", "warning", None)
+        yield _malformed(subject, odd, f"ids here are {' or '.join(map(str, frequent))}", "warning", None)
 
 
-def _malformed_for(subject: Subject, format: Format) -> Iterator[Finding]:
-    wrong = [text for text in subject.sample.ids if not format.is_valid(text)]
-    if wrong:
-        old = forms_of(wrong).most_common(1)[0][0]
-        yield _malformed(subject, wrong, f"expected {format.expected}", "error", _change(subject, format, old))
+def _accepting(subject: Subject, new: str | None, form: Form) -> Advice | None:
+    old = _format_of(form)
+    return subject.advice("mixed-formats", new=new, old=old) if new is not None and old is not None else None
 
 
-def _change(subject: Subject, new: Format | Form, old: Form) -> Advice | None:
-    """How to accept ids of *old* beside those of *new*, as far as the formats are known."""
-    written = [repr(one) if isinstance(one, Format) else _written(one) for one in (new, old)]
-    if None in written:
-        return None
-    return subject.advice("mixed-formats", new=written[0], old=written[1])
-
-
-def _written(form: Form) -> str | None:
-    """The format that ids of *form* may have; the alphabet does not show in it."""
+def _format_of(form: Form) -> str | None:
+    """Return a format for ids of *form*, as Python. Its alphabet is a guess."""
     if form.kind != "characters":
         return None
     lead = _LEAD.fullmatch(form.lead)
@@ -228,44 +192,29 @@ def _written(form: Form) -> str | None:
     return f"NanoId({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
-def _malformed(subject: Subject, wrong: list[str], expected: str, severity: Severity, advice: Advice | None) -> Finding:
-    examples = ", ".join(map(shown, wrong[:_SHOWN]))
-    more = ", …" if len(wrong) > _SHOWN else ""
-    return subject.finding(
-        "malformed-ids",
-        severity,
-        f"{len(wrong)} of {len(subject.sample.ids)} ids that were read are malformed: {examples}{more} ({expected})",
-        advice,
-        malformed=len(wrong),
-        sampled=len(subject.sample.ids),
-        examples=wrong[:_SHOWN],
-    )
+def _malformed(subject: Subject, ids: list[str], expected: str, severity: Severity, advice: Advice | None) -> Finding:
+    sampled, examples = len(subject.sample.ids), ids[:_SHOWN]
+    shown_ids = ", ".join(map(shown, examples)) + (", …" if len(ids) > _SHOWN else "")
+    message = f"{len(ids)} of {sampled} ids that were read are malformed: {shown_ids} ({expected})"
+    counts = {"malformed": len(ids), "sampled": sampled}
+    return subject.finding("malformed-ids", severity, message, advice, **counts, examples=examples)
 
 
 def _collation(subject: Subject) -> Iterator[Finding]:
     facts, dialect = subject.facts, subject.dialect
-    known = {"collation": facts.collation}
+    expected = {"postgresql": '"C"', "sqlite": "BINARY"}.get(dialect, "ascii_bin")
+    names = {"collation": facts.collation, "expected": expected}
     if not facts.collated:
         slug = {"postgresql": "linguistic-collation", "sqlite": "nocase-collation"}.get(dialect, "default-collation")
-        if subject.loses_default:
-            slug = "half-done"
-        expected = {"postgresql": '"C"', "sqlite": "BINARY"}.get(dialect, "ascii_bin")
-        effect = {
-            "postgresql": "ids are compared by the rules of a language, which change with upgrades",
-        }.get(dialect, "aB and Ab may be one id")
-        yield subject.finding(
-            "collation",
-            "warning",
-            f"the collation is {facts.collation}, expected {expected}: {effect}",
-            subject.advice(slug),
-            **known,
-            expected=expected,
-        )
+        effect = "aB and Ab may be one id"
+        if dialect == "postgresql":
+            effect = "ids are compared by the rules of a language, which change with upgrades"
+        message = f"the collation is {facts.collation}, expected {expected}: {effect}"
+        advice = subject.advice("half-done" if subject.loses_default else slug)
+        yield subject.finding("collation", "warning", message, advice, **names)
     elif dialect in _MYSQL and facts.collation not in {None, "ascii_bin", "ascii_nopad_bin"}:
         message = f"the collation is {facts.collation}: ids are compared byte by byte, but ascii_bin takes less space"
-        yield subject.finding(
-            "collation", "info", message, subject.advice("default-collation"), **known, expected="ascii_bin"
-        )
+        yield subject.finding("collation", "info", message, subject.advice("default-collation"), **names)
 
 
 def _key(subject: Subject) -> Iterator[Finding]:
@@ -274,36 +223,25 @@ def _key(subject: Subject) -> Iterator[Finding]:
         return
     full = key.value / key.limit
     severity: Severity = "error" if full >= _NEARLY_FULL else "warning"
-    yield Finding(
-        subject.name,
-        key.column,
-        "key-nearly-full",
-        severity,
+    message = (
         f"the key {key.column} ({key.type}) is {full:.0%} full, at {key.value} of {key.limit}: "
-        f"it runs out after another {(key.limit - key.value) / key.value:.0%} of the rows so far",
-        {"type": key.type, "value": key.value, "limit": key.limit, "full": round(full, 4)},
-        subject.advice("key-nearly-full"),
+        f"it runs out after another {(key.limit - key.value) / key.value:.0%} of the rows so far"
     )
+    facts = {"type": key.type, "value": key.value, "limit": key.limit, "full": round(full, 4)}
+    advice = subject.advice("key-nearly-full")
+    yield Finding(subject.name, key.column, "key-nearly-full", severity, message, facts, advice)
 
 
 def _default(subject: Subject) -> Iterator[Finding]:
     if not subject.facts.has_default:
-        yield subject.finding(
-            "default-missing",
-            "info",
-            "the database makes no ids: programs that do not know the column cannot insert, or insert NULL",
-            subject.advice("no-default"),
-        )
+        message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
+        yield subject.finding("default-missing", "info", message, subject.advice("no-default"))
 
 
 def _left_over(subject: Subject) -> Iterator[Finding]:
     facts = subject.facts
     name = not_null_check_name(facts.table, facts.column)
     if name in facts.checks:
-        yield subject.finding(
-            "check-left-over",
-            "info",
-            f"the CHECK constraint {name} is left over from a migration",
-            subject.advice("left-over-check", check=name) if subject.dialect != "sqlite" else None,
-            check=name,
-        )
+        message = f"the CHECK constraint {name} is left over from a migration"
+        advice = subject.advice("left-over-check", check=name) if subject.dialect != "sqlite" else None
+        yield subject.finding("check-left-over", "info", message, advice, check=name)

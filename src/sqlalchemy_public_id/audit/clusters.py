@@ -1,4 +1,4 @@
-"""Cluster keys and ranges of keys: how much of a range is used up, and which keys lie outside of it."""
+"""Cluster keys and ranges of keys: the used share of a range, and keys outside of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
 
-from sqlalchemy_public_id.audit.report import Finding, Severity
+from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.dialects.catalog import primary_key_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.naming import cluster_name
-
-__all__ = ["Clusters", "Counted", "counted", "findings", "limits", "made_by"]
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
 """Table → the number of its cluster, or the range of its keys."""
@@ -28,23 +26,24 @@ _BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
 
 
 @dataclass(frozen=True)
-class Counted:
+class KeyRange:
     """A key that counts within a range."""
 
     column: str
     keys: Range | None
-    """``None`` where they look up their cluster, and there is none."""
+    """``None`` if the keys look up their cluster, and there is none."""
     own_counter: bool
-    """Whether its counter does not look at the keys that are there."""
+    """``False`` if the counter continues from the largest key of the table."""
 
 
-def counted(
+def key_range(
     connection: Connection, inspector: Inspector, name: str, schema: str | None, clusters: Clusters
-) -> Counted | None:
-    """What is known of the key of the table *name*; ``None`` where its keys are those of no cluster and no range.
+) -> KeyRange | None:
+    """Return the range of the key of the table *name*; ``None`` if it has none.
 
-    PostgreSQL tells the limits of a sequence, and all but SQLite what ``strategy="function"`` made; a trigger of
-    ``enforce_range=True`` tells its range. Of an ``AUTO_INCREMENT`` without one, *clusters* have to tell.
+    PostgreSQL shows the limits of a sequence. All databases but SQLite show the default or trigger of
+    ``strategy="function"``, and a trigger of ``enforce_range=True`` has its range. An ``AUTO_INCREMENT`` without one
+    has to be in *clusters*.
     """
     primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
@@ -52,117 +51,100 @@ def counted(
             raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")
         return None
     key = primary_key[0]
-    postgresql = connection.dialect.name == "postgresql"
-    looked_up = made_by(connection, name, schema, key) is not None
-    keys = _given(name, clusters)
-    if looked_up:
-        told = _of_config(connection, inspector, schema)
-        return Counted(key, told and (keys or told), own_counter=True)
+    keys = _range_in(clusters, name)
+    if cluster_key_sql(connection, name, schema, key) is not None:
+        of_config = _of_config(connection, inspector, schema)
+        return KeyRange(key, of_config and (keys or of_config), own_counter=True)
     if keys is None:
         keys = limits(connection, name, schema, key)
-    return None if keys is None else Counted(key, keys, postgresql or looked_up)
+    return None if keys is None else KeyRange(key, keys, own_counter=connection.dialect.name == "postgresql")
 
 
-def findings(
-    connection: Connection, full_name: str, name: str, schema: str | None, found: Counted
+def cluster_findings(
+    connection: Connection, full_name: str, name: str, schema: str | None, key_range: KeyRange
 ) -> Iterator[Finding]:
-    """What is wrong with the keys of a table. Only the ends of the range, and of its index, are looked at."""
-    rows = table(name, column(found.column), schema=schema)
-    key, keys = rows.c[found.column], found.keys
+    """Yield the problems of the keys of a table. Reads only the ends of the range, and of its index."""
+
+    def finding(problem: Problem, severity: Severity, message: str, **facts: Any) -> Finding:
+        return Finding(full_name, key_range.column, problem, severity, message, facts)
+
+    keys = key_range.keys
     if keys is None:
-        yield Finding(
-            full_name,
-            found.column,
-            "cluster-unknown",
-            "error",
+        message = (
             f"the keys of {full_name} are those of the cluster in {CONFIG}, which does not have one row with a number "
-            f"from 0 to {LAST_CLUSTER}, so every INSERT fails: INSERT INTO {CONFIG} (cluster) VALUES (10)",
-            {"config": CONFIG},
+            f"from 0 to {LAST_CLUSTER}, so every INSERT fails: INSERT INTO {CONFIG} (cluster) VALUES (10)"
         )
+        yield finding("cluster-unknown", "error", message, config=CONFIG)
         return
+    key = table(name, column(key_range.column), schema=schema).c[key_range.column]
     cluster = keys.cluster
+    range_name = f"cluster {cluster}" if cluster is not None else f"the range {keys.start} to {keys.last}"
+    facts = {"start": keys.start, "last": keys.last}
     inside = key.between(keys.start, keys.last)
     last = connection.scalar(select(func.max(key)).where(inside))
-    whose = f"cluster {cluster}" if cluster is not None else f"the range {keys.start} to {keys.last}"
     used = 0.0 if last is None else (last - keys.start + 1) / len(keys)
     if used >= _HALF_USED:
         severity: Severity = "error" if used >= _NEARLY_USED_UP else "warning"
-        facts = {"start": keys.start, "last": keys.last, "value": last, "used": round(used, 4)}
         then = "give the database another cluster" if cluster is not None else "give it another range"
-        yield Finding(
-            full_name,
-            found.column,
-            "key-range-nearly-full",
-            severity,
-            f"the keys of {whose} are {used:.0%} used up, at {last}; {then} before every INSERT fails",
-            {**facts, "cluster": cluster},
-        )
+        message = f"the keys of {range_name} are {used:.0%} used up, at {last}; {then} before every INSERT fails"
+        used_up = {"value": last, "used": round(used, 4)}
+        yield finding("key-range-nearly-full", severity, message, **facts, **used_up, cluster=cluster)
     largest = connection.scalar(select(func.max(key)))
-    if largest is not None and largest > keys.last and not found.own_counter:
-        yield Finding(
-            full_name,
-            found.column,
-            "key-counter-outside",
-            "error",
-            f"there is a key behind those of {whose}, {largest}, and {connection.dialect.name} counts on from the "
-            f'largest one: new keys would be those of others; use strategy="function" where rows of others are '
-            f"brought in",
-            {"start": keys.start, "last": keys.last, "value": largest, "cluster": cluster},
+    if largest is not None and largest > keys.last and not key_range.own_counter:
+        message = (
+            f"key {largest} is above the keys of {range_name}, and {connection.dialect.name} counts on from the "
+            f'largest key: new keys will be outside of the range; use strategy="function" for tables with '
+            f"rows of others"
         )
-    # keys of other clusters are what a merge brings; those of a cluster 0 that is not ours were made by nobody
+        yield finding("key-counter-outside", "error", message, **facts, value=largest, cluster=cluster)
+    # keys of other clusters come from a merge; cluster 0 makes keys only if it is this one
     strange = key < min(1 << SEQUENCE_BITS, keys.start) if cluster is not None else not_(inside)
     outside = connection.scalar(select(func.min(key)).where(strange))
     if outside is not None:
-        origin = "from before there were clusters, or after a TRUNCATE; other databases may have made the same ones"
+        origin = "from before there were clusters, or after a TRUNCATE; other databases may have the same keys"
         if cluster is None:
             origin = "of other databases after a merge, or from before there were ranges, which others may have as well"
-        yield Finding(
-            full_name,
-            found.column,
-            "keys-outside",
-            "warning",
-            f"there are keys outside of {whose}, such as {outside}: {origin}",
-            {"start": keys.start, "last": keys.last, "example": outside, "cluster": cluster},
-        )
+        message = f"there are keys outside of {range_name}, such as {outside}: {origin}"
+        yield finding("keys-outside", "warning", message, **facts, example=outside, cluster=cluster)
 
 
-def _given(name: str, clusters: Clusters) -> Range | None:
-    given: object = clusters.get(name)
-    if given is None or isinstance(given, Range):
-        return given
+def _range_in(clusters: Mapping[str, Any], name: str) -> Range | None:
+    value = clusters.get(name)
+    if value is None or isinstance(value, Range):
+        return value
     try:
-        return range_of(given)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # it is looked at there
+        return range_of(value)
     except ValueError:
         raise ConfigurationError(
-            f"clusters[{name!r}] is {shown(given)}, expected the number of a cluster, or a range"
+            f"clusters[{name!r}] is {shown(value)}, expected the number of a cluster, or a range"
         ) from None
 
 
-def made_by(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
-    """What looks up the cluster of the table *name* for each key, in SQL; ``None`` where nothing does."""
+def cluster_key_sql(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
+    """Return the default or trigger that makes the keys of the table *name*, in SQL; ``None`` if there is none."""
     if connection.dialect.name == "postgresql":
         query = (
             "SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d JOIN pg_attribute a "
             "ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = to_regclass(:name) AND a.attname = :key"
         )
-        facts = {"name": quoted_table(name, schema, connection.dialect), "key": key}
-        default = connection.scalar(text(query), facts)
+        parameters = {"name": quoted_table(name, schema, connection.dialect), "key": key}
+        default = connection.scalar(text(query), parameters)
         return str(default) if default is not None and FUNCTION in default else None
     return _trigger(connection, cluster_name("key", name), schema)
 
 
 def limits(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
-    """The range that a sequence of PostgreSQL has, and elsewhere a trigger keeps; ``None`` where there is none."""
+    """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is none."""
     if connection.dialect.name == "postgresql":
         return _of_sequence(connection, name, schema, key)
     return _of_guard(connection, name, schema)
 
 
 def _of_config(connection: Connection, inspector: Inspector, schema: str | None) -> Range | None:
-    """The range of the cluster that the database takes itself for; ``None`` where it takes itself for none."""
+    """Return the range of the cluster in the config table; ``None`` if that has no valid row."""
     if not inspector.has_table(CONFIG, schema=schema):
         return None
-    if "cluster" not in {each["name"] for each in inspector.get_columns(CONFIG, schema=schema)}:
+    if "cluster" not in {column["name"] for column in inspector.get_columns(CONFIG, schema=schema)}:
         return None
     numbers = connection.scalars(select(table(CONFIG, column("cluster"), schema=schema).c.cluster)).all()
     if len(numbers) != 1:
@@ -174,37 +156,35 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
 
 
 def _of_sequence(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
-    """The limits of the sequence of PostgreSQL, where somebody has set them."""
     quoted = quoted_table(name, schema, connection.dialect)
     query = "SELECT seqmin, seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :key)::regclass"
-    found = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
-    if found is None or found.seqmin < 1:
+    sequence = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
+    if sequence is None or sequence.seqmin < 1:
         return None
-    if found.seqmin == 1 and found.seqmax in {2**31 - 1, 2**15 - 1, LAST_KEY}:
-        return None  # as PostgreSQL made it
-    return Range(found.seqmin, found.seqmax + 1)
+    if sequence.seqmin == 1 and sequence.seqmax in {2**31 - 1, 2**15 - 1, LAST_KEY}:
+        return None  # the default of PostgreSQL
+    return Range(sequence.seqmin, sequence.seqmax + 1)
 
 
 def _of_guard(connection: Connection, name: str, schema: str | None) -> Range | None:
-    """The range that a trigger keeps."""
-    found = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
-    return None if found is None else Range(int(found[1]), int(found[2]) + 1)
+    match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
+    return None if match is None else Range(int(match[1]), int(match[2]) + 1)
 
 
 def _trigger(connection: Connection, name: str, schema: str | None) -> str | None:
-    """What a trigger does, if there is one of this *name*."""
-    found: Any = None
+    """Return the body of the trigger *name*; ``None`` if there is none."""
+    body: Any = None
     if connection.dialect.name == "sqlite":
         master = quoted_table("sqlite_master", schema, connection.dialect)
         query = f"SELECT sql FROM {master} WHERE type = 'trigger' AND name = ?"
-        found = connection.exec_driver_sql(query, (name,)).scalar()
+        body = connection.exec_driver_sql(query, (name,)).scalar()
     elif connection.dialect.name in {"mysql", "mariadb"}:
         query = (
             "SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS "
             "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"
         )
-        found = connection.scalar(text(query), {"name": name, "schema": schema})
-        if found is not None and "`" in found:  # which MySQL shows wrong if a name has one
+        body = connection.scalar(text(query), {"name": name, "schema": schema})
+        if body is not None and "`" in body:  # MySQL garbles names with a backquote in information_schema
             query = f"SHOW CREATE TRIGGER {quoted_table(name, schema, connection.dialect)}"
-            found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[2]
-    return None if found is None else str(found)
+            body = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[2]
+    return None if body is None else str(body)

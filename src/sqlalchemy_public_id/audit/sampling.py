@@ -1,7 +1,6 @@
-"""A sample of the ids of a table, and the forms they have.
+"""Samples of the ids of a table, and their forms.
 
-The form of an id is its prefix and its length. Where no format is known, the most frequent form is taken for the right
-one.
+The form of an id is its prefix and its length. If no format is known, the most frequent form is taken as the right one.
 
 >>> forms = forms_of(["cus_izkpm55j334u", "cus_0a1b2c3d4e5f", "izkpm55j334u"])
 >>> [str(form) for form, _ in forms.most_common()]
@@ -24,8 +23,6 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH
 from sqlalchemy_public_id.formats._bits import BitsFormat
 
-__all__ = ["Form", "Sample", "form_in", "form_of", "forms_of", "read"]
-
 _LEAD = r"[A-Za-z][A-Za-z0-9_]*?[^A-Za-z0-9]+"
 _PREFIXED = re.compile(rf"(?P<lead>{_LEAD})(?P<body>[A-Za-z0-9]+)")
 _UUID = re.compile(rf"(?P<lead>{_LEAD})?[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}")
@@ -33,14 +30,14 @@ _UUID = re.compile(rf"(?P<lead>{_LEAD})?[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3
 
 @dataclass(frozen=True)
 class Form:
-    """What ids of one format have in common, as far as it can be seen."""
+    """What ids of one format have in common."""
 
     lead: str
-    """Prefix and separator, or nothing."""
+    """Prefix and separator, or an empty string."""
     length: int
-    """How many characters follow."""
+    """The number of characters that follow."""
     kind: str = "characters"
-    """``UUID`` for the usual form of one, ``other characters`` for blanks and what is not ASCII."""
+    """``UUID`` for one with hyphens, ``other characters`` for blanks and non-ASCII."""
 
     def __str__(self) -> str:
         body = "UUID" if self.kind == "UUID" else f"{self.length} {self.kind}"
@@ -49,18 +46,18 @@ class Form:
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of a table: the oldest and the newest ones, as far as the key tells."""
+    """Rows of a table: the first and the last ones by primary key."""
 
     rows: int
-    """How many were read."""
+    """The number of rows that were read."""
     missing: int
-    """How many of them have no id."""
+    """The number of them without an id."""
     ids: tuple[str, ...]
-    """The ids of the others. Where numbers are stored, as text of the format that is known, or as they are."""
+    """The ids of the others. Stored numbers are in the format if it is known, else plain."""
 
 
 def read(connection: Connection, facts: Facts, size: int, format: Format | None = None) -> Sample:
-    """At most *size* rows of the table: half of them from either end of its primary key."""
+    """Read at most *size* rows of the table, half of them from either end of its primary key."""
     names = dict.fromkeys((facts.column, *facts.primary_key))
     columns: list[ColumnClause[Any]] = [column(name) for name in names]
     source = table(facts.table, *columns, schema=facts.schema)
@@ -86,26 +83,26 @@ def read(connection: Connection, facts: Facts, size: int, format: Format | None 
 
 
 def forms_of(ids: Iterable[str]) -> Counter[Form]:
-    """How many of *ids* have which form.
+    """Count *ids* by form.
 
-    What looks like a prefix is none where most ids have one of their own: their alphabet contains the separator.
+    If most ids have a prefix of their own, none of them is a prefix: the alphabet contains the separator.
     """
-    texts = list(ids)
-    looks = [form_of(text) for text in texts]
-    leads = Counter(form.lead for form in looks if form.lead)
+    values = list(ids)
+    candidates = [form_of(text) for text in values]
+    leads = Counter(form.lead for form in candidates if form.lead)
     single = sum(1 for count in leads.values() if count == 1)
-    enough = max(2, len(texts) / 100)
-    if len(texts) == 1:
-        return Counter(looks)
+    enough = max(2, len(values) / 100)
+    if len(values) == 1:
+        return Counter(candidates)
     real = {lead for lead, count in leads.items() if count >= enough and single <= leads.total() / 2}
     return Counter(
         form if not form.lead or form.lead in real else Form("", len(text))
-        for form, text in zip(looks, texts, strict=True)
+        for form, text in zip(candidates, values, strict=True)
     )
 
 
 def form_of(text: str) -> Form:
-    """The form of one id.
+    """Return the form of one id.
 
     >>> str(form_of("cus_izkpm55j334u")), str(form_of("0191b2c3-6f1e-7a3b-8c4d-1234567890ab"))
     ("'cus_' and 12 characters", 'UUID')
@@ -114,14 +111,14 @@ def form_of(text: str) -> Form:
         return Form("", len(text), "other characters")
     if len(text) > MAX_LENGTH:
         return Form("", len(text))
-    found = _UUID.fullmatch(text)
-    if found is not None:
-        return Form(found["lead"] or "", 36, "UUID")
-    found = _PREFIXED.fullmatch(text)
-    return Form("", len(text)) if found is None else Form(found["lead"], len(found["body"]))
+    if match := _UUID.fullmatch(text):
+        return Form(match["lead"] or "", 36, "UUID")
+    if match := _PREFIXED.fullmatch(text):
+        return Form(match["lead"], len(match["body"]))
+    return Form("", len(text))
 
 
 def form_in(text: str, forms: Counter[Form]) -> Form:
-    """The one of *forms* that *text* was counted for."""
+    """Return the one of *forms* that counts *text*."""
     form = form_of(text)
     return form if form in forms else Form("", len(text))

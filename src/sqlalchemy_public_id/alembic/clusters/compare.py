@@ -1,69 +1,203 @@
-"""Autogenerate and cluster keys: what comes with a table, what goes with it, and what is no difference."""
+"""Autogenerate for cluster keys: what comes with a table, what goes with it, and what changes."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from alembic.autogenerate.render import renderers
-from alembic.operations.ops import AlterColumnOp, CreateTableOp, DropTableOp, UpgradeOps
-from sqlalchemy import Column, Table
+from alembic.operations.ops import AlterColumnOp, CreateTableOp, DropTableOp, MigrateOperation, UpgradeOps
+from sqlalchemy import Column, Connection, Identity, Table
 
-from sqlalchemy_public_id.alembic.clusters.changes import added_with, changes_of, is_config_table, removal_of
 from sqlalchemy_public_id.alembic.clusters.ops import (
     ClusterOp,
     CreateClusterConfigOp,
+    CreateClusterSequenceOp,
     DropClusterConfigOp,
     DropClusterSequenceOp,
+    SetClusterOp,
 )
-from sqlalchemy_public_id.keys.cluster.column import cluster_spec, is_config
-from sqlalchemy_public_id.keys.cluster.ddl import sequence_name
+from sqlalchemy_public_id.audit.clusters import cluster_key_sql, limits
+from sqlalchemy_public_id.dialects.catalog import columns_of
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.keys.cluster.column import (
+    ENVIRONMENT,
+    ClusterSpec,
+    cluster_of_environment,
+    cluster_spec,
+    is_config,
+)
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, sequence_name
+from sqlalchemy_public_id.keys.ranges import range_of
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
 
-__all__ = ["keeps_cluster_counter", "with_clusters"]
+_PREFIX = sequence_name("")
+_COUNTER = re.compile(
+    r"""(?:nextval\(|INSERT\ INTO\ )        # what takes a number from the counter
+        (?P<escaping>E?)(?P<literal>'?)      # on PostgreSQL the name is a literal
+        (?:(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.(]+)\.)?  # the schema
+        (?P<name>"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.()]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
-def with_clusters(context: AutogenContext, found: UpgradeOps, schemas: object) -> bool:
-    """Let each table with cluster keys be followed by what they need, be it new, changed, or no longer there."""
-    models: dict[tuple[str | None, str], Table] = {
+def replace_cluster_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> bool:
+    """Add the operations of cluster keys for each table that is new, changed or dropped."""
+    tables: dict[tuple[str | None, str], Table] = {
         (table.schema, table.name): table for table in context.sorted_tables or ()
     }
-    created = {(op.schema, op.table_name) for op in found.ops if isinstance(op, CreateTableOp)}
+    created = {(op.schema, op.table_name) for op in upgrade.ops if isinstance(op, CreateTableOp)}
     changes = [
         change
-        for name, table in models.items()
+        for name, table in tables.items()
         if name not in created
         for column in table.columns
-        for change in changes_of(context, column)
+        for change in _changes_of(context, column)
     ]
-    configured = {table.schema for table in models.values() if is_config(table)}
-    configured |= {op.schema for op in found.ops if isinstance(op, DropTableOp) and is_config_table(op)}
+    configured = {table.schema for table in tables.values() if is_config(table)}
+    configured |= {op.schema for op in upgrade.ops if isinstance(op, DropTableOp) and _drops_config(op)}
     ops: list[Any] = []
     last: list[ClusterOp] = []
-    for op in found.ops:
-        table = models.get((op.schema, op.table_name)) if isinstance(op, CreateTableOp) else None
+    for op in upgrade.ops:
+        table = tables.get((op.schema, op.table_name)) if isinstance(op, CreateTableOp) else None
         if isinstance(op, DropTableOp):
-            if is_config_table(op):
+            if _drops_config(op):
                 last.append(DropClusterConfigOp(schema=op.schema))
-            else:  # without that table there are no such keys, and nothing is looked up
-                ops += removal_of(context, op) if op.schema in configured else [op]
+            else:  # without the config table there are no such keys, and no catalog is read
+                ops += _drop_table(context, op) if op.schema in configured else [op]
         elif table is None:
             ops.append(op)
         elif is_config(table):
             ops.append(CreateClusterConfigOp(schema=table.schema))
         else:
-            ops += [op, *(added for column in table.columns for added in added_with(column))]
+            ops += [op, *(added for column in table.columns for added in _added_with(column))]
     ops += [*changes, *last]
-    counters = _counters(models.values(), ops)
-    found.ops[:] = [op for op in ops if not isinstance(op, DropTableOp) or (op.schema, op.table_name) not in counters]
+    counters = _counter_tables(tables.values(), ops)
+    upgrade.ops[:] = [op for op in ops if not isinstance(op, DropTableOp) or (op.schema, op.table_name) not in counters]
     return False
 
 
-def _counters(tables: Iterable[Table], ops: Iterable[object]) -> set[tuple[str | None, str]]:
-    """Counters that are tables, as on MySQL: they come and go with the keys that they count."""
-    of_models = {
+def ignore_cluster_default(
+    context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]
+) -> bool:
+    """Ignore the server default that makes cluster keys."""
+    spec = cluster_spec(column)
+    if spec is None:
+        return False
+    if spec.strategy == "identity" and existing.server_default is None and context.dialect.name == "postgresql":
+        return False  # the counter is missing, and Alembic adds it
+    op.modify_server_default = False
+    return True
+
+
+def _added_with(column: Column[Any]) -> list[ClusterOp]:
+    spec, table = cluster_spec(column), column.table
+    if spec is None:
+        return []
+    if spec.strategy == "function":
+        return [CreateClusterSequenceOp(table.name, column.name, schema=table.schema, sequence=spec.sequence)]
+    cluster = spec.cluster if isinstance(spec.cluster, int) else None
+    options: dict[str, Any] = {"cluster": cluster, "key_range": spec.key_range, "enforce_range": spec.enforce_range}
+    return [SetClusterOp(table.name, column.name, schema=table.schema, **options)]
+
+
+def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]:
+    """Return the operations that turn the keys of an existing table into those of *column*.
+
+    An ``AUTO_INCREMENT`` without a guard shows only that it is below its range, and only if the number of the cluster
+    is in the model or in env.py. SQLite does not show even that.
+    """
+    spec, table, connection = cluster_spec(column), column.table, context.connection
+    assert connection is not None
+    if spec is None or not context.inspector.has_table(table.name, schema=table.schema):
+        return []
+    if column.name not in columns_of(context.inspector, table.name, table.schema):
+        return []
+    if not context.run_object_filters(table, table.name, "table", False, None):
+        return []
+    key_sql = cluster_key_sql(connection, table.name, table.schema, column.name)
+    if spec.strategy == "function":
+        return [] if key_sql or connection.dialect.name == "sqlite" else _added_with(column)
+    if key_sql is not None:
+        return [*_dropped(table.name, column.name, table.schema, key_sql), *_added_with(column)]
+    return [] if _is_within(context, column, spec) else _added_with(column)
+
+
+def _is_within(context: AutogenContext, column: Column[Any], spec: ClusterSpec) -> bool:
+    """Return True if the counter of a key has the limits of the model, or if the database does not show them."""
+    table, dialect = column.table, context.dialect.name
+    assert context.connection is not None
+    keys = spec.keys() if spec.is_known else None
+    if dialect == "postgresql" or spec.enforce_range:
+        existing = limits(context.connection, table.name, table.schema, column.name)
+        if keys is not None or existing is None:
+            return existing is not None and existing == keys
+        return existing.cluster is not None  # any: each database has its own number
+    cluster = context.migration_context.opts.get("public_id_cluster")
+    if keys is None and isinstance(cluster, int):
+        keys = range_of(cluster)
+    elif spec.cluster is cluster_of_environment and ENVIRONMENT in os.environ:
+        keys = spec.keys()
+    if keys is None or dialect == "sqlite":
+        return True
+    return _auto_increment(context.connection, table) >= keys.start  # the audit finds counters behind the range
+
+
+def _auto_increment(connection: Connection, table: Table) -> int:
+    # information_schema of MySQL caches an old number
+    query = f"SHOW CREATE TABLE {quoted_table(table.name, table.schema, connection.dialect)}"
+    sql = str(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[1])
+    match = re.search(r"\bAUTO_INCREMENT=(\d+)", sql.rpartition("\n)")[2])
+    return 1 if match is None else int(match[1])
+
+
+def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperation]:
+    """Return the operations that drop a table and the counter of its cluster keys, so that a downgrade has both."""
+    table, connection = op.to_table(), context.connection
+    assert connection is not None
+    keys = list(table.primary_key.columns)
+    key_sql = cluster_key_sql(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
+    dropped = _dropped(op.table_name, keys[0].name, op.schema, key_sql) if key_sql is not None else []
+    if not dropped:
+        return [op]
+    if connection.dialect.name == "postgresql":  # on downgrade, the default would need its counter too early
+        keys[0].server_default = keys[0].identity = Identity()
+        op = DropTableOp.from_table(table)
+    return [*dropped, op]
+
+
+def _drops_config(op: DropTableOp) -> bool:
+    return op.table_name == CONFIG and set(op.to_table().columns.keys()) == {"singleton", "cluster"}
+
+
+def _dropped(table: str, column: str, schema: str | None, key_sql: str) -> list[ClusterOp]:
+    """Return the operation that drops the counter in *key_sql*; none if the counter is not ours."""
+    counter = _counter_in(key_sql)
+    for sequence in (None, counter.removeprefix(_PREFIX)):
+        if counter == sequence_name(sequence or table):
+            return [DropClusterSequenceOp(table, column, schema=schema, sequence=sequence)]
+    return []
+
+
+def _counter_in(key_sql: str) -> str:
+    """Return the name of the counter in *key_sql*, without its schema."""
+    match = _COUNTER.search(key_sql)
+    if match is None:
+        return ""
+    name = match["name"]
+    if match["literal"]:
+        name = name.replace("''", "'")
+    if match["escaping"]:
+        name = name.replace("\\\\", "\\")
+    return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '"`' else name
+
+
+def _counter_tables(tables: Iterable[Table], ops: Iterable[object]) -> set[tuple[str | None, str]]:
+    """Return the names of counters. On MySQL these are tables, which come and go with their keys."""
+    declared = {
         (table.schema, sequence_name(spec.sequence or table.name))
         for table in tables
         for column in table.columns
@@ -72,35 +206,4 @@ def _counters(tables: Iterable[Table], ops: Iterable[object]) -> set[tuple[str |
     dropped = {
         (op.schema, sequence_name(op.sequence or op.table_name)) for op in ops if isinstance(op, DropClusterSequenceOp)
     }
-    return of_models | dropped
-
-
-def keeps_cluster_counter(
-    context: AutogenContext,
-    op: AlterColumnOp,
-    schema: str | None,
-    table_name: str,
-    column_name: str,
-    in_database: Column[Any],
-    in_model: Column[Any],
-) -> bool:
-    """Whether the default of a column is what makes its cluster keys, and no difference that Alembic could mend."""
-    spec = cluster_spec(in_model)
-    if spec is None:
-        return False
-    if spec.strategy == "identity" and in_database.server_default is None and context.dialect.name == "postgresql":
-        return False  # a counter is missing, and Alembic adds it
-    op.modify_server_default = False
-    return True
-
-
-@renderers.dispatch_for(ClusterOp)
-def _render(context: AutogenContext, op: ClusterOp) -> str:
-    context.imports.add("import sqlalchemy_public_id.alembic")
-    written: list[str] = []
-    for name, value in op.arguments():
-        if name == "key_range":
-            context.imports.add("from sqlalchemy_public_id.keys import Range")
-        plain = str(value) if isinstance(value, str) else value  # a name may be one of SQLAlchemy's kinds of str
-        written.append(repr(plain) if name is None else f"{name}={plain!r}")
-    return f"{context.opts['alembic_module_prefix'] or ''}{op.name}({', '.join(written)})"
+    return declared | dropped

@@ -1,138 +1,102 @@
-"""The operations for cluster keys, as Alembic knows them: what a migration says. What they do is in ``cluster_toimpl``.
+"""Alembic's directives for cluster keys. ``clusters.toimpl`` has what they do.
 
 The number of the cluster is an argument, or comes from ``env.py``, so that one migration serves all clusters::
 
-    context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function, which is asked when needed
+    context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from alembic.operations import MigrateOperation, Operations
-from typing_extensions import TypeVar
+from alembic.operations import MigrateOperation
 
+from sqlalchemy_public_id.alembic.ops import Directive, as_function, registered
 from sqlalchemy_public_id.errors import ConfigurationError, shown
 from sqlalchemy_public_id.keys.ranges import Range
 
-__all__ = [
-    "ClusterOp",
-    "CreateClusterConfigOp",
-    "CreateClusterSequenceOp",
-    "DropClusterConfigOp",
-    "DropClusterSequenceOp",
-    "SetClusterOp",
-    "UnsetClusterOp",
-    "create_cluster_config",
-    "create_cluster_sequence",
-    "drop_cluster_config",
-    "drop_cluster_sequence",
-    "set_cluster",
-    "unset_cluster",
-]
+
+@dataclass(eq=False)  # Alembic compares directives by identity
+class ClusterOp(Directive):
+    """Base of the directives for cluster keys."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
 
-class ClusterOp(MigrateOperation):
-    """What the operations have in common."""
+@dataclass(eq=False)
+class _KeyOp(ClusterOp):
+    table: str
+    column: str = "id"
+    schema: str | None = field(default=None, kw_only=True)
 
-    name: ClassVar[str]
-    """The name of the method of ``op``."""
-    schema: str | None = None
+    def __post_init__(self) -> None:
+        self.table, self.column = str(self.table), str(self.column)  # may be quoted_name
 
-    def arguments(self) -> Iterator[tuple[str | None, object]]:
-        """The arguments that a migration has to say, by name where they have to be named."""
-        if self.schema is not None:
-            yield "schema", self.schema
+    @property
+    def table_name(self) -> str:
+        return self.table
 
-    @classmethod
-    def invoke(cls, operations: Any, *args: Any, **kwargs: Any) -> None:
-        """Do it."""
-        operations.invoke(cls(*args, **kwargs))
-
-    def to_diff_tuple(self) -> tuple[object, ...]:
-        return self.name, *(value for _, value in self.arguments())
+    @property
+    def column_name(self) -> str:
+        return self.column
 
 
-class _OfTable(ClusterOp):
-    """An operation on a column."""
-
-    def __init__(self, table: str, column: str = "id", *, schema: str | None = None) -> None:
-        self.table_name, self.column_name, self.schema = str(table), str(column), schema
-
-    def arguments(self) -> Iterator[tuple[str | None, object]]:
-        yield None, self.table_name
-        if self.column_name != "id":
-            yield None, self.column_name
-        yield from super().arguments()
-
-
-OpT = TypeVar("OpT", bound=ClusterOp)
-
-
-def _registered(cls: type[OpT]) -> type[OpT]:
-    """Let ``op`` have a method that invokes the operation."""
-    invoke: Any = cls.invoke
-    invoke.__func__.__doc__ = cls.__doc__  # is copied
-    Operations.register_operation(cls.name, "invoke")(cls)
-    return cls
-
-
-@_registered
+@registered
+@dataclass(eq=False)
 class CreateClusterConfigOp(ClusterOp):
-    """The table ``cluster_config``, with the number of the cluster in its one row, and what reads it."""
+    """Create the table ``cluster_config``, and on PostgreSQL the function ``this_cluster()``.
+
+    :param cluster: the number of the cluster, instead of that in ``env.py``. Without either, the table stays empty,
+        and every INSERT that needs a key fails until it has its row.
+    """
 
     name = "create_cluster_config"
-
-    def __init__(self, cluster: int | None = None, *, schema: str | None = None) -> None:
-        self.cluster, self.schema = cluster, schema
-
-    def arguments(self) -> Iterator[tuple[str | None, object]]:
-        if self.cluster is not None:
-            yield "cluster", self.cluster
-        yield from super().arguments()
+    cluster: int | None = None
+    schema: str | None = field(default=None, kw_only=True)
 
     def reverse(self) -> MigrateOperation:
         return DropClusterConfigOp(schema=self.schema)
 
 
-@_registered
+@registered
+@dataclass(eq=False)
 class DropClusterConfigOp(ClusterOp):
-    """Remove the table ``cluster_config``, and what reads it. No table may need it any more."""
+    """Drop the table ``cluster_config``, and the function. No table may use them any more."""
 
     name = "drop_cluster_config"
-
-    def __init__(self, *, schema: str | None = None) -> None:
-        self.schema = schema
+    schema: str | None = field(default=None, kw_only=True)
 
     def reverse(self) -> MigrateOperation:
         return CreateClusterConfigOp(schema=self.schema)
 
 
-@_registered
-class CreateClusterSequenceOp(_OfTable):
-    """A counter of its own for a key, and a default or trigger that makes keys of it and of the cluster."""
+@registered
+@dataclass(eq=False)
+class CreateClusterSequenceOp(_KeyOp):
+    """Give the key of *table* a counter, and a default or trigger that looks up the cluster (``strategy="function"``).
+
+    Existing rows keep their keys. The counter begins behind the largest sequence among them: the table is read once.
+
+    :param sequence: the name of the counter: the first argument of ``cluster_key()``.
+    :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with less than 64
+        bits, and on MySQL and MariaDB for one without ``AUTO_INCREMENT``. A script (``--sql``) checks no columns.
+    """
 
     name = "create_cluster_sequence"
-
-    def __init__(
-        self, table: str, column: str = "id", *, schema: str | None = None, sequence: str | None = None
-    ) -> None:
-        super().__init__(table, column, schema=schema)
-        self.sequence = sequence
-
-    def arguments(self) -> Iterator[tuple[str | None, object]]:
-        yield from super().arguments()
-        if self.sequence is not None:
-            yield "sequence", self.sequence
+    sequence: str | None = field(default=None, kw_only=True)
 
     def reverse(self) -> MigrateOperation:
         return DropClusterSequenceOp(self.table_name, self.column_name, schema=self.schema, sequence=self.sequence)
 
 
-@_registered
+@registered
 class DropClusterSequenceOp(CreateClusterSequenceOp):
-    """Remove what makes cluster keys; the key counts up by itself again, behind the largest one that is there."""
+    """Undo :func:`create_cluster_sequence`. The key is ``IDENTITY`` or ``AUTO_INCREMENT`` again.
+
+    It continues behind the largest key of the table.
+    """
 
     name = "drop_cluster_sequence"
 
@@ -140,46 +104,43 @@ class DropClusterSequenceOp(CreateClusterSequenceOp):
         return CreateClusterSequenceOp(self.table_name, self.column_name, schema=self.schema, sequence=self.sequence)
 
 
-@_registered
-class SetClusterOp(_OfTable):
-    """Let the ``IDENTITY`` or ``AUTO_INCREMENT`` of a key count within the range of a cluster."""
+@registered
+@dataclass(eq=False)
+class SetClusterOp(_KeyOp):
+    """Limit the ``IDENTITY`` or ``AUTO_INCREMENT`` of a key to the range of a cluster (``strategy="identity"``).
+
+    :param cluster: the number of the cluster, instead of that in ``env.py``, or else that of the environment variable
+        ``PUBLIC_ID_CLUSTER``.
+    :param key_range: a range in its place.
+    :param enforce_range: refuse other keys with a trigger, on MySQL, MariaDB and SQLite.
+    :param keep_outside: accept rows from before there were clusters, or outside of *key_range*. (Rows of other clusters
+        are always accepted.)
+    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows, if the key has not enough bits or does not
+        count, and for rows behind the range if the counter continues from the largest key. A script (``--sql``) checks
+        nothing of this.
+    """
 
     name = "set_cluster"
+    cluster: int | None = field(default=None, kw_only=True)
+    key_range: Range | None = field(default=None, kw_only=True)
+    enforce_range: bool = field(default=False, kw_only=True)
+    keep_outside: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        table: str,
-        column: str = "id",
-        *,
-        cluster: int | None = None,
-        key_range: Range | None = None,
-        schema: str | None = None,
-        enforce_range: bool = False,
-        keep_outside: bool = False,
-    ) -> None:
-        super().__init__(table, column, schema=schema)
-        given: object = key_range
-        if given is not None and not isinstance(given, Range):
-            raise ConfigurationError(f"key_range is {shown(given)}, expected one of ranges(shards=...)")
-        if key_range is not None and cluster is not None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        value: object = self.key_range
+        if value is not None and not isinstance(value, Range):
+            raise ConfigurationError(f"key_range is {shown(value)}, expected one of ranges(shards=...)")
+        if self.key_range is not None and self.cluster is not None:
             raise ConfigurationError("key_range is a range that takes the place of a cluster; leave one of them out")
-        self.cluster, self.key_range = cluster, key_range
-        self.enforce_range, self.keep_outside = enforce_range, keep_outside
-
-    def arguments(self) -> Iterator[tuple[str | None, object]]:
-        yield from super().arguments()
-        for name in ("cluster", "key_range", "enforce_range", "keep_outside"):
-            value = getattr(self, name)
-            if value is not None and value is not False:
-                yield name, value
 
     def reverse(self) -> MigrateOperation:
         return UnsetClusterOp(self.table_name, self.column_name, schema=self.schema)
 
 
-@_registered
-class UnsetClusterOp(_OfTable):
-    """Take the limits away from the counter of a key; it goes on from where it is, and keys that are there stay."""
+@registered
+class UnsetClusterOp(_KeyOp):
+    """Undo :func:`set_cluster`: no limits, no trigger. The counter does not go back, and the keys stay."""
 
     name = "unset_cluster"
 
@@ -187,78 +148,9 @@ class UnsetClusterOp(_OfTable):
         return SetClusterOp(self.table_name, self.column_name, schema=self.schema)
 
 
-def create_cluster_config(op: Any, cluster: int | None = None, *, schema: str | None = None) -> None:
-    """Create the table ``cluster_config``, and on PostgreSQL the function ``this_cluster()``.
-
-    *op* is the module ``alembic.op``, or an :class:`~alembic.operations.Operations`.
-
-    :param cluster: the number of the cluster, if not that of ``env.py``. Where neither says one, the table remains
-        empty, and no key is made before it has its row.
-    """
-    op.create_cluster_config(cluster, schema=schema)
-
-
-def drop_cluster_config(op: Any, *, schema: str | None = None) -> None:
-    """Drop the table ``cluster_config``, and the function."""
-    op.drop_cluster_config(schema=schema)
-
-
-def create_cluster_sequence(
-    op: Any, table: str, column: str = "id", *, schema: str | None = None, sequence: str | None = None
-) -> None:
-    """Give the key of *table* a counter, and let each new row look up its cluster (``strategy="function"``).
-
-    Rows that are there keep their keys, and the counter begins behind the largest sequence among them: the table is
-    read once.
-
-    :param sequence: what the counter is called: the first argument of ``cluster_key()``.
-    :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with less than 64
-        bits, and on MySQL and MariaDB for one without ``AUTO_INCREMENT``. In a script (``--sql``) nobody looks.
-    """
-    op.create_cluster_sequence(table, column, schema=schema, sequence=sequence)
-
-
-def drop_cluster_sequence(
-    op: Any, table: str, column: str = "id", *, schema: str | None = None, sequence: str | None = None
-) -> None:
-    """Undo :func:`create_cluster_sequence`. The key is ``IDENTITY`` or ``AUTO_INCREMENT`` again."""
-    op.drop_cluster_sequence(table, column, schema=schema, sequence=sequence)
-
-
-def set_cluster(
-    op: Any,
-    table: str,
-    column: str = "id",
-    *,
-    cluster: int | None = None,
-    key_range: Range | None = None,
-    schema: str | None = None,
-    enforce_range: bool = False,
-    keep_outside: bool = False,
-) -> None:
-    """Let the counter of the key of *table* go on within the range of a cluster (``strategy="identity"``).
-
-    :param cluster: the number of the cluster, if not that of ``env.py``, or else of the variable ``PUBLIC_ID_CLUSTER``
-        of the environment.
-    :param key_range: a range in its place.
-    :param enforce_range: whether a trigger refuses other keys, on MySQL, MariaDB and SQLite.
-    :param keep_outside: whether rows may stay that are older than the clusters, or outside of *key_range*. (Rows of
-        other clusters may always.)
-    :raises sqlalchemy_public_id.ConfigurationError: where there are such rows, where the key has not enough bits or
-        does not count, and for rows behind the range, where the counter goes on from the largest key. In a script
-        (``--sql``) nobody looks.
-    """
-    op.set_cluster(
-        table,
-        column,
-        cluster=cluster,
-        key_range=key_range,
-        schema=schema,
-        enforce_range=enforce_range,
-        keep_outside=keep_outside,
-    )
-
-
-def unset_cluster(op: Any, table: str, column: str = "id", *, schema: str | None = None) -> None:
-    """Undo :func:`set_cluster`: no limits, no trigger. The counter does not go back."""
-    op.unset_cluster(table, column, schema=schema)
+create_cluster_config = as_function(CreateClusterConfigOp)
+drop_cluster_config = as_function(DropClusterConfigOp)
+create_cluster_sequence = as_function(CreateClusterSequenceOp)
+drop_cluster_sequence = as_function(DropClusterSequenceOp)
+set_cluster = as_function(SetClusterOp)
+unset_cluster = as_function(UnsetClusterOp)

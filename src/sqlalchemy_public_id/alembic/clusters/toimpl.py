@@ -1,4 +1,4 @@
-"""What the operations for cluster keys do. Each can be run again, and none goes back with a counter."""
+"""Implementations of the directives for cluster keys. Each can be run again, and none sets a counter back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from alembic.operations import Operations
-from sqlalchemy import Connection
+from sqlalchemy import Connection, column, func, inspect, select, table
 
-from sqlalchemy_public_id.alembic.clusters.checks import look_at_column, look_at_rows, name_in_sqlite
 from sqlalchemy_public_id.alembic.clusters.ops import (
     CreateClusterConfigOp,
     CreateClusterSequenceOp,
@@ -18,12 +17,15 @@ from sqlalchemy_public_id.alembic.clusters.ops import (
     SetClusterOp,
     UnsetClusterOp,
 )
+from sqlalchemy_public_id.dialects.catalog import columns_of
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, in_script
-from sqlalchemy_public_id.keys.ranges import range_of
+from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
 
-__all__: list[str] = []
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32}
+_WIDE = {"BIGINT", "NUMERIC", "DECIMAL"}
 
 
 @Operations.implementation_for(CreateClusterConfigOp)
@@ -32,9 +34,8 @@ def _create_config(operations: Operations, op: CreateClusterConfigOp) -> None:
     if config.dialect.name == "sqlite":
         raise config.no_functions()
     cluster = _cluster(operations, op.cluster)
-    _run(
-        operations, [*config.create(), *config.create_function(), *(config.set(cluster) if cluster is not None else [])]
-    )
+    row = config.set(cluster) if cluster is not None else []
+    _run(operations, [*config.create(), *config.create_function(), *row])
 
 
 @Operations.implementation_for(DropClusterConfigOp)
@@ -52,7 +53,7 @@ def _drop_sequence(operations: Operations, op: DropClusterSequenceOp) -> None:
 def _create_sequence(operations: Operations, op: CreateClusterSequenceOp) -> None:
     statements, connection = _counter(operations, op).create_sequence(), _connection(operations)
     if connection is not None:
-        look_at_column(connection, op.table_name, op.column_name, op.schema)
+        _check_column(connection, op.table_name, op.column_name, op.schema)
     _run(operations, statements)
 
 
@@ -65,21 +66,20 @@ def _set(operations: Operations, op: SetClusterOp) -> None:
             cluster = cluster_of_environment()
         if cluster is None:
             raise ConfigurationError(
-                f"op.set_cluster({op.table_name!r}) does not know its cluster: say cluster=10 in the migration, or "
+                f"op.set_cluster({op.table_name!r}) has no cluster; pass cluster=10 in the migration, or "
                 f"context.configure(..., public_id_cluster=10) in env.py, or set {ENVIRONMENT} in the environment"
             )
         keys = range_of(cluster)
     connection, name = _connection(operations), op.table_name
     if connection is not None:
         if connection.dialect.name == "sqlite":
-            name = name_in_sqlite(connection, name, op.schema)
+            name = _stored_name(connection, name, op.schema)
         else:
-            look_at_column(connection, name, op.column_name, op.schema, keys.last)
-        look_at_rows(connection, op, keys)
+            _check_column(connection, name, op.column_name, op.schema, keys.last)
+        _check_rows(connection, op, keys)
     counter = ClusterColumn(_dialect(operations), name, op.column_name, schema=op.schema)
-    _run(
-        operations, [*counter.limit(keys), *(counter.create_guard(keys) if op.enforce_range else counter.drop_guard())]
-    )
+    guard = counter.create_guard(keys) if op.enforce_range else counter.drop_guard()
+    _run(operations, [*counter.limit(keys), *guard])
 
 
 @Operations.implementation_for(UnsetClusterOp)
@@ -88,10 +88,10 @@ def _unset(operations: Operations, op: UnsetClusterOp) -> None:
     _run(operations, counter.free())
 
 
-def _cluster(operations: Operations, given: int | None) -> int | None:
-    """The number of the cluster: *given* in the migration, or told by env.py."""
-    told: Any = operations.get_context().opts.get("public_id_cluster") if given is None else given
-    return None if told is None else resolved(told)
+def _cluster(operations: Operations, number: int | None) -> int | None:
+    """Return *number*, or else the one in env.py, which may be a function."""
+    value: Any = operations.get_context().opts.get("public_id_cluster") if number is None else number
+    return None if value is None else resolved(value)
 
 
 def _counter(operations: Operations, op: CreateClusterSequenceOp) -> ClusterColumn:
@@ -99,9 +99,8 @@ def _counter(operations: Operations, op: CreateClusterSequenceOp) -> ClusterColu
 
 
 def _connection(operations: Operations) -> Connection | None:
-    """Where to look; ``None`` in a script."""
     context = operations.get_context()
-    return None if context.as_sql else context.connection
+    return None if context.as_sql else context.connection  # a script checks nothing
 
 
 def _dialect(operations: Operations) -> Any:
@@ -116,3 +115,92 @@ def _run(operations: Operations, statements: Sequence[str]) -> None:
         return
     for statement in statements:
         operations.execute(as_ddl(statement))
+
+
+# --- checks before the first statement
+
+
+def _check_column(connection: Connection, name: str, key: str, schema: str | None, last: int = LAST_KEY) -> None:
+    """Check that a key holds numbers up to *last*, and counts. Not for SQLite.
+
+    :raises ConfigurationError: if not, with the migration that changes it.
+    """
+    inspector = inspect(connection)
+    if not inspector.has_table(name, schema=schema):
+        raise _no_table(name)
+    dialect = connection.dialect.name
+    columns = columns_of(inspector, name, schema)
+    if key not in columns:
+        raise ConfigurationError(f"{name} has no column {key!r}; there are: {', '.join(columns)}")
+    type_: Any = columns[key]["type"]
+    type_ = getattr(type_, "data_type", type_)  # of a DOMAIN
+    kind = type(type_).__name__
+    limit = 2 ** (_BITS[kind] - 1) - 1 if kind in _BITS else LAST_KEY if kind in _WIDE else 0
+    if last > limit:
+        of_range = "a cluster key has 64 bits" if last > 1 << SEQUENCE_BITS else f"the range ends at {last}"
+        raise ConfigurationError(
+            f"the key of {name} is {kind}, {of_range}: op.alter_column({name!r}, {key!r}, type_=sa.BigInteger()) first"
+        )
+    if dialect in {"mysql", "mariadb"} and not columns[key].get("autoincrement"):
+        raise ConfigurationError(
+            f"the key of {name} is not AUTO_INCREMENT, so {dialect} has no counter for it, and does not return the key "
+            f"of a new row: op.alter_column({name!r}, {key!r}, existing_type=sa.BigInteger(), "
+            f"existing_nullable=False, autoincrement=True) first"
+        )
+
+
+def _check_rows(connection: Connection, op: SetClusterOp, keys: Range) -> None:
+    """Check that no row is outside of *keys*. Reads the smallest and the largest key, the ends of an index.
+
+    :raises ConfigurationError: if other databases may have the same keys, or if the counter would leave the range.
+    """
+    key = table(op.table_name, column(op.column_name), schema=op.schema).c[op.column_name]
+    smallest, largest = connection.execute(select(func.min(key), func.max(key))).one()
+    if smallest is None:
+        return
+    existing = f"there are rows in {op.table_name} from {smallest} to {largest}"
+    dialect = connection.dialect.name
+    elsewhere = "use op.create_cluster_sequence(), which has a counter of its own"
+    if dialect == "sqlite":
+        elsewhere = "keep them in another table"
+    if dialect != "postgresql" and largest > keys.last:
+        raise ConfigurationError(
+            f"{existing}, and the range is {keys.start} to {keys.last}: {dialect} counts on from the largest key, so "
+            f"new keys would be outside of the range, too; {elsewhere}"
+        )
+    if op.keep_outside:
+        return
+    remedy = "give these rows other keys, or pass keep_outside=True if no other database has made keys of this table"
+    if keys.cluster is not None:  # keys of other clusters come from a merge
+        if smallest < min(1 << SEQUENCE_BITS, keys.start):
+            raise ConfigurationError(
+                f"{existing}, and {smallest} is from before there were clusters: other databases may have the same "
+                f"keys; {remedy}"
+            )
+    elif smallest < keys.start or largest > keys.last:
+        raise ConfigurationError(
+            f"{existing}, and the range is {keys.start} to {keys.last}: keys outside of it may be those of other "
+            f"databases as well; {remedy}"
+        )
+
+
+def _stored_name(connection: Connection, name: str, schema: str | None) -> str:
+    """Return the name of a table as SQLite stores it. Unlike table names, names of counters are case-sensitive.
+
+    :raises ConfigurationError: if there is no such table, or if it has no counter.
+    """
+    master = quoted_table("sqlite_master", schema, connection.dialect)
+    query = f"SELECT name, sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
+    row = connection.exec_driver_sql(query, (name,)).one_or_none()
+    if row is None:
+        raise _no_table(name)
+    if "AUTOINCREMENT" not in row.sql.upper():
+        raise ConfigurationError(
+            f"the key of {name} is not AUTOINCREMENT, so SQLite has no counter for it; "
+            f"create the table with sqlite_autoincrement=True"
+        )
+    return str(row.name)
+
+
+def _no_table(name: str) -> ConfigurationError:
+    return ConfigurationError(f"there is no table {name!r}: create it first, or correct its name")
