@@ -28,7 +28,7 @@ from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id._compat import register_pending, register_persistent
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import shown
+from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.events import flush
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, session_of
@@ -68,7 +68,8 @@ def _state(instance: object) -> InstanceState[Any]:
         return instance_state(instance)
     except AttributeError:
         raise TypeError(
-            f"expected mapped objects, not {shown(instance)}: for dictionaries use session.execute(insert(Model), rows)"
+            f"expected mapped objects, not {safe_repr(instance)}: for dictionaries use session.execute(insert(Model), "
+            "rows)"
         ) from None
 
 

@@ -48,7 +48,7 @@ __all__ = [
 _LIMIT = 60
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """Return the ``repr`` of *value*, cut: a hostile string must not fill the log."""
     if isinstance(value, (str, bytes)) and len(value) > _LIMIT:
         return f"{value[:_LIMIT]!r}... ({len(value)} long)"
@@ -90,7 +90,7 @@ class InvalidPublicId(PublicIdError, ValueError):
 
     def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}{shown(value)} is not a public id: {reason} (expected {expected})")
+        super().__init__(f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected})")
         self.value: object = value
         """The whole value."""
         self.expected: str = expected
@@ -109,7 +109,7 @@ class PublicIdNotFound(PublicIdError, LookupError):
 
     def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}no {model} has the public id {shown(value)}")
+        super().__init__(f"{where}no {model} has the public id {safe_repr(value)}")
         self.value: object = value
         """The whole public id."""
         self.model: str = model
@@ -177,7 +177,7 @@ class PublicIdConflict(PublicIdError):
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...]) -> None:
         super().__init__(
-            f"{model} {shown(public_id)} is there already, with another {', '.join(differing)}: "
+            f"{model} {safe_repr(public_id)} is there already, with another {', '.join(differing)}: "
             f"a repeated insert must bring the same contents; for other contents, make another public id"
         )
         self.public_id: str = public_id

@@ -25,7 +25,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.types import BINARY, CHAR, VARBINARY, Integer, LargeBinary, String, TypeEngine, Uuid
 
 from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 __all__ = ["Clash", "Comparison", "Proof", "Report", "TableReport", "merge_check"]
 
@@ -132,9 +132,9 @@ def merge_check(
     """
     named = _named(databases)
     if isinstance(tables, (str, bytes)):
-        raise ConfigurationError(f"tables is {shown(tables)}, expected a list of names: [{shown(tables)}]")
+        raise ConfigurationError(f"tables is {safe_repr(tables)}, expected a list of names: [{safe_repr(tables)}]")
     if not isinstance(examples, int) or isinstance(examples, bool) or examples < 0:
-        raise ConfigurationError(f"examples is {shown(examples)}, expected a whole number, 0 or more")
+        raise ConfigurationError(f"examples is {safe_repr(examples)}, expected a whole number, 0 or more")
     with ExitStack() as stack:
         members: list[_Member] = []
         for name, database in named.items():
@@ -163,7 +163,7 @@ def _named(databases: Any) -> dict[str, URL | Engine]:
     """Return name → URL or engine. The default name is the URL without password and options."""
     by_name: Any = databases
     if isinstance(databases, (str, bytes)) or not isinstance(databases, Iterable):
-        raise ConfigurationError(f"databases is {shown(databases)}, expected URLs or engines, two or more")
+        raise ConfigurationError(f"databases is {safe_repr(databases)}, expected URLs or engines, two or more")
     members: list[tuple[Any, Any]] = [(None, member) for member in by_name]
     if isinstance(databases, Mapping):
         members = list(by_name.items())
@@ -173,7 +173,7 @@ def _named(databases: Any) -> dict[str, URL | Engine]:
     seen: list[object] = []
     for name, member in members:
         if not isinstance(member, (str, URL, Engine)):
-            raise ConfigurationError(f"a database is {shown(member)}, expected a URL or an Engine")
+            raise ConfigurationError(f"a database is {safe_repr(member)}, expected a URL or an Engine")
         url = member.url if isinstance(member, Engine) else make_url(member)
         database = member if isinstance(member, Engine) else url
         label = url.set(query={}).render_as_string(hide_password=True)
@@ -393,7 +393,7 @@ class _Values:
             return bytes(value)
         if self.python_type is None or not isinstance(value, self.python_type):
             raise _NotComparable(
-                f"{self.member.name} has {shown(value)} in {self.table}.{self.column}, which is {self.type_!r}"
+                f"{self.member.name} has {safe_repr(value)} in {self.table}.{self.column}, which is {self.type_!r}"
             )
         if isinstance(value, str) and isinstance(self.type_, CHAR):
             return value.rstrip(" ")  # PostgreSQL sends the padding, MySQL and MariaDB do not

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.orm import Session, scoped_session
 
 from sqlalchemy_public_id.dialects import Outcome, Traits, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 T = TypeVar("T")
 
@@ -112,9 +112,9 @@ class Tries:
 
     def __init__(self, attempts: int, timeout: float, idempotent: bool) -> None:
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
-            raise ValueError(f"attempts is {shown(attempts)}, expected a whole number of 1 or more")
+            raise ValueError(f"attempts is {safe_repr(attempts)}, expected a whole number of 1 or more")
         if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout >= 0:
-            raise ValueError(f"timeout is {shown(timeout)}, expected a number of 0 or more")
+            raise ValueError(f"timeout is {safe_repr(timeout)}, expected a number of 0 or more")
         self.may_commit = False
         """True if *fn* has returned; a COMMIT before is one of *fn*."""
         self._attempts = attempts
@@ -253,7 +253,9 @@ def refuse_begun(session: Session) -> None:
 def refuse_generator(fn: object) -> None:
     """Refuse a function with ``yield``: a call of it does nothing."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{shown(fn)} is a generator function, so that calling it does nothing; write it without yield")
+        raise TypeError(
+            f"{safe_repr(fn)} is a generator function, so that calling it does nothing; write it without yield"
+        )
 
 
 def refuse_factory(session_factory: object) -> None:
@@ -261,13 +263,15 @@ def refuse_factory(session_factory: object) -> None:
     if isinstance(session_factory, scoped_session):
         raise TypeError("a scoped_session keeps its session; give run_transaction() its session_factory")
     if not callable(session_factory):
-        raise TypeError(f"expected a sessionmaker, or a function that makes a session, not {shown(session_factory)}")
+        raise TypeError(
+            f"expected a sessionmaker, or a function that makes a session, not {safe_repr(session_factory)}"
+        )
 
 
 def _refuse_session(session: object) -> NoReturn:
     if hasattr(session, "sync_session"):
         _refuse_async("the session")
-    raise TypeError(f"expected a function that makes a Session, but it made {shown(session)}")
+    raise TypeError(f"expected a function that makes a Session, but it made {safe_repr(session)}")
 
 
 def _refuse_async(what: str) -> NoReturn:

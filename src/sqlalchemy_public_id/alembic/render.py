@@ -17,7 +17,7 @@ from sqlalchemy_public_id.alembic.ops import Directive, DropPublicIdOp, PublicId
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
@@ -116,7 +116,7 @@ class _RenderItem:
         if style == "plain":
             return _plain(context, lambda traits: column_type_for(item.id_format, traits))
         if style != "type":
-            raise ConfigurationError(f'public_id_render is {shown(style)}, expected "plain" or "type"')
+            raise ConfigurationError(f'public_id_render is {safe_repr(style)}, expected "plain" or "type"')
         if type(item) is not PublicIdType:
             return False  # a subclass is rendered by the render_item of its authors
         context.imports.add(f"import {_PACKAGE}")

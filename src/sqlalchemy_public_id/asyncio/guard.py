@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
-from sqlalchemy_public_id.errors import shown
+from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.transactions import Tries, refuse_begun, refuse_factory, refuse_generator
 
 __all__ = ["run_transaction"]
@@ -34,7 +34,7 @@ async def run_transaction(
     while True:
         session = session_factory()
         if not isinstance(session, AsyncSession):
-            raise TypeError(f"expected a function that makes an AsyncSession, but it made {shown(session)}")
+            raise TypeError(f"expected a function that makes an AsyncSession, but it made {safe_repr(session)}")
         refuse_begun(session.sync_session)
         try:
             async with session:

@@ -23,7 +23,7 @@ from sqlalchemy_public_id.audit.checks import Subject, findings
 from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings, key_range
 from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport, worst_first
 from sqlalchemy_public_id.dialects.catalog import read_facts
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 
 __all__ = ["Finding", "Problem", "Report", "Severity", "TableReport", "run"]
@@ -56,7 +56,7 @@ def run(
     1 of 1 ids that were read are malformed: 'izkpm55j334u' (expected usr_ and 12 of 0-9 a-z)
     """
     if sample < 1:
-        raise ConfigurationError(f"sample is {shown(sample)}, expected 1 or more")
+        raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
     formats, clusters = formats or {}, clusters or {}
     report = Report([], [])
     with _connected(bind) as connection:

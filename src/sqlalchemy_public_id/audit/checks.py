@@ -15,7 +15,7 @@ from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
 from sqlalchemy_public_id.dialects.catalog import Facts
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
-from sqlalchemy_public_id.errors import shown
+from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.naming import not_null_check_name, unique_name
 
@@ -194,7 +194,7 @@ def _format_of(form: Form) -> str | None:
 
 def _malformed(subject: Subject, ids: list[str], expected: str, severity: Severity, advice: Advice | None) -> Finding:
     sampled, examples = len(subject.sample.ids), ids[:_SHOWN]
-    shown_ids = ", ".join(map(shown, examples)) + (", …" if len(ids) > _SHOWN else "")
+    shown_ids = ", ".join(map(safe_repr, examples)) + (", …" if len(ids) > _SHOWN else "")
     message = f"{len(ids)} of {sampled} ids that were read are malformed: {shown_ids} ({expected})"
     counts = {"malformed": len(ids), "sampled": sampled}
     return subject.finding("malformed-ids", severity, message, advice, **counts, examples=examples)

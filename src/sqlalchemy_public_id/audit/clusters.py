@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Inspector, column, func, not_, select, table,
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.dialects.catalog import primary_key_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.naming import cluster_name
@@ -116,7 +116,7 @@ def _range_in(clusters: Mapping[str, Any], name: str) -> Range | None:
         return range_of(value)
     except ValueError:
         raise ConfigurationError(
-            f"clusters[{name!r}] is {shown(value)}, expected the number of a cluster, or a range"
+            f"clusters[{name!r}] is {safe_repr(value)}, expected the number of a cluster, or a range"
         ) from None
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from sqlalchemy_public_id.audit import Finding, Report, Severity
 from sqlalchemy_public_id.audit import run as run_audit
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, safe_url, table_format_argument
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 
@@ -25,7 +25,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     match = _CLUSTER.fullmatch(text)
     if match is None:
         raise click.BadParameter(
-            f"{shown(text)} names no table and cluster; write TABLE=CLUSTER, such as 'customer=10', or "
+            f"{safe_repr(text)} names no table and cluster; write TABLE=CLUSTER, such as 'customer=10', or "
             f"TABLE=FIRST-LAST, such as 'customer=1-1000000'"
         )
     table, first, last = match.groups()

@@ -17,7 +17,7 @@ from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, shown
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
 from sqlalchemy_public_id.events.flush import ensure_ids
 from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
@@ -154,8 +154,8 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
     """Build the error for a stored row; *old* is None if the id of the row is not loaded."""
     return ImmutablePublicId(
-        f"{model}.{key} is {'stored' if old is None else shown(old)} and cannot become {shown(new)}: links to the row "
-        f"would break; to give the row another id on purpose, execute an UPDATE statement",
+        f"{model}.{key} is {'stored' if old is None else safe_repr(old)} and cannot become {safe_repr(new)}: links to "
+        f"the row would break; to give the row another id on purpose, execute an UPDATE statement",
         model=model,
         attribute=key,
         old=old,

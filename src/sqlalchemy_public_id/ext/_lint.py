@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, registry
 
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
+from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 
 try:
@@ -169,14 +169,16 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
         mapper = _mapped.mapper_of(base)
         own = mapper.registry if mapper is not None else getattr(base, "registry", base)
         if not isinstance(own, registry):
-            raise ConfigurationError(f"bases has {shown(base)}, expected a declarative base, registry or mapped class")
+            raise ConfigurationError(
+                f"bases has {safe_repr(base)}, expected a declarative base, registry or mapped class"
+            )
         # hybrids and dictionaries can be resolved afterwards
         with contextlib.nullcontext() if bases is not None else contextlib.suppress(Exception):
             own.configure(cascade=True)
         mappers_of_base = _mapped.mappers_of(own)
         if bases is not None and not mappers_of_base:
             raise ConfigurationError(
-                f"bases has {shown(base)}, which has no mapped classes; import the modules that declare them first"
+                f"bases has {safe_repr(base)}, which has no mapped classes; import the modules that declare them first"
             )
         mappers += mappers_of_base
     if bases is None and not mappers:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty, 
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.types import NullType, TypeDecorator
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
 
 
@@ -75,14 +75,14 @@ def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any
     # orm.inspection.public_id_attribute() configures mappers, which fails while models are still being imported
     mapper = mapper_of(model)
     if mapper is None:
-        raise ConfigurationError(f"{shown(model)} is not a mapped class")
+        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class")
     columns = {name: column for name, column in mapper.columns.items() if is_public_id(column)}
     if not columns:
         raise ConfigurationError(f"{model.__name__} has no public id; add PublicIdMixin or public_id_column() to it")
     name = attribute or (next(iter(columns)) if len(columns) == 1 else "public_id")
     if name not in columns:
         raise ConfigurationError(
-            f"{model.__name__} has no public id {shown(name)}; name one of {', '.join(columns)} with attribute=…"
+            f"{model.__name__} has no public id {safe_repr(name)}; name one of {', '.join(columns)} with attribute=…"
         )
     return name, columns[name]
 

@@ -35,7 +35,7 @@ from sqlalchemy_public_id.errors import (
     MissingExtra,
     PublicIdConflict,
     PublicIdNotFound,
-    shown,
+    safe_repr,
 )
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.orm.inspection import require_session
@@ -91,7 +91,7 @@ def by_public_id(
     name, column = _mapped.public_id(model, attribute)
     format = public_id_type(column).id_format
     if malformed not in (404, 422):
-        raise ConfigurationError(f"malformed is {shown(malformed)}, expected 404 or 422")
+        raise ConfigurationError(f"malformed is {safe_repr(malformed)}, expected 404 or 422")
     as_id = PublicId(model, attribute=attribute)
     # for 404, the schema is documentation only: FastAPI would answer 422 itself
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
@@ -104,7 +104,7 @@ def by_public_id(
             is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
             if not isinstance(condition, SQLColumnExpression) or is_relationship:
                 raise ConfigurationError(
-                    f"the scope of {model.__name__} returned {shown(condition)}, expected a condition such as "
+                    f"the scope of {model.__name__} returned {safe_repr(condition)}, expected a condition such as "
                     f"{model.__name__}.owner_id == user.id, or sqlalchemy.true()"
                 )
             query = query.where(condition)

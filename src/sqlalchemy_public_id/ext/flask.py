@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, MissingExtra, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, MissingExtra, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
@@ -61,7 +61,9 @@ def register(app: Flask, source: Format | type[Any], *, name: str, attribute: st
     if not isinstance(app, Flask):
         raise TypeError(f"expected a Flask application, not {type(app).__name__}; converters belong to the application")
     if not isinstance(name, str) or not name.isidentifier():
-        raise ConfigurationError(f"name is {shown(name)}, expected an identifier, for rules such as '/<user_id:id>'")
+        raise ConfigurationError(
+            f"name is {safe_repr(name)}, expected an identifier, for rules such as '/<user_id:id>'"
+        )
     if name in app.url_map.converters:
         raise ConfigurationError(f"the application has a converter {name!r} already; choose another name")
     app.url_map.converters[name] = _converter(source, attribute)

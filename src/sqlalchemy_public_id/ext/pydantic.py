@@ -39,7 +39,7 @@ from sqlalchemy.orm import RelationshipProperty, Session
 from typing_extensions import Self
 
 from sqlalchemy_public_id import references
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
+from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
@@ -86,15 +86,15 @@ class PublicId:
             self.id_format, self._check = type_.id_format, type_.checked
         else:
             raise ConfigurationError(
-                f"{shown(source)} has no public ids; expected a format such as NanoId(length=12), a TypedId class with "
-                f"a prefix, or a mapped class"
+                f"{safe_repr(source)} has no public ids; expected a format such as NanoId(length=12), a TypedId class "
+                f"with a prefix, or a mapped class"
             )
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         cls: object = source
         if not (isinstance(cls, type) and issubclass(cls, str)):
             raise ConfigurationError(
-                f"{self!r} annotates {shown(source)}, expected str or a typed id; if the id is optional, write "
+                f"{self!r} annotates {safe_repr(source)}, expected str or a typed id; if the id is optional, write "
                 f"Annotated[str, PublicId(…)] | None"
             )
         inner, own = handler(source), core_schema_of(self._check)
@@ -140,7 +140,7 @@ class PublicModel(BaseModel):
         super().__pydantic_init_subclass__(**kwargs)
         if model is not None:
             if _mapped.mapper_of(model) is None:
-                raise ConfigurationError(f"{cls.__name__}: model is {shown(model)}, expected a mapped class")
+                raise ConfigurationError(f"{cls.__name__}: model is {safe_repr(model)}, expected a mapped class")
             cls.__mapped_class__ = model
         cls.__checked__ = frozenset()
         if cls.__mapped_class__ is not None:

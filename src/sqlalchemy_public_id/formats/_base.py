@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.entropy import IdPool
 
@@ -294,7 +294,7 @@ def check_texts(length: object, alphabet: object) -> None:
     :raises ConfigurationError: if there can be no such texts, or characters occur twice.
     """
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
-        raise ConfigurationError(f"length is {shown(length)}, expected a whole number from 1 to {MAX_LENGTH}")
+        raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {MAX_LENGTH}")
     if not isinstance(alphabet, str) or not is_printable(alphabet):
         raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
     if len(set(alphabet)) != len(alphabet):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.codec import Codec, Mark, codec_of
 
@@ -163,7 +163,7 @@ class BitsFormat(Format):
         """
         codec = codec_of(self.encoding, self._used, self._encodings)
         if self.storage not in STORAGES:
-            raise ConfigurationError(f"storage is {shown(self.storage)}, expected 'native' or 'text'")
+            raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
         if self.prefix is not None and set(str(self.separator)) & set(codec.characters):
             raise ConfigurationError(
                 f"the encoding {self.encoding!r} contains the separator {self.separator!r}, so the prefix could not be "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
 from sqlalchemy_public_id.formats.digits import reader_of, table_of, writer_of
@@ -134,7 +134,7 @@ def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
     """
     if not isinstance(encoding, str) or encoding not in (allowed or _MAKERS):
         names = ", ".join(map(repr, allowed or _MAKERS))
-        raise ConfigurationError(f"encoding is {shown(encoding)}, expected one of {names}")
+        raise ConfigurationError(f"encoding is {safe_repr(encoding)}, expected one of {names}")
     return _made(encoding, bits)
 
 

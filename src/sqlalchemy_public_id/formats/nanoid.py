@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import Format, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.check_digit import check_character, is_checked
@@ -52,7 +52,7 @@ class NanoId(Format):
                 f"use a separator such as '.' or '~', or another alphabet"
             )
         if not isinstance(self.check_digit, bool):
-            raise ConfigurationError(f"check_digit is {shown(self.check_digit)}, expected True or False")
+            raise ConfigurationError(f"check_digit is {safe_repr(self.check_digit)}, expected True or False")
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):
             raise ConfigurationError(
                 f"check_digit is defined (ISO 7064 MOD 37,36) for the 36 digits and letters, not for {alphabet!r}: "

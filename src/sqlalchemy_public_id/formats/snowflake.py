@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted, shown
+from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted, safe_repr
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
@@ -197,7 +197,7 @@ def _taken(machine_id: int | Callable[[], int]) -> int:
 def _checked(machine_id: object) -> int:
     if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < MACHINES:
         raise ConfigurationError(
-            f"machine_id is {shown(machine_id)}, expected a whole number from 0 to {MACHINES - 1}, "
+            f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {MACHINES - 1}, "
             f"or a function that takes one"
         )
     return machine_id
@@ -208,7 +208,7 @@ def _since_1970(epoch: object) -> int:
         epoch = (epoch - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < 2**47:
         raise ConfigurationError(
-            f"epoch is {shown(epoch)}, expected a datetime with a time zone, or milliseconds since 1970"
+            f"epoch is {safe_repr(epoch)}, expected a datetime with a time zone, or milliseconds since 1970"
         )
     return epoch
 

@@ -18,7 +18,7 @@ import warnings
 from typing import NoReturn
 
 from sqlalchemy_public_id import formats
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import Format
 
 __all__ = ["known_formats", "read"]
@@ -130,5 +130,5 @@ def _refuse(text: str, why: str) -> NoReturn:
     known = sorted(known_formats())
     example = f'{known[0]}(prefix="cus")' if len(known) > 1 else 'NanoId(length=16, prefix="cus")'
     raise ConfigurationError(
-        f"{shown(text)} is not a format: {why}; write one of {', '.join(known)}, such as {example}"
+        f"{safe_repr(text)} is not a format: {why}; write one of {', '.join(known)}, such as {example}"
     )

@@ -19,7 +19,7 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.locks import begin_immediate, take_turns
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, shown
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.execution import Match, match_violation
 from sqlalchemy_public_id.idempotency.contents import (
     changed_attributes,
@@ -87,7 +87,7 @@ def _state(instance: object) -> InstanceState[Any]:
     try:
         return instance_state(instance)
     except AttributeError:
-        raise TypeError(f"expected a mapped object, not {shown(instance)}") from None
+        raise TypeError(f"expected a mapped object, not {safe_repr(instance)}") from None
 
 
 def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> None:

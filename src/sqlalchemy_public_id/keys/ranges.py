@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeGuard, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 __all__ = [
     "CLUSTER_BITS",
@@ -77,7 +77,9 @@ class ClusterKey(int):
         if isinstance(value, str) and _DECIMAL.fullmatch(value):
             number = int(value)
         if not _is_integer(number) or not 0 <= number <= LAST_KEY:
-            raise ValueError(f"{shown(value)} is no cluster key: expected an integer from 0 to 2**63 - 1, or its text")
+            raise ValueError(
+                f"{safe_repr(value)} is no cluster key: expected an integer from 0 to 2**63 - 1, or its text"
+            )
         return super().__new__(cls, number)
 
     @classmethod
@@ -88,7 +90,7 @@ class ClusterKey(int):
         """
         if not _is_integer(sequence) or not 1 <= sequence <= LAST_SEQUENCE:
             raise ValueError(
-                f"the sequence {shown(sequence)} has no cluster key: expected an integer from 1 to "
+                f"the sequence {safe_repr(sequence)} has no cluster key: expected an integer from 1 to "
                 f"2**{SEQUENCE_BITS} - 1; beyond, it would be a key of another cluster"
             )
         return cls((checked_cluster(cluster) << SEQUENCE_BITS) + sequence)
@@ -150,7 +152,7 @@ def checked_cluster(cluster: object) -> int:
     """
     if not _is_integer(cluster) or not 0 <= cluster <= LAST_CLUSTER:
         raise ValueError(
-            f"{shown(cluster)} is no number of a cluster: expected an integer from 0 to {LAST_CLUSTER}, "
+            f"{safe_repr(cluster)} is no number of a cluster: expected an integer from 0 to {LAST_CLUSTER}, "
             f"because a key has {CLUSTER_BITS} bits for it"
         )
     return cluster
@@ -170,7 +172,7 @@ class Range:
         for name in ("start", "stop"):
             value: object = getattr(self, name)
             if not _is_integer(value):
-                raise ConfigurationError(f"the {name} of a range of keys is {shown(value)}, expected an integer")
+                raise ConfigurationError(f"the {name} of a range of keys is {safe_repr(value)}, expected an integer")
         if self.start < 1 or self.stop > LAST_KEY + 1 or self.start >= self.stop:
             raise ConfigurationError(
                 f"there are no keys from {self.start} up to {self.stop}: expected 1 or more, at most 2**63 - 1 as the "
@@ -265,19 +267,19 @@ def ranges(
     """
     if isinstance(shards, Mapping):
         if size is not None:
-            raise ConfigurationError(f"size is {shown(size)}, but each of the ranges has its own; leave size out")
+            raise ConfigurationError(f"size is {safe_repr(size)}, but each of the ranges has its own; leave size out")
         if not shards:
             raise ConfigurationError("shards is empty, expected the name of each shard with its range")
         return Ranges({name: _range(name, keys) for name, keys in shards.items()})
     names = _names(shards)
     if size is not None and not _is_integer(size):
-        raise ConfigurationError(f"size is {shown(size)}, expected how many keys each shard has")
+        raise ConfigurationError(f"size is {safe_repr(size)}, expected how many keys each shard has")
     share = LAST_KEY // len(names)
     keys_each = share if size is None else size
     if not 1 <= keys_each <= share:
         raise ConfigurationError(
-            f"{len(names)} shards of {shown(size)} keys each cannot be: there are 2**63 - 1 keys, so size is at least "
-            f"1 and at most {share}"
+            f"{len(names)} shards of {safe_repr(size)} keys each cannot be: there are 2**63 - 1 keys, so size is at "
+            f"least 1 and at most {share}"
         )
     starts = (number * keys_each + 1 for number in range(len(names)))
     return Ranges({name: Range(start, start + keys_each) for name, start in zip(names, starts, strict=True)})
@@ -291,7 +293,7 @@ def _names(shards: object) -> list[Any]:
         shards = names = list(cast("list[Any]", shards))
     if not names or not all(isinstance(name, Hashable) for name in names) or len(set(names)) < len(names):
         raise ConfigurationError(
-            f"shards is {shown(shards)}, expected a number above 0, a list of names that differ, or name → range"
+            f"shards is {safe_repr(shards)}, expected a number above 0, a list of names that differ, or name → range"
         )
     return names
 
@@ -300,7 +302,7 @@ def _range(name: object, keys: object) -> Range:
     if isinstance(keys, Range):
         return keys
     if not isinstance(keys, range) or keys.step != 1:
-        raise ConfigurationError(f"the range of {name!r} is {shown(keys)}, expected range(first, last + 1)")
+        raise ConfigurationError(f"the range of {name!r} is {safe_repr(keys)}, expected range(first, last + 1)")
     try:
         return Range(keys.start, keys.stop)
     except ConfigurationError as error:

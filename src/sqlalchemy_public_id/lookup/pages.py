@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, FromClause, Integer, Select, Table, and_, 
 from sqlalchemy.orm import Mapper, Session, aliased
 from typing_extensions import Required, TypedDict, Unpack
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, shown
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_sharded, public_id_attribute, require_session
 from sqlalchemy_public_id.types import as_bits_format, public_id_type
 
@@ -102,7 +102,7 @@ def page(
     mapper: Mapper[Any] = inspect(entity).mapper
     name, column = public_id_attribute(mapper.class_, attribute)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
-        raise ValueError(f"limit is {shown(limit)}, expected a whole number from 1 to {_LARGEST_LIMIT}")
+        raise ValueError(f"limit is {safe_repr(limit)}, expected a whole number from 1 to {_LARGEST_LIMIT}")
     if after is not None and before is not None:
         raise ValueError("after and before are both given; a page follows one row, or precedes one")
     backwards = before is not None

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, shown
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute, require_session
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
@@ -219,7 +219,7 @@ def _with_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
 
 def _refuse_string(values: object, message: str) -> None:
     if isinstance(values, (str, bytes)):
-        raise TypeError(message.format(shown(values)))
+        raise TypeError(message.format(safe_repr(values)))
 
 
 def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:

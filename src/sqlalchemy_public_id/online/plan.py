@@ -14,7 +14,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy_public_id.dialects import catalog
 from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.naming import generator_name, not_null_check_name, unique_name
 from sqlalchemy_public_id.typed import TypedId
@@ -91,7 +91,7 @@ _unique_name = unique_name  # which the argument of PublicIdColumn.of() shadows
 def _require_one_of(name: str, value: object, choices: object) -> None:
     if value not in get_args(choices):
         expected = ", ".join(map(repr, get_args(choices)))
-        raise ConfigurationError(f"{name} is {shown(value)}, expected one of {expected}")
+        raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.catalog import State
-from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, shown
+from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
 from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
@@ -48,7 +48,7 @@ def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -
         name: str | None = getattr(target, kind)
         problem = None if name is None and kind == "schema" else _problem(name or "", kind, dialect.name)
         if problem is not None:
-            raise ConfigurationError(f"the name of the {kind}, {shown(name)}, {problem}: choose another one")
+            raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
     return plan(target, dialect, online=online)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from sqlalchemy import Column, inspect
 from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
 
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
@@ -41,7 +41,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
         hint = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
-        raise ConfigurationError(f"{shown(model)} is not a mapped class{hint}")
+        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{hint}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
         raise ConfigurationError(
@@ -51,7 +51,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
         attribute = next(iter(attributes)) if len(attributes) == 1 else "public_id"
     if attribute not in attributes:
         raise ConfigurationError(
-            f"{mapper.class_.__name__} has no public id {shown(attribute)}; name one of {', '.join(attributes)} "
+            f"{mapper.class_.__name__} has no public id {safe_repr(attribute)}; name one of {', '.join(attributes)} "
             f"with attribute=…"
         )
     return attribute, attributes[attribute]

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import operators
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.events.flush import before_bulk_insert
 from sqlalchemy_public_id.orm import Listeners
 from sqlalchemy_public_id.references import reading, writing
@@ -43,7 +43,7 @@ def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any
     """
     if not isinstance(relationship, str):
         raise ConfigurationError(
-            f"public_ref({shown(relationship)}): expected the name of the relationship, a string: "
+            f"public_ref({safe_repr(relationship)}): expected the name of the relationship, a string: "
             f'public_ref("customer")'
         )
     _LISTENERS.install()
@@ -75,7 +75,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
     def _in_values(self, cls: Any, value: object) -> NoReturn:
         name = self.__name__
         raise ConfigurationError(
-            f"{name} = {shown(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
+            f"{name} = {safe_repr(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
             f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
         )
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id._compat import history_without_loading, is_in_greenlet
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, shown
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, safe_repr
 from sqlalchemy_public_id.orm.inspection import session_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
 from sqlalchemy_public_id.references.stored import AT_ONCE, public_ids_by_key, values_of
@@ -47,7 +47,7 @@ def load(session: Session, objects: Iterable[object]) -> None:
     for instance in objects:
         state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
         if not isinstance(state, InstanceState):
-            raise TypeError(f"expected mapped objects, not {shown(instance)}")
+            raise TypeError(f"expected mapped objects, not {safe_repr(instance)}")
         states.append(state)
     _load_keys(session, states)
     missing: dict[Source, list[tuple[InstanceState[Any], PublicRef]]] = {}
@@ -71,7 +71,7 @@ def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
     ref = refs_of(entity.mapper).get(attribute.key) if entity is not None else None
     if entity is None or ref is None:
         raise ConfigurationError(
-            f"{shown(attribute)} is no reference; expected the attribute of a model, as Order.customer_public_id"
+            f"{safe_repr(attribute)} is no reference; expected the attribute of a model, as Order.customer_public_id"
         )
     relationship = getattr(entity.entity, ref.relationship)
     return selectinload(relationship).load_only(*ref.source.columns(), raiseload=False)

@@ -11,7 +11,7 @@ from sqlalchemy import BinaryExpression, Column, inspect
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipDirection, RelationshipProperty
 from sqlalchemy.orm.exc import UnmappedColumnError
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
@@ -124,7 +124,7 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
-        raise ConfigurationError(f"{shown(model)} is not a mapped class")
+        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class")
     return dict(refs_of(mapper))
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id._compat import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reading import public_id_without_query, relationship_changed, remember
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
@@ -34,8 +34,8 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
             return
         model = state.class_.__name__
         raise ConfigurationError(
-            f"{model}.{ref.attribute} cannot become {shown(public_id)}: {model}.{ref.relationship} was just set to "
-            f"{shown(getattr(related, ref.target_id))}, and is not flushed; set only one of the two"
+            f"{model}.{ref.attribute} cannot become {safe_repr(public_id)}: {model}.{ref.relationship} was just set to "
+            f"{safe_repr(getattr(related, ref.target_id))}, and is not flushed; set only one of the two"
         )
     if ref.relationship in state.dict and relationship_changed(state, ref):  # to None
         _unload_relationship(state, ref)

@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id.comparisons import no_match
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.lookup.rows import check_options, one_row
 from sqlalchemy_public_id.mixins import name_index
@@ -191,7 +191,7 @@ def digest_of(text: object, model: type[Any], attribute: str | None) -> tuple[st
     """Return the name of the token column of *model*, and the digest of *text* if it is a token."""
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
-        what = shown(model) if isinstance(model, type) else concealed(model)
+        what = safe_repr(model) if isinstance(model, type) else concealed(model)
         raise ConfigurationError(f"{what} is not a mapped class")
     types = {prop.key: prop.columns[0].type for prop in mapper.column_attrs}
     tokens = {key: type_.token for key, type_ in types.items() if isinstance(type_, TokenType)}

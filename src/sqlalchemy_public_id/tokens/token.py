@@ -25,7 +25,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from typing_extensions import Never
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import BASE62, Format
 from sqlalchemy_public_id.formats.digits import writer_of
 
@@ -207,7 +207,7 @@ def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
 def _short(value: object) -> str:
     """Return the representation of *value*, unless it may be a token or a key."""
     is_short = len(value) < _FEWEST if isinstance(value, str) else value is None or isinstance(value, (int, float))
-    return shown(value) if is_short else concealed(value)
+    return safe_repr(value) if is_short else concealed(value)
 
 
 def _refusal(prefix: object, *unknown: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from alembic.operations import MigrateOperation
 
 from sqlalchemy_public_id.alembic.ops import Directive, as_function, registered
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.ranges import Range
 
 
@@ -130,7 +130,7 @@ class SetClusterOp(_KeyOp):
         super().__post_init__()
         value: object = self.key_range
         if value is not None and not isinstance(value, Range):
-            raise ConfigurationError(f"key_range is {shown(value)}, expected one of ranges(shards=...)")
+            raise ConfigurationError(f"key_range is {safe_repr(value)}, expected one of ranges(shards=...)")
         if self.key_range is not None and self.cluster is not None:
             raise ConfigurationError("key_range is a range that takes the place of a cluster; leave one of them out")
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.util import greenlet_spawn
 from typing_extensions import ParamSpec, Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, shown
+from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, safe_repr
 from sqlalchemy_public_id.formats.forks import forget_in_child
 from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
 from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
@@ -310,7 +310,7 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     BigInteger()
     """
     if not isinstance(allocator, BlockAllocator):
-        raise ConfigurationError(f"expected a BlockAllocator, not {shown(allocator)}")
+        raise ConfigurationError(f"expected a BlockAllocator, not {safe_repr(allocator)}")
     for option in ("default", "insert_default", "primary_key", "autoincrement"):
         if option in kwargs:
             raise ConfigurationError(f"block_key() sets {option} itself: the keys come from {allocator!r}")
@@ -354,19 +354,19 @@ _LISTENERS = Listeners((Mapper, "mapper_configured", _on_mapper_configured))
 
 def _checked_count(count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= END:
-        raise ValueError(f"count is {shown(count)}, expected a whole number from 0 to {END}")
+        raise ValueError(f"count is {safe_repr(count)}, expected a whole number from 0 to {END}")
     return count
 
 
 def _checked_start(start: object) -> int:
     if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < END:
-        raise ConfigurationError(f"start is {shown(start)}, expected a whole number from 0 to {END - 1}")
+        raise ConfigurationError(f"start is {safe_repr(start)}, expected a whole number from 0 to {END - 1}")
     return start
 
 
 def _checked_timeout(timeout: object) -> float:
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= TIMEOUT_MAX:
         raise ConfigurationError(
-            f"timeout is {shown(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"
+            f"timeout is {safe_repr(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"
         )
     return float(timeout)

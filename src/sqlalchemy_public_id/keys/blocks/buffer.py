@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 FIRST_SIZE = 100
 SMALLEST, LARGEST = 10, 1_000_000
@@ -31,7 +31,7 @@ class BlockSize:
     def __init__(self, block: int | None) -> None:
         if block is not None and (not isinstance(block, int) or isinstance(block, bool) or not 1 <= block <= _MOST):
             raise ConfigurationError(
-                f"block is {shown(block)}, expected how many keys to lease at once, 1 to {_MOST}, "
+                f"block is {safe_repr(block)}, expected how many keys to lease at once, 1 to {_MOST}, "
                 f"or nothing for a number that adapts to the rate"
             )
         self._is_fixed = block is not None

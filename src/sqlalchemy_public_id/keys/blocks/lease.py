@@ -29,7 +29,7 @@ from sqlalchemy.types import BigInteger, String
 from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, shown
+from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, safe_repr
 from sqlalchemy_public_id.keys.blocks.forks import connect, count_forks, drop_sockets, hold_forks_for
 
 END = 2**63 - 1
@@ -64,7 +64,7 @@ def checked_name(name: object) -> str:
         name != name.strip()
     ):
         raise ConfigurationError(
-            f"the name of a sequence is {shown(name)}, expected 1 to {_LENGTH} printable characters of ASCII, "
+            f"the name of a sequence is {safe_repr(name)}, expected 1 to {_LENGTH} printable characters of ASCII, "
             f"without a space at either end"
         )
     return name
@@ -220,7 +220,8 @@ class Lessor:
         engine = getattr(configured, "sync_engine", configured)
         if not isinstance(engine, Engine):
             raise ConfigurationError(
-                f"expected an Engine or an AsyncEngine, not {shown(configured)}: a lease needs a connection of its own"
+                f"expected an Engine or an AsyncEngine, not {safe_repr(configured)}: a lease needs a connection of its "
+                "own"
             )
         if isinstance(engine.pool, _ONE_CONNECTION):
             raise _no_own_connection(f"with {type(engine.pool).__name__}")

@@ -13,7 +13,7 @@ from sqlalchemy.orm import MappedColumn, mapped_column
 from sqlalchemy.schema import conv
 from sqlalchemy.types import BigInteger, Integer, SmallInteger
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.cluster.ddl import CHECK, CONFIG, ClusterColumn, Config, as_ddl, sequence_name
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 
@@ -113,7 +113,7 @@ def cluster_of_environment() -> int:
     try:
         return checked_cluster(int(value))
     except ValueError:
-        is_now = f"is {shown(value)}" if value else "is not set"
+        is_now = f"is {safe_repr(value)}" if value else "is not set"
         raise ConfigurationError(
             f"cluster is missing, and {ENVIRONMENT} {is_now} in the environment: set it to the number of this cluster, "
             f"0 to {LAST_CLUSTER}, or write cluster_key(cluster=10), or a function that returns it; or write "
@@ -145,9 +145,9 @@ def is_config(table: Table) -> bool:
 
 def _check(cluster: object, key_range: object, strategy: object, enforce_range: bool) -> None:
     if strategy not in ("identity", "function"):
-        raise ConfigurationError(f'strategy is {shown(strategy)}, expected "identity" or "function"')
+        raise ConfigurationError(f'strategy is {safe_repr(strategy)}, expected "identity" or "function"')
     if key_range is not None and not isinstance(key_range, Range):
-        raise ConfigurationError(f"key_range is {shown(key_range)}, expected one of ranges(shards=...)")
+        raise ConfigurationError(f"key_range is {safe_repr(key_range)}, expected one of ranges(shards=...)")
     if key_range is not None and (cluster is not None or strategy == "function"):
         raise ConfigurationError(
             'key_range is a range that takes the place of a cluster, with strategy="identity" only; leave one out'

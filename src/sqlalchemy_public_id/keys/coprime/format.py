@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, PublicIdError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, PublicIdError, safe_repr
 from sqlalchemy_public_id.formats._base import Format, character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.budget import Budget
@@ -72,10 +72,12 @@ class CoprimeKey(Format):
     def __post_init__(self) -> None:
         step = self.step
         if not isinstance(step, KeySpace):
-            raise ConfigurationError(f"step is {shown(step)}, expected CoprimeStep(alphabet, length), or a KeyedStep")
+            raise ConfigurationError(
+                f"step is {safe_repr(step)}, expected CoprimeStep(alphabet, length), or a KeyedStep"
+            )
         if not isinstance(self.name, str) or not self.name:
             raise ConfigurationError(
-                f"the allocator {shown(self.allocator)} has no name, expected BlockAllocator(engine, name)"
+                f"the allocator {safe_repr(self.allocator)} has no name, expected BlockAllocator(engine, name)"
             )
         if self.prefix is not None and set(str(self.separator)) & set(step.alphabet):
             raise ConfigurationError(

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, shown
+from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class KeyedStep(KeySpace):
                 f"secrets.token_bytes(16), and keep it where passwords are kept"
             )
         if not isinstance(tweak, bytes) or len(tweak) > _LONGEST_TWEAK:
-            raise ConfigurationError(f"tweak is {shown(tweak)}, expected up to {_LONGEST_TWEAK} bytes: b'customer'")
+            raise ConfigurationError(f"tweak is {safe_repr(tweak)}, expected up to {_LONGEST_TWEAK} bytes: b'customer'")
         if self.size < _FEWEST:
             raise ConfigurationError(
                 f"{len(self.alphabet)}**{self.length} are {self.size} keys, and their order could be found out by "

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, shown
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, safe_repr
 from sqlalchemy_public_id.formats._base import Value, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.digits import digits_at_once, reader_of, table_of, writer_of
 
@@ -189,8 +189,8 @@ class KeySpace(Value, ABC):
 
     def _exhausted(self, index: int) -> KeySpaceExhausted:
         return KeySpaceExhausted(
-            f"{self!r} has {self.capacity} keys, so there is none with the index {shown(index)}; extend() goes on with "
-            f"keys of {self.length + 1} characters, and leaves those that were issued as they are"
+            f"{self!r} has {self.capacity} keys, so there is none with the index {safe_repr(index)}; extend() goes on "
+            f"with keys of {self.length + 1} characters, and leaves those that were issued as they are"
         )
 
     # --- a value
@@ -224,7 +224,7 @@ def _call(arguments: dict[str, str]) -> str:
 
 def _check_number(name: str, number: object) -> None:
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{name} is {shown(number)}, expected a whole number of 0 or more")
+        raise ValueError(f"{name} is {safe_repr(number)}, expected a whole number of 0 or more")
 
 
 _AT_ONCE = 1024
@@ -264,7 +264,7 @@ class CoprimeStep(KeySpace):
         step = self._checked_step()
         start = step if self.start is None else self.start
         if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < size:
-            raise ConfigurationError(f"start is {shown(start)}, expected a whole number from 0 to {size - 1}")
+            raise ConfigurationError(f"start is {safe_repr(start)}, expected a whole number from 0 to {size - 1}")
         keep = object.__setattr__
         keep(self, "step", step)
         keep(self, "start", start)
@@ -352,12 +352,13 @@ class CoprimeStep(KeySpace):
         if step is None:
             return _default_step(size, base)
         if not isinstance(step, int) or isinstance(step, bool) or step < 1:
-            raise ConfigurationError(f"step is {shown(step)}, expected a whole number of 1 or more")
+            raise ConfigurationError(f"step is {safe_repr(step)}, expected a whole number of 1 or more")
         factor = math.gcd(step, size)
         if factor > 1:
             raise ConfigurationError(
-                f"step is {shown(step)}, which has the factor {factor} in common with the {base}**{self.length} keys: "
-                f"they would repeat after {size // factor}; step={_next_coprime(step % size or size, base)} has none"
+                f"step is {safe_repr(step)}, which has the factor {factor} in common with the {base}**{self.length} "
+                f"keys: they would repeat after {size // factor}; step={_next_coprime(step % size or size, base)} has "
+                "none"
             )
         return step % size
 

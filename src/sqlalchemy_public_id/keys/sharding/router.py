@@ -29,7 +29,7 @@ from sqlalchemy.orm import sessionmaker as sessionmaker_of
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.sharding.criteria import conditions, is_never
 from sqlalchemy_public_id.keys.sharding.rules import (
     ByHash,
@@ -189,7 +189,7 @@ class ShardRouter:
         chooser = self._chooser_of(mapper)
         if chooser is not None:
             chosen = chooser(instance)
-            return require_shard(chosen, self._names, f"the place of {mapper.class_.__name__} is {shown(chosen)}")
+            return require_shard(chosen, self._names, f"the place of {mapper.class_.__name__} is {safe_repr(chosen)}")
         shard = self._of_model(mapper)
         if shard is None and isinstance(self._rule, ByHash):
             shard = self._by_public_id(state)
@@ -226,7 +226,7 @@ class ShardRouter:
         shard = self._of_keys(mapper, values)
         if shard is None and any(value is not None for value in values) and _has_integer_key(mapper):
             raise ConfigurationError(
-                f"the key {shown(values[0])} of {mapper.class_.__name__} belongs to none of the shards"
+                f"the key {safe_repr(values[0])} of {mapper.class_.__name__} belongs to none of the shards"
             )
         if shard is None:
             shard = next(self._of_parents(state), None)
@@ -240,7 +240,7 @@ class ShardRouter:
         by_key = self._of_keys(state.mapper, values)
         if by_key not in (None, shard):
             raise ConfigurationError(
-                f"the key {shown(values[0])} of {state.class_.__name__} belongs to {by_key!r}, "
+                f"the key {safe_repr(values[0])} of {state.class_.__name__} belongs to {by_key!r}, "
                 f"and its place is {shard!r}"
             )
 

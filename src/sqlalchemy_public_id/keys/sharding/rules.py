@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from sqlalchemy_public_id.errors import ConfigurationError, shown
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS
 from sqlalchemy_public_id.typed import TypedId
 
@@ -105,13 +105,13 @@ def rule_of(by: object, shards: Sequence[str]) -> Rule:
     rules: Any = by
     if hasattr(rules, "shard_of"):
         for shard in rules if isinstance(by, Mapping) else ():
-            require_shard(shard, shards, f"by has a range for {shown(shard)}")
+            require_shard(shard, shards, f"by has a range for {safe_repr(shard)}")
         return ByKey(rules.shard_of)
     if not isinstance(by, Mapping) or not by:
-        raise ConfigurationError(f"by is {shown(rules)}; {_EXPECTED}")
+        raise ConfigurationError(f"by is {safe_repr(rules)}; {_EXPECTED}")
     for which, shard in rules.items():
         _refuse_empty(which)
-        require_shard(shard, shards, f"by has {shown(shard)} for {shown(which)}")
+        require_shard(shard, shards, f"by has {safe_repr(shard)} for {safe_repr(which)}")
     prefixes = {_prefix(which): shard for which, shard in rules.items() if _prefix(which) is not None}
     clusters = {which: shard for which, shard in rules.items() if type(which) is int}
     spans = [(which, shard) for which, shard in rules.items() if _is_span(which)]
@@ -126,9 +126,11 @@ def rule_of(by: object, shards: Sequence[str]) -> Rule:
     if len(spans) == len(rules):
         for (one, _), (other, _) in pairwise(spans):
             if other.start < one.stop:
-                raise ConfigurationError(f"the ranges {shown(one)} and {shown(other)} overlap; a key has one shard")
+                raise ConfigurationError(
+                    f"the ranges {safe_repr(one)} and {safe_repr(other)} overlap; a key has one shard"
+                )
         return ByKey(lambda key: next((shard for which, shard in spans if which.start <= key < which.stop), None))
-    raise ConfigurationError(f"by is {shown(rules)}, of which the keys are not of one kind; {_EXPECTED}")
+    raise ConfigurationError(f"by is {safe_repr(rules)}, of which the keys are not of one kind; {_EXPECTED}")
 
 
 def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
@@ -154,7 +156,7 @@ def _refuse_empty(which: Any) -> None:
         raise ConfigurationError("by has an empty prefix; expected the prefix of the public ids of a model")
     if _is_span(span) and span.start >= span.stop:
         raise ConfigurationError(
-            f"by has {shown(which)}, which holds no key; expected the first key, and one past the last"
+            f"by has {safe_repr(which)}, which holds no key; expected the first key, and one past the last"
         )
 
 
@@ -167,14 +169,14 @@ def engines_of(shards: Any) -> dict[str, Engine]:
     """Return name → engine; the ``sync_engine`` of an asynchronous one."""
     by_name: Mapping[Any, Any] = shards
     if not isinstance(shards, Mapping) or not shards:
-        raise ConfigurationError(f"shards is {shown(by_name)}, expected name → engine, for one database or more")
+        raise ConfigurationError(f"shards is {safe_repr(by_name)}, expected name → engine, for one database or more")
     engines: dict[str, Engine] = {}
     for name, shard in by_name.items():
         if not isinstance(name, str) or not name:  # a key of the identity map; the session tests its truth
-            raise ConfigurationError(f"the name of a shard is {shown(name)}, expected a text")
+            raise ConfigurationError(f"the name of a shard is {safe_repr(name)}, expected a text")
         engine = getattr(shard, "sync_engine", shard)
         if not isinstance(engine, Engine):
-            raise ConfigurationError(f"the shard {name!r} is {shown(shard)}, expected an Engine or an AsyncEngine")
+            raise ConfigurationError(f"the shard {name!r} is {safe_repr(shard)}, expected an Engine or an AsyncEngine")
         engines[name] = engine
     return engines
 
@@ -187,11 +189,13 @@ def choosers_of(place: Any) -> dict[type[Any], ShardChooser]:
     if callable(place) and not isinstance(place, type):
         return {object: choosers}
     if not isinstance(place, Mapping):
-        raise ConfigurationError(f"place is {shown(place)}, expected a function of the object, or model → function")
+        raise ConfigurationError(f"place is {safe_repr(place)}, expected a function of the object, or model → function")
     for model, chooser in choosers.items():
         if not isinstance(model, type) or (model.__module__ == "builtins" and model is not object):
-            raise ConfigurationError(f"place has {shown(model)}, expected a mapped class, or one that models inherit")
+            raise ConfigurationError(
+                f"place has {safe_repr(model)}, expected a mapped class, or one that models inherit"
+            )
         if not callable(chooser):
             expected = "expected a function of the object that returns a shard"
-            raise ConfigurationError(f"the place of {model.__name__} is {shown(chooser)}, {expected}")
+            raise ConfigurationError(f"the place of {model.__name__} is {safe_repr(chooser)}, {expected}")
     return dict(choosers)
