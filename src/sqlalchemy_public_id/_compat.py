@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
-from sqlalchemy.orm import InstanceState, Mapper, Session, persistence
+from sqlalchemy.orm import InstanceState, Mapper, Session, persistence, registry
 from sqlalchemy.orm.attributes import History, get_history
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 from sqlalchemy.util.concurrency import in_greenlet
@@ -164,3 +164,12 @@ def history_without_loading(instance: object, attribute: str) -> History:
 def is_in_greenlet() -> bool:
     """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait."""
     return in_greenlet()
+
+
+def mapped_classes(registry: registry) -> list[Mapper[Any]]:
+    """Return the mappers of *registry*, without those of disposed classes and of declarations that failed.
+
+    ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper.
+    """
+    mappers = [manager.mapper for manager in list(registry._managers) if manager.is_mapped]
+    return [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]

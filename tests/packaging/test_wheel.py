@@ -92,9 +92,10 @@ def run(python: str, program: str) -> str:
 
 
 def test_every_module_is_in_the_wheel(names: set[str]) -> None:
-    """The wheel has the modules of the source tree, no fewer and no more."""
-    source = ROOT / "src"
+    """The wheel has the modules of the source tree and the templates of Alembic, no fewer and no more."""
+    source, templates = ROOT / "src", ROOT / "alembic_templates"
     expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    expected |= {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}" for path in templates.rglob("*.py")}
 
     assert expected == {name for name in names if name.endswith(".py")}
 

@@ -23,8 +23,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine.default import DefaultExecutionContext
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
@@ -301,3 +302,23 @@ def test_greenlet() -> None:
     inside = asyncio.run(greenlet_spawn(_compat.is_in_greenlet))
 
     assert (inside, _compat.is_in_greenlet()) == (True, False)
+
+
+def test_mappers_beside_a_class_that_failed() -> None:
+    """``registry.mappers`` raises if one declaration failed before its class had a mapper; the others are mapped."""
+
+    class Other(DeclarativeBase): ...
+
+    class Whole(Other):
+        __tablename__ = "whole"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    with pytest.raises(ArgumentError) as keyless:
+        type("Keyless", (Other,), {"__tablename__": "keyless"})
+    with pytest.raises(ArgumentError) as without_table:
+        type("WithoutTable", (Other,), {"__tablename__": "without_table", "__table_args__": (1,)})
+
+    assert [mapper.class_ for mapper in _compat.mapped_classes(Other.registry)] == [Whole]
+    with pytest.raises(UnmappedClassError):
+        list(Other.registry.mappers)
+    del keyless, without_table  # their tracebacks keep the classes

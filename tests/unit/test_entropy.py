@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.formats.entropy import IdPool, RandomText
+from sqlalchemy_public_id.formats.pool import IdPool, RandomText
 
 PRINTABLE = "".join(map(chr, range(33, 127)))
 

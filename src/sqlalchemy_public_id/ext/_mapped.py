@@ -16,6 +16,7 @@ from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty, 
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.types import NullType, TypeDecorator
 
+from sqlalchemy_public_id._compat import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
 
@@ -61,10 +62,7 @@ def mapper_of(model: object) -> Mapper[Any] | None:
 
 def mappers_of(registry: registry) -> list[Mapper[Any]]:
     """Return the mappers of *registry*, bases first, without disposed and failed ones."""
-    mappers: list[Mapper[Any] | None] = list(registry.mappers)
-    # after dispose(), a live object keeps the manager of its class, which has no mapper
-    usable = [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]
-    return sorted(usable, key=lambda mapper: (mapper.inherits is not None, mapper.class_.__name__))
+    return sorted(mapped_classes(registry), key=lambda mapper: (mapper.inherits is not None, mapper.class_.__name__))
 
 
 def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:

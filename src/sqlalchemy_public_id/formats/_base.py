@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats.budget import Budget
-from sqlalchemy_public_id.formats.entropy import IdPool
+from sqlalchemy_public_id.formats.pool import IdPool
 
 __all__ = ["MAX_LENGTH", "Format", "Value", "character_class", "check_texts", "in_words", "is_printable"]
 

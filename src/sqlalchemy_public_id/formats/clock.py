@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted
-from sqlalchemy_public_id.formats.forks import forget_in_child
+from sqlalchemy_public_id.formats.pool import reset_in_child
 
 __all__ = ["Clock", "MACHINE", "Sequence", "ascending", "current", "using"]
 
@@ -27,8 +27,8 @@ class Clock:
     """The time, and what has been made of it so far. Safe in threads; a forked child begins anew."""
 
     def __init__(self) -> None:
-        self.forget()
-        forget_in_child(self)
+        self.reset()
+        reset_in_child(self)
 
     def time_ns(self) -> int:
         """Nanoseconds since 1970."""
@@ -57,7 +57,7 @@ class Clock:
                     found = self._sequences.setdefault(key, make(self, *settings))
         return cast("T", found)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Leave the sequences, and the locks that are held, to the parent."""
         self._sequences: dict[Hashable, object] = {}
         self._making: dict[Hashable, threading.RLock] = {}

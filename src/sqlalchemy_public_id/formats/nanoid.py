@@ -19,7 +19,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import Format, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36
 from sqlalchemy_public_id.formats.check_digit import check_character, is_checked
-from sqlalchemy_public_id.formats.entropy import RandomText
+from sqlalchemy_public_id.formats.pool import RandomText
 
 __all__ = ["NanoId"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Column, Insert
 from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import FromStatement, configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values_clauses, selected_names, updated_columns
@@ -54,7 +56,8 @@ def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
 
 
 def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
-    configure_mappers()  # until then, model_of() may not find it
+    with suppress(SQLAlchemyError):  # a model of another base may be broken; the error can do without the name
+        configure_mappers()
     model = model_of(column.table, column.key)
     name = model.__name__ if model else column.table.name
     new_row = "inserted" if clause.__visit_name__ == "on_duplicate_key_update" else "excluded"

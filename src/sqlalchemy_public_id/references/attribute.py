@@ -16,6 +16,7 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import operators
 
+from sqlalchemy_public_id._compat import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.events.flush import before_bulk_insert
 from sqlalchemy_public_id.orm import Listeners
@@ -191,7 +192,7 @@ def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
-        if has_relationships(mapper) or all(other.configured for other in mapper.registry.mappers):
+        if has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
             _incomplete.discard(mapper)
             complete.append(mapper)
     for mapper in complete:

@@ -14,7 +14,7 @@ from sqlalchemy.util import greenlet_spawn
 from typing_extensions import ParamSpec, Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, safe_repr
-from sqlalchemy_public_id.formats.forks import forget_in_child
+from sqlalchemy_public_id.formats.pool import reset_in_child
 from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
 from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
 from sqlalchemy_public_id.keys.blocks.waiting import Pause, TaskLeases, ThreadLeases
@@ -89,7 +89,7 @@ class BlockAllocator:
         self._size = BlockSize(block)
         self._lessor = Lessor(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
         self._begin()
-        forget_in_child(self)
+        reset_in_child(self)
 
     def __repr__(self) -> str:
         return f"BlockAllocator({self.name!r}{'' if self.block is None else f', block={self.block}'})"
@@ -101,7 +101,7 @@ class BlockAllocator:
         self._issued_before = 0
         self._leases: ThreadLeases | TaskLeases | None = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Leave all numbers to the parent process. Called in a forked child."""
         self._lessor.leave_to_parent()
         self._begin()
