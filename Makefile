@@ -23,7 +23,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop check test test-all programs outside lowest browser install databases nodes lint docs bench clean
+.PHONY: demo shop check test test-all programs outside mutants lowest browser install databases nodes lint docs bench clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -67,6 +67,11 @@ install: $(BIN)/python
 # The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: CONTRIBUTING.md.
 outside: $(VENV)/test.done databases
 	$(BIN)/python -m outside $(ARGS)
+
+# Mutants of the library, and whether a test sees each: docs/testing.md.
+mutants: $(VENV)/test.done databases
+	@$(BIN)/pip install -qq --group mutants
+	$(BIN)/python -m mutants $(ARGS)
 
 browser:
 	@scripts/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2

@@ -1,0 +1,96 @@
+"""Runs of pytest: once with coverage, to see which test executes which line, and once for each mutant."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coverage import CoverageData
+
+from mutants.candidates import Mutant
+
+ROOT = Path(__file__).parent.parent
+CACHE = ROOT / ".cache" / "mutants"
+_KILLED = {1, 2}  # exit statuses of pytest: a test failed, a module of tests could not be imported
+_PASSED = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A mutant, and the outcome of the tests that execute its line."""
+
+    mutant: Mutant
+    outcome: str
+    """``killed``, ``survived``, ``timeout`` or ``broken``; a timeout counts as killed."""
+    tests: int
+    diff: str
+
+
+def cover(tests: Sequence[str], label: str) -> dict[str, dict[int, set[str]]]:
+    """Return module → line → the tests that execute it. The tests run the first time, and must pass."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    file = CACHE / f"{label}.coverage"
+    if not file.exists():
+        measure = ("--cov=sqlalchemy_public_id", "--cov-context=test", "--cov-report=")
+        part = file.with_suffix(".part")
+        done = _pytest(ROOT / "src", [*tests, *measure, "-n", "auto"], {"COVERAGE_FILE": str(part)})
+        if done.returncode != _PASSED:
+            raise SystemExit(f"the tests do not pass without a mutant:\n{done.stdout[-4000:]}")
+        part.rename(file)
+    data = CoverageData(str(file))
+    data.read()
+    lines: dict[str, dict[int, set[str]]] = {}
+    for measured in data.measured_files():
+        contexts = data.contexts_by_lineno(measured)
+        lines[Path(measured).relative_to(ROOT).as_posix()] = {
+            line: {name.partition("|")[0] for name in names if name} for line, names in contexts.items() if any(names)
+        }
+    return lines
+
+
+def run(mutant: Mutant, tests: set[str], options: Sequence[str], timeout: float) -> Result:
+    """Run *tests* on a copy of the source that has the mutant."""
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    mutated = mutant.code(source)
+    if mutated is None:
+        return Result(mutant, "broken", 0, "")
+    if not tests:
+        return Result(mutant, "survived", 0, _changed_line(source, mutated))
+    with tempfile.TemporaryDirectory(prefix="public-id-mutant-") as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        (copy.parent / mutant.path).write_text(mutated, encoding="utf-8")
+        names = Path(folder) / "tests"
+        names.write_text("\n".join(sorted(tests)), encoding="utf-8")
+        try:
+            done = _pytest(copy, [*options, "-x", "-p", "no:cacheprovider", f"@{names}"], {}, timeout)
+        except subprocess.TimeoutExpired:
+            outcome = "timeout"
+        else:
+            outcome = "survived" if done.returncode == _PASSED else "killed" if done.returncode in _KILLED else "broken"
+    return Result(mutant, outcome, len(tests), _changed_line(source, mutated))
+
+
+def _pytest(
+    source: Path, arguments: Sequence[str], environment: dict[str, str], timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def _changed_line(source: str, mutated: str) -> str:
+    pairs = zip(source.splitlines(), mutated.splitlines(), strict=False)
+    return next((f"{before.strip()} → {after.strip()}" for before, after in pairs if before != after), "")
