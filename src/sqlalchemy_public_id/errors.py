@@ -231,13 +231,15 @@ class BackfillIncomplete(PublicIdError):
     ) -> None:
         import shlex  # for this error only
 
-        where = f"{schema}.{table}" if schema else table
-        options = f" --column {column} --id-format {shlex.quote(repr(format))}" + (
-            f" --schema {schema}" if schema else ""
-        )
+        full_name = f"{schema}.{table}" if schema else table
+        rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
+        options = ["--column", column, "--id-format", repr(format), *(["--schema", schema] if schema else [])]
+        if table.startswith("-"):
+            options.append("--")  # what follows is no option
         super().__init__(
-            f"{missing} rows of {where} have no {column} yet; fill them first, with op.backfill_public_id({table!r}) "
-            f"in an earlier migration, or with: public-id backfill URL {table}{options}"
+            f"{rows} no {column} yet; fill them first, with "
+            f"op.backfill_public_id({table!r}) in an earlier migration, or with: "
+            f"public-id backfill URL {shlex.join([*options, table])}"
             + (f"\nIf new rows keep arriving without an id: {advice}" if advice else "")
         )
         self.table: str = table

@@ -118,7 +118,7 @@ def test_scripts_of_constraints(new_people: Callable[..., People], name: str) ->
 @on(*SERVERS)
 def test_schemas(new_people: Callable[..., People], engine: Engine, name: str) -> None:
     """A schema may have the name, too."""
-    schema = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"[:64]
+    schema = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"[:64].rstrip()
     quoted = People(engine, table="x", schema=schema).name.removesuffix(".x")
     with engine.begin() as connection:
         send(connection, f"CREATE SCHEMA {quoted}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import shlex
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,17 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         {"name": "rich", "extra": "cli", "msg": "rich is not installed; run: pip install 'sqlalchemy-public-id[cli]'"},
     ),
 ]
+
+
+def test_command_of_an_incomplete_backfill() -> None:
+    """The names in the command are quoted for a shell: the message can be pasted whatever the table is called."""
+    error = BackfillIncomplete(table="-a $(b) 'c", column="d e", missing=1, format=FORMAT, schema="f;g")
+
+    command = shlex.split(str(error).partition("with: ")[2])
+
+    expected = ["--column", "d e", "--id-format", repr(FORMAT), "--schema", "f;g", "--", "-a $(b) 'c"]
+    assert command == ["public-id", "backfill", "URL", *expected]
+    assert str(error).startswith("1 row of f;g.-a $(b) 'c has no d e yet")
 
 
 def test_every_error_has_an_example() -> None:
