@@ -223,9 +223,14 @@ class Program:
             self.look_again()
 
     def forget_loaded(self) -> None:
-        """Let go of objects that were loaded from rows which are gone: SQLAlchemy does not know of these."""
+        """Let go of objects that were loaded from rows which are gone: SQLAlchemy does not know of these.
+
+        A row that was deleted and stored again may have another key than before.
+        """
+        keys = {row.marker: row.id for _, row in self.world.rows(self.session)}
         for instance, marker in list(self.objects):
-            if inspect(instance).persistent and marker not in self.state.rows:
+            state = inspect(instance)
+            if state.persistent and (marker not in self.state.rows or state.identity[0] != keys.get(marker)):
                 self.session.expunge(instance)
                 self.drop(instance)
 

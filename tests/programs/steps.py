@@ -123,6 +123,7 @@ def add_referring(program: Program, chance: random.Random) -> None:
 def merge_new(program: Program, chance: random.Random) -> None:
     instance, marker, row = program.new_object(chance)
     merged = program.session.merge(instance)
+    program.see(merged)  # both objects show the id from now on
     program.copied.append((instance, marker))
     wait(program, merged, marker, row)
 
@@ -132,6 +133,7 @@ def merge_twice(program: Program, chance: random.Random) -> None:
     """Merge one new object twice: two rows."""
     instance, marker, row = program.new_object(chance)
     first = program.session.merge(instance)
+    program.see(first)
     row = replace(row, excuse="two objects have the id")
     wait(program, first, marker, row)
     if program.session.autoflush:  # which the second merge would do
