@@ -39,7 +39,7 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
         stack.callback(gc.unfreeze)
         if chosen is not None and ":" in chosen:
             error, done = failure_of(world, switch, *parsed(chosen))
-            assert error is None, f"{error!r}\n  {' '.join(done)}"
+            assert not error, f"{error!r}\n  {' '.join(done)}"
             return
         for seed in range(count) if chosen is None else [int(chosen)]:
             error, _ = failure_of(world, switch, plan_of(world, seed), seed)
