@@ -28,7 +28,7 @@ _EARLY_TRIGGERS = text(
 
 # unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 COLUMN = text("""
-SELECT c.relkind AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
+SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
        pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation,
        CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
