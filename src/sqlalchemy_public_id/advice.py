@@ -42,7 +42,7 @@ class Advice:
     title: str
     """The danger in a few words."""
     danger: str
-    """What happens, and why."""
+    """The damage, and its cause."""
     lock: str
     """The lock, and its duration."""
     bad: str

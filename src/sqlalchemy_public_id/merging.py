@@ -55,9 +55,9 @@ class Comparison:
     reason: str = ""
     """Why it is not comparable, or there is nothing to compare."""
     compared: int = 0
-    """How many values were read."""
+    """The number of values that were read."""
     clashes: int = 0
-    """How many values are in several databases."""
+    """The number of values that are in several databases."""
     examples: tuple[Clash, ...] = ()
     """The first of them, in order."""
 
@@ -92,7 +92,7 @@ class Report:
 
     @property
     def clashes(self) -> int:
-        """How many keys and public ids are in several databases."""
+        """The number of keys and public ids that are in several databases."""
         return sum(table.key.clashes + table.public_id.clashes for table in self.tables)
 
     @property

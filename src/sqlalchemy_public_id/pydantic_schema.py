@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.formats.check_digit import check_character
+from sqlalchemy_public_id.formats.nanoid import check_character
 
 _NUMBERS = (0x017F22E279B07CC398C4DC0C0C07398F, 0x919108F752D14320 << 64 | 0x9BACF847DB4148A8)
 """The examples of RFC 9562 for UUIDs of version 7 (A.6) and 4 (A.3)."""

@@ -63,7 +63,7 @@ def test_a_lambda(project: Project) -> None:
 
     assert "machine_id=sqlalchemy_public_id.formats.snowflake.no_machine)" in text
     assert "import sqlalchemy_public_id.formats.snowflake\n" in text
-    with pytest.raises(ConfigurationError, match="it checks ids, and makes none; write machine_id=take"):
+    with pytest.raises(ConfigurationError, match="it has no machine id; pass machine_id=<int unique to this process>"):
         project.upgrade()
     path.write_text(path.read_text().replace("sqlalchemy_public_id.formats.snowflake.no_machine", "23"))
     project.upgrade()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stdnum.iso7064 import mod_37_36
 
 from sqlalchemy_public_id import BASE36, NanoId
-from sqlalchemy_public_id.formats.check_digit import check_character, is_checked
+from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
 
 
 @given(st.text(BASE36, min_size=1, max_size=64))

@@ -266,7 +266,7 @@ def test_shown_and_pickled_by_name() -> None:
         assert twin.allocator == "order"
         with pytest.raises(ConfigurationError, match=r"write CoprimeKey\(BlockAllocator\(engine, 'order'\), step\)"):
             twin.generate()
-        with pytest.raises(ConfigurationError, match="no database that counts it"):
+        with pytest.raises(ConfigurationError, match="it has only the name .* of its sequence"):
             twin.generate_many(3)
     assert copy.deepcopy(format) is copy.copy(format) is format
     assert repr(CoprimeKey("order", KeyedStep(BASE36, 6, SECRET))).endswith("6, secret=...))")
@@ -283,7 +283,7 @@ def test_shown_and_pickled_by_name() -> None:
         ((Counter(), CoprimeStep(URLSAFE64, 6), "ord"), "the alphabet contains the separator '_'"),
         ((Counter(), STEP, "ord", " "), "the separator ' ' is not allowed"),
         ((Counter(), STEP, "1st"), "the prefix '1st' is not allowed"),
-        ((Counter(), CoprimeStep(BASE36, 255), "ord"), "would make ids of 259 characters"),
+        ((Counter(), CoprimeStep(BASE36, 255), "ord"), "would generate ids of 259 characters"),
     ],
     ids=["alphabet", "no-step", "no-name", "empty-name", "no-allocator", "separator", "blank", "prefix", "length"],
 )

@@ -45,7 +45,7 @@ PUBLIC = [
     ".ext.pydantic",
     ".ext.sqlmodel",
     ".formats",
-    ".formats.written",
+    ".formats.parse",
     ".guard",
     ".idempotency",
     ".keys",

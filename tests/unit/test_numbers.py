@@ -38,7 +38,7 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
-from sqlalchemy_public_id.formats.written import read
+from sqlalchemy_public_id.formats.parse import parse
 
 
 def machine() -> int:
@@ -110,7 +110,7 @@ def test_values(format: BitsFormat) -> None:
 def test_written_form(format: BitsFormat) -> None:
     """What a format shows as its ``repr`` is read back."""
     for form in (format, format.accepting(format), format.prefixed("a")):
-        assert read(repr(form)) == form
+        assert parse(repr(form)) == form
 
 
 @every_format
@@ -365,17 +365,17 @@ def test_a_clock_that_is_wrong(format: TimedFormat, at: str, error: type[Excepti
 @pytest.mark.parametrize(
     ("format", "text", "reason"),
     [
-        (TypeIdFormat(), "0" * 26, "it tells no time"),
+        (TypeIdFormat(), "0" * 26, "it has no time"),
         (Ulid(), "7" + "Z" * 25, "its time is after the year 9999"),
         (Uuid7(encoding="hex"), "ffffffffffff7fffbfffffffffffffff", "its time is after the year 9999"),
-        (Uuid7().accepting(Uuid4(encoding="hex")), "919108f752d143209bacf847db4148a8", "it tells no time"),
-        (Uuid7(storage="text").accepting(NanoId()), "izkpm55j334u", "it tells no time"),
+        (Uuid7().accepting(Uuid4(encoding="hex")), "919108f752d143209bacf847db4148a8", "it has no time"),
+        (Uuid7(storage="text").accepting(NanoId()), "izkpm55j334u", "it has no time"),
         (Ulid(), "nonsense", "it has 8 characters"),
         (Ulid(), None, "it is of type NoneType"),
     ],
 )
 def test_no_time(format: TimedFormat, text: str, reason: str) -> None:
-    """An id that is malformed, or that tells no time, is an InvalidPublicId."""
+    """An id that is malformed, or that has no time, is an InvalidPublicId."""
     with pytest.raises(InvalidPublicId) as raised:
         format.timestamp(text)
 
@@ -440,7 +440,7 @@ def test_accepting_as_text() -> None:
     assert format.validate(old.upper()) == old
     assert format.validate("izkpm55j334u") == "izkpm55j334u"
     assert format.to_int(old) == 0x919108F752D143209BACF847DB4148A8
-    with pytest.raises(InvalidPublicId, match="it stands for no number"):
+    with pytest.raises(InvalidPublicId, match="it has no number"):
         format.to_int("izkpm55j334u")
 
 

@@ -163,7 +163,7 @@ def test_no_machine() -> None:
     format = Snowflake(no_machine)
 
     assert format.is_valid(Snowflake(3).generate())
-    with pytest.raises(ConfigurationError, match="it checks ids, and makes none; write machine_id=take"):
+    with pytest.raises(ConfigurationError, match="it has no machine id; pass machine_id=<int unique to this process>"):
         format.generate()
 
 

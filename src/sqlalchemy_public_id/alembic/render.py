@@ -19,7 +19,7 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats.snowflake import Snowflake, named, no_machine
+from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
@@ -72,7 +72,7 @@ def _format(context: AutogenContext, format: Format) -> str:
                 "a KeyedStep has a secret, which must not be in a migration; render the column as a plain type, with "
                 'public_id_render="plain", the default'
             )
-        if isinstance(part, Snowflake) and (function := named(part.machine_id)):
+        if isinstance(part, Snowflake) and (function := import_name(part.machine_id)):
             context.imports.add(f"import {function[0]}")
         for kind in map(type, (part, *steps)):
             public = getattr(formats, kind.__name__, None) is kind
@@ -84,7 +84,7 @@ def _importable(format: Format) -> Format:
     """Replace functions that a migration cannot import: the format then validates ids, but generates none."""
     older = tuple(map(_importable, format._accepted))  # pyright: ignore[reportPrivateUsage]
     if isinstance(format, Snowflake) and callable(format.machine_id):
-        module, _ = named(format.machine_id) or ("__main__", "")
+        module, _ = import_name(format.machine_id) or ("__main__", "")
         if module == "__main__":  # another program when the migration runs
             format = type(format)(**dict(format._settings(), machine_id=no_machine))  # pyright: ignore[reportPrivateUsage]
     return format._with_accepted(older) if older else format  # pyright: ignore[reportPrivateUsage]

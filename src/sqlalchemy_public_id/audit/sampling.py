@@ -30,7 +30,7 @@ _UUID = re.compile(rf"(?P<lead>{_LEAD})?[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3
 
 @dataclass(frozen=True)
 class Form:
-    """What ids of one format have in common."""
+    """The common shape of ids of one format."""
 
     lead: str
     """Prefix and separator, or an empty string."""

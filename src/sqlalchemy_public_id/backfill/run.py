@@ -22,11 +22,11 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES
 
 WINDOW = 20_000
-"""How many neighbouring rows a process claims."""
+"""The number of neighbouring rows that a process claims."""
 _FIRST, _SMALLEST, _LARGEST = 1_000, 50, 10_000
 """Rows in a batch: in the first one, at least, at most."""
 _SWEEPS = 5
-"""How often the table is read again for rows that were locked, or are new."""
+"""The number of times that the table is read again, for rows that were locked or are new."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Progress:
 
     table: str
     filled: int = 0
-    """How many rows got an id."""
+    """The number of rows that got an id."""
     seen: int = 0
-    """How many rows were passed, including those that had an id."""
+    """The number of rows that were passed, including those that had an id."""
     total: int | None = None
-    """How many rows the table has, as the database estimates it."""
+    """The number of rows of the table, as the database estimates it."""
     seconds: float = 0.0
     batch: int = _FIRST
-    """How many rows the next batch will have."""
+    """The number of rows of the next batch."""
     finished: bool = False
     """True if no row is left without an id."""
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchT
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats.written import read
+from sqlalchemy_public_id.formats.parse import parse
 
 _URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
 
@@ -42,7 +42,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 def format_argument(text: str) -> Format:
     """Return the format that an argument describes."""
     try:
-        return read(text)
+        return parse(text)
     except ConfigurationError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -17,9 +17,9 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
-from sqlalchemy_public_id.formats.check_digit import is_checked
 from sqlalchemy_public_id.formats.codec import ENCODINGS
-from sqlalchemy_public_id.formats.written import known_formats
+from sqlalchemy_public_id.formats.nanoid import is_checked
+from sqlalchemy_public_id.formats.parse import known_formats
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _PREFIXED = re.compile(

@@ -17,7 +17,7 @@ from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.typed import TypedId
 
 NOT_VALIDATED = "what is not validated"
-"""How messages call ``SkipValidation``."""
+"""The name of ``SkipValidation`` in messages."""
 
 _SKIP: Any = SkipValidation
 _CONTAINERS: tuple[type[Any], ...] = (list, tuple, set, frozenset, dict, deque)

@@ -51,7 +51,7 @@ class Value:
     owner: type[Any] | None = None
     """The class that it is a field of."""
     advice: str = ""
-    """What to declare, if the type does not determine the value; empty for an integer."""
+    """The declaration to add, if the type does not determine the value; empty for an integer."""
     is_element: bool = False
     """True for an element of a dict or tuple: *names* are those of the container."""
     coerces_numbers: bool = False

@@ -62,7 +62,7 @@ class Finding:
     column: str | None
     """The key, such as ``customer.id``; ``None`` if the value cannot be checked."""
     advice: str
-    """What to write instead."""
+    """The fix: the code to write instead."""
 
     @property
     def is_leak(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a public id looks like: formats, alphabets, and the arithmetic of collisions. Knows no database."""
+"""Formats of public ids, alphabets, and the probability of collisions; without a database."""
 
 from __future__ import annotations
 

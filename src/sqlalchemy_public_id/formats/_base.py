@@ -1,4 +1,4 @@
-"""The face that every format has, and the rules of prefixes."""
+"""The base class of formats, and the rules of prefixes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sqlalchemy_public_id.formats.pool import IdPool
 __all__ = ["MAX_LENGTH", "Format", "Value", "character_class", "check_texts", "in_words", "is_printable"]
 
 MAX_LENGTH = 255
-"""No public id is longer: the column has to fit into a unique index on every database."""
+"""The length of the longest public id: a unique index of every database can hold it."""
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 class Value:
-    """A frozen dataclass that its settings make again, beside what a subclass keeps in ``_accepted`` or ``_before``."""
+    """A frozen dataclass whose settings are constructor arguments; ``_accepted`` and ``_before`` are no settings."""
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that make an equal value."""
+        """Return the constructor arguments of an equal value."""
         return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
 
     @classmethod
@@ -36,64 +36,64 @@ class Value:
 
 
 class Format(Value, ABC):
-    """Makes, checks and describes the public ids of one kind.
+    """Generates, validates and describes the public ids of one kind, without a database.
 
-    A format is a value: immutable, hashable, equal to another one with the same settings, and it knows no database.
-    Subclasses are frozen dataclasses whose fields are the settings, :attr:`prefix`, :attr:`separator` and ``_accepted``
-    among them; they call :meth:`_describe` once, and implement :meth:`_make`.
+    A format is a value: immutable, hashable, and equal to another one with the same settings. Subclasses are frozen
+    dataclasses. Their fields are the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. They call
+    :meth:`_describe` once, and implement :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`.
     """
 
     ordered: ClassVar[bool] = False
-    """Whether later ids sort after earlier ones. Such an id tells when its row was made."""
+    """True if later ids sort after earlier ones. Such an id reveals when its row was created."""
 
     prefix: str | None
-    """The object type written before the separator, if there is one."""
+    """The object type before the separator, such as ``cus``; ``None`` for none."""
     separator: str
-    """What stands between the prefix and the rest."""
+    """The characters between the prefix and the body."""
     _accepted: tuple[Format, ...]
-    """The older formats that are still accepted."""
+    """The older formats whose ids are still valid."""
 
-    # --- what a subclass says of itself
+    # --- properties and hooks of subclasses
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """How many different ids there are."""
+        """The number of different ids."""
 
     @property
     @abstractmethod
     def entropy_bits(self) -> float:
-        """How many random bits an id holds: what guessing one costs."""
+        """The random bits of an id: the cost of guessing one."""
 
     @property
     def bits(self) -> int | None:
-        """How many bits the number has that an id stands for; ``None`` where an id is text and nothing else."""
+        """The width of the number behind an id, in bits; ``None`` if an id is only text."""
         return None
 
     @property
     def is_native(self) -> bool:
-        """Whether a column stores that number, as ``uuid``, ``BINARY`` or ``BIGINT``, and not the text."""
+        """True if a column stores that number, as ``uuid``, ``BINARY`` or ``BIGINT``, instead of the text."""
         return False
 
     @abstractmethod
     def _make(self, count: int) -> list[str]:
-        """At least *count* new ids, in the order in which they were made."""
+        """Return at least *count* new ids, in the order in which they were generated."""
 
-    def _fault(self, body: str) -> str | None:
-        """What is wrong with *body*, a text whose length and characters are right; ``None`` for nothing."""
+    def _explain_body(self, body: str) -> str | None:
+        """Return why *body*, which matches the pattern, is not valid; ``None`` if it is. Called for every id."""
         return None
 
-    def _misfit(self, body: str) -> str:
-        """What is wrong with *body*, a text of the right length that does not match the pattern."""
+    def _explain_mismatch(self, body: str) -> str:
+        """Return why *body*, which has the right length, does not match the pattern. Called for errors only."""
         return "it contains other characters"
 
     def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
-        """Keep what every check needs: the pattern, the length and the words for an error message."""
+        """Store the pattern and the length of an id without its prefix, and its description for error messages."""
         lead = self._checked_lead()
         length = len(lead) + body_length
         if length > MAX_LENGTH:
             raise ConfigurationError(
-                f"{type(self).__name__} would make ids of {length} characters, expected {MAX_LENGTH} or fewer: "
+                f"{type(self).__name__} would generate ids of {length} characters, expected {MAX_LENGTH} or fewer; "
                 f"use a shorter length or prefix"
             )
         keep = object.__setattr__  # formats are frozen
@@ -111,13 +111,10 @@ class Format(Value, ABC):
     _expected: str
     _pool: IdPool
 
-    # --- making ids
+    # --- generating ids
 
     def generate(self) -> str:
-        """One new id.
-
-        Safe in threads and after a fork: no id is ever handed out twice by the same pool.
-        """
+        """Return one new id. Safe in threads, and after a fork."""
         try:
             return self._pool.pop()
         except IndexError:
@@ -128,7 +125,7 @@ class Format(Value, ABC):
         return first
 
     def generate_many(self, count: int) -> list[str]:
-        """*count* new ids, faster than one by one."""
+        """Return *count* new ids, faster than one by one."""
         if count < 0:
             raise ValueError(f"count is {count}, expected 0 or more")
         pool = self._pool
@@ -139,36 +136,36 @@ class Format(Value, ABC):
             except IndexError:
                 break
         if len(ids) < count:
-            made = self._make(count - len(ids))
-            cut = len(made) - (count - len(ids))
-            ids += made[cut:]
-            pool.extend(made[:cut])
+            generated = self._make(count - len(ids))
+            surplus = len(generated) - (count - len(ids))
+            ids += generated[surplus:]
+            pool.extend(generated[:surplus])
         return ids
 
     def example(self) -> str:
-        """An id for documentation. Nothing is counted for it."""
+        """Return an id for documentation; a format that counts its ids takes no number for it."""
         return self.generate()
 
-    # --- checking ids
+    # --- validating ids
 
     @property
     def pattern(self) -> str:
-        """An anchored regular expression for the ids this format accepts, for JSON schemas and :func:`re.fullmatch`."""
+        """An anchored regular expression for all accepted ids, for JSON schemas and :func:`re.fullmatch`."""
         patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
         return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
 
     @property
     def max_length(self) -> int:
-        """The number of characters of the longest id this format accepts, prefix included."""
+        """The number of characters of the longest accepted id, prefix included."""
         return max(format._own_length for format in self._chain())
 
     @property
     def expected(self) -> str:
-        """The format in words, as error messages show it."""
+        """The description of the format in error messages."""
         return " or ".join(dict.fromkeys(format._expected for format in self._chain()))
 
     def is_valid(self, text: object) -> bool:
-        """Whether *text* is a well-formed public id. Any object may be asked about; it costs no more for a long one."""
+        """Return True if *text* is a well-formed public id. Takes any object; a long string costs no more."""
         if not isinstance(text, str):
             return False
         if self._accepts(text):
@@ -176,9 +173,11 @@ class Format(Value, ABC):
         return any(older.is_valid(text) for older in self._accepted)
 
     def validate(self, text: object, field: str | None = None) -> str:
-        """Return the canonical text of *text*, or raise :class:`InvalidPublicId` saying what is wrong.
+        """Return *text* in its canonical form.
 
         *field* names the input in the message.
+
+        :raises InvalidPublicId: if it is not valid, with the reason.
         """
         canonical = self._canonical(text) if isinstance(text, str) else None
         if canonical is None:
@@ -186,9 +185,9 @@ class Format(Value, ABC):
         return canonical
 
     def accepting(self, *older: Format) -> Self:
-        """The same format, which also accepts the ids of *older* formats.
+        """Return a copy that also accepts the ids of *older* formats.
 
-        New ids have the new form; ids that were issued before stay valid for ever.
+        New ids have the new form; ids that were issued before stay valid.
 
         >>> from sqlalchemy_public_id import NanoId
         >>> format = NanoId(length=16).accepting(NanoId(length=12))
@@ -201,48 +200,48 @@ class Format(Value, ABC):
         return self._with_accepted((*self._accepted, *older))
 
     def prefixed(self, prefix: str | None) -> Self:
-        """A copy with another *prefix*, which accepts what this one accepts, under the prefixes these have."""
+        """Return a copy with another *prefix*. The older formats that it accepts keep their prefixes."""
         return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)
 
     def budget(self) -> Budget:
-        """How many ids can be issued before two of them are likely to be the same."""
+        """Return the budget: the number of ids that can be issued before a duplicate is likely."""
         return Budget(self.capacity)
 
-    # --- inside
+    # --- private
 
     def _accepts(self, text: str) -> bool:
-        """Whether *text* is an id of this very format, older ones aside."""
+        """Return True if *text* is an id of this format itself, not of an older one."""
         if len(text) != self._own_length or not self._own_regex.fullmatch(text):
             return False
-        return self._fault(text[len(self._lead) :]) is None
+        return self._explain_body(text[len(self._lead) :]) is None
 
     def _canonical(self, text: str) -> str | None:
-        """*text* as ids are written, or ``None`` where it is no id of this format or an older one."""
+        """Return the canonical form of *text*; ``None`` if it is not an id of this format or an older one."""
         if self._accepts(text):
-            return str.__str__(text)  # of a subclass too: str() would ask an Enum for its name
-        found = (older._canonical(text) for older in self._accepted)
-        return next((canonical for canonical in found if canonical is not None), None)
+            return str.__str__(text)  # str() of an Enum member returns its name
+        candidates = (older._canonical(text) for older in self._accepted)
+        return next((canonical for canonical in candidates if canonical is not None), None)
 
     def _chain(self) -> Iterator[Format]:
-        """The format itself and everything it accepts, the newest first."""
+        """Yield the format itself and all older formats, the newest first."""
         yield self
         for older in self._accepted:
             yield from older._chain()
 
     def _reason(self, text: object) -> str:
-        """What is wrong with *text*, for the error message."""
         if not isinstance(text, str):
             return f"it is of type {type(text).__name__}"
         if self._lead and not text.startswith(self._lead):
-            prefix, found, _ = text[:MAX_LENGTH].rpartition(self.separator)
-            return f"the prefix is {prefix!r}" if found else f"it does not begin with {self._lead!r}"
+            prefix, separator, _ = text[:MAX_LENGTH].rpartition(self.separator)
+            return f"the prefix is {prefix!r}" if separator else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
             return f"it has {len(text)} characters"
         body = text[len(self._lead) :]
-        return (self._fault(body) if self._own_regex.fullmatch(text) else self._misfit(body)) or "it is malformed"
+        matches = self._own_regex.fullmatch(text)
+        return (self._explain_body(body) if matches else self._explain_mismatch(body)) or "it is malformed"
 
     def _checked_lead(self) -> str:
-        """Prefix and separator, or nothing."""
+        """Return the valid prefix and separator, or an empty string."""
         prefix, separator = self.prefix, self.separator
         if not isinstance(separator, str) or not is_printable(separator):
             raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
@@ -254,28 +253,28 @@ class Format(Value, ABC):
             )
         return prefix + separator
 
-    # --- a value
+    # --- value semantics
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        """A copy that accepts *older*, and no others."""
+        """Return a copy that accepts *older*, and no other formats."""
         copy = type(self)(**self._settings())
         object.__setattr__(copy, "_accepted", older)
         return copy
 
     def __repr__(self) -> str:
-        """A constructor call, which :func:`eval` turns back into an equal format."""
+        """Return a constructor call that evaluates to an equal format."""
         defaults = {setting.name: setting.default for setting in self._fields()}
         settings = ((name, value) for name, value in self._settings().items() if value != defaults[name])
-        given = ", ".join(f"{name}={self._shown(value)}" for name, value in settings)
+        arguments = ", ".join(f"{name}={self._shown(value)}" for name, value in settings)
         older = f".accepting({', '.join(map(repr, self._accepted))})" if self._accepted else ""
-        return f"{type(self).__name__}({given}){older}"
+        return f"{type(self).__name__}({arguments}){older}"
 
     def _shown(self, value: object) -> str:
-        """The *value* of a setting, as Python reads it."""
+        """Return the *value* of a setting as Python code."""
         return repr(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the settings; ids made ahead stay where they are, or two processes would share them."""
+        """Pickle and copy the settings only: two processes must not share the ids in a pool."""
         return _rebuild, (type(self), self._settings(), self._accepted)
 
 
@@ -284,31 +283,31 @@ def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, .
 
 
 def is_printable(text: str) -> bool:
-    """Whether *text* is one or more visible ASCII characters."""
+    """Return True if *text* is one or more visible ASCII characters."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def check_texts(length: object, alphabet: object) -> None:
-    """Refuse texts of *length* characters of *alphabet* that no id can be.
+    """Check the settings of ids of *length* characters of *alphabet*.
 
-    :raises ConfigurationError: if there can be no such texts, or characters occur twice.
+    :raises ConfigurationError: if no such id exists, or the alphabet repeats a character.
     """
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
         raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {MAX_LENGTH}")
     if not isinstance(alphabet, str) or not is_printable(alphabet):
         raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
     if len(set(alphabet)) != len(alphabet):
-        twice = sorted({character for character in alphabet if alphabet.count(character) > 1})
-        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(twice)}")
+        repeated = sorted({character for character in alphabet if alphabet.count(character) > 1})
+        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(repeated)}")
 
 
 def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
-    """*text* for a regular expression; unlike :func:`re.escape`, also for ECMAScript's, which JSON schemas use."""
+    """Escape *text* for regular expressions of Python and, unlike :func:`re.escape`, of ECMAScript (JSON schemas)."""
     return "".join(f"\\{character}" if character in special else character for character in text)
 
 
 def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
-    """The first and last character of each run of neighbours in *alphabet*."""
+    """Yield the first and last character of each run of consecutive characters in *alphabet*."""
     characters = sorted(alphabet)
     first = last = characters[0]
     for character in characters[1:]:
@@ -321,7 +320,7 @@ def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def character_class(alphabet: str) -> str:
-    """A regular expression for one character of *alphabet*."""
+    """Return a regular expression for one character of *alphabet*."""
     parts: list[str] = []
     for first, last in _runs(alphabet):
         between = "-" if ord(last) - ord(first) > 1 else ""
@@ -332,5 +331,5 @@ def character_class(alphabet: str) -> str:
 
 @cache
 def in_words(alphabet: str) -> str:
-    """*alphabet* for a person: ``0-9 a-z``."""
+    """Return *alphabet* in words: ``0-9 a-z``."""
     return " ".join(first if first == last else f"{first}-{last}" for first, last in _runs(alphabet))

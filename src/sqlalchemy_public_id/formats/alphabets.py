@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["BASE36", "BASE58", "BASE62", "CROCKFORD32", "UNAMBIGUOUS", "URLSAFE64"]
 
 BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-"""Digits and lower-case letters: one word to a double click, the same in any case-folding system. The default."""
+"""Digits and small letters, the default: a double click selects all of an id, and no system folds its case."""
 
 BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 """Bitcoin's alphabet: digits and letters without ``0 O I l``."""
@@ -19,11 +19,11 @@ BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Digits and letters of both cases."""
 
 URLSAFE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""RFC 4648's URL-safe alphabet. It contains ``-`` and ``_``: a double click may select a part, and a prefix needs
-another separator."""
+"""RFC 4648's URL-safe alphabet. It contains ``-`` and ``_``: a double click may select a part of an id, and a prefix
+needs another separator."""
 
 CROCKFORD32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: no ``I L O U``. Ids are compared as they are written; nothing is folded."""
+"""Crockford's base 32: no ``I L O U``. NanoIds are compared exactly; their case is not folded."""
 
 UNAMBIGUOUS: Final = "6789bcdfghjkmnpqrtwz"
-"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …): ids that spell no words and survive the telephone."""
+"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …): ids spell no words, and can be dictated by telephone."""

@@ -1,7 +1,7 @@
-"""How many random ids can be issued before two of them are likely to be the same (the birthday problem).
+"""The number of random ids that can be issued before a duplicate is likely (the birthday problem).
 
-With N equally likely ids, the chance that *n* of them contain a duplicate is ``1 - (1-0/N)(1-1/N)…(1-(n-1)/N)``.
-:class:`Budget` computes it to 15 digits or so, for spaces of 2 ids and of 2**200.
+With N equally likely ids, the probability that *n* of them contain a duplicate is ``1 - (1-0/N)(1-1/N)…(1-(n-1)/N)``.
+:class:`Budget` computes it to about 15 digits, from 2 ids to 2**200.
 
 >>> from sqlalchemy_public_id import NanoId
 >>> budget = NanoId(length=12).budget()
@@ -18,25 +18,25 @@ __all__ = ["Budget"]
 
 _HOURS_PER_YEAR = 24 * 365.25
 _CERTAIN = 40
-"""At n(n-1)/2N of 40 the chance is 1 - 4e-18: a float cannot tell it from certainty."""
+"""At n(n-1)/2N = 40 the probability is 1 - 4e-18, which is 1 as a float."""
 _SPARSE = 1000
-"""Where fewer than one id in this many is taken, five terms of the series are exact to a float. Elsewhere the factors
-are multiplied one by one: with the bound above these are fewer than 100 000."""
+"""If at most one id in 1000 is issued, five terms of the series are exact to a float. Otherwise the factors are
+multiplied one by one; ``_CERTAIN`` limits them to fewer than 100 000."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a space of :attr:`capacity` equally likely ids allows."""
+    """The arithmetic of duplicates among :attr:`capacity` equally likely ids."""
 
     capacity: int
-    """How many different ids there are."""
+    """The number of different ids."""
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}, expected 1 or more")
 
     def probability(self, issued: int) -> float:
-        """The chance that *issued* ids contain at least one duplicate, from 0.0 to 1.0."""
+        """Return the probability that *issued* ids contain at least one duplicate, from 0.0 to 1.0."""
         if issued < 0:
             raise ValueError(f"issued is {issued}, expected 0 or more")
         if issued <= 1:
@@ -49,7 +49,7 @@ class Budget:
         return -math.expm1(self._log_of_distinct(issued))
 
     def ids_at(self, probability: float) -> int:
-        """How many ids can be issued before the chance of a duplicate reaches *probability* (above 0, below 1)."""
+        """Return the number of ids before the chance of a duplicate reaches *probability* (above 0, below 1)."""
         if not 0.0 < probability < 1.0:
             raise ValueError(f"probability is {probability}, expected a number above 0 and below 1")
         low, high = 1, self.capacity + 1
@@ -62,9 +62,9 @@ class Budget:
         return low
 
     def years_at(self, probability: float, *, per_hour: float) -> float:
-        """How many years of *per_hour* ids an hour it takes until the chance of a duplicate reaches *probability*.
+        """Return the years until the chance of a duplicate reaches *probability*, at *per_hour* ids an hour.
 
-        Infinitely many where they are more than a float can count.
+        Infinity if a float cannot hold the number.
         """
         if not per_hour > 0:
             raise ValueError(f"per_hour is {per_hour}, expected a number above 0")
@@ -74,10 +74,10 @@ class Budget:
             return math.inf
 
     def _log_of_distinct(self, issued: int) -> float:
-        """The logarithm of the chance that all *issued* ids differ."""
+        """Return the logarithm of the probability that all *issued* ids differ."""
         if issued * _SPARSE > self.capacity:
             return math.fsum(math.log1p(-taken / self.capacity) for taken in range(1, issued))
-        # log(1-x) = -x - x**2/2 - x**3/3 - …, summed over x = i/N by Faulhaber's formulas, in whole numbers.
+        # log(1-x) = -x - x**2/2 - x**3/3 - …, summed over x = i/N by Faulhaber's formulas, in integers.
         m = issued - 1
         first = m * (m + 1) // 2
         second = m * (m + 1) * (2 * m + 1) // 6

@@ -1,7 +1,7 @@
-"""The time at which ids are made, and how ids of the same moment stay in order.
+"""The clock of formats with a time, and the order of ids of the same moment.
 
-A :class:`Clock` is the time of this machine, together with all that was made of it: every format that needs the last
-number made before keeps it there. Tests put another clock in its place for a while, see :func:`using`.
+A :class:`Clock` returns the time, and holds the last number of each format that continues from it. Tests replace the
+clock for a while with :func:`using`.
 """
 
 from __future__ import annotations
@@ -24,41 +24,42 @@ T = TypeVar("T")
 
 
 class Clock:
-    """The time, and what has been made of it so far. Safe in threads; a forked child begins anew."""
+    """The time, and the sequences of numbers that begin with it. Safe in threads; reset in a forked child."""
 
     def __init__(self) -> None:
         self.reset()
         reset_in_child(self)
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970."""
+        """Return the time in nanoseconds since 1970."""
         return time.time_ns()
 
     def sleep(self, seconds: float) -> None:
-        """Let *seconds* go by."""
+        """Wait for *seconds*."""
         time.sleep(seconds)
 
     def milliseconds(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         return self.time_ns() // 1_000_000
 
     def sequence(self, make: Callable[..., T], *settings: Hashable) -> T:
-        """What ``make(clock, *settings)`` answered the first time: one for all formats in this process.
+        """Return the sequence for these settings, created by ``make(clock, *settings)`` on first use.
 
-        Threads that come while it is made wait for it. Whoever wants another sequence does not: *make* may ask a
-        database, whose connections others hold meanwhile.
+        All formats of the process share it. Other threads wait only if they need the same sequence.
         """
         key = make, settings
-        found = self._sequences.get(key)
-        if found is None:
+        sequence = self._sequences.get(key)
+        if sequence is None:
+            # one lock for each sequence: *make* may query a database whose connections are held by threads that
+            # generate ids of another sequence
             with self._making.setdefault(key, threading.RLock()):
-                found = self._sequences.get(key)
-                if found is None:
-                    found = self._sequences.setdefault(key, make(self, *settings))
-        return cast("T", found)
+                sequence = self._sequences.get(key)
+                if sequence is None:
+                    sequence = self._sequences.setdefault(key, make(self, *settings))
+        return cast("T", sequence)
 
     def reset(self) -> None:
-        """Leave the sequences, and the locks that are held, to the parent."""
+        """Forget the sequences of the parent, and its locks, which may be held for ever."""
         self._sequences: dict[Hashable, object] = {}
         self._making: dict[Hashable, threading.RLock] = {}
 
@@ -67,12 +68,12 @@ MACHINE = Clock()
 """The clock of this machine."""
 
 current = MACHINE
-"""The clock to ask."""
+"""The clock that formats use."""
 
 
 @contextmanager
 def using(clock: Clock) -> Generator[Clock]:
-    """Ask *clock* for the time, in all threads."""
+    """Replace :data:`current` by *clock*, in all threads."""
     global current
     before, current = current, clock
     try:
@@ -82,7 +83,7 @@ def using(clock: Clock) -> Generator[Clock]:
 
 
 class Sequence(ABC):
-    """Numbers of which each is larger than the one before, in all threads of a process."""
+    """Increasing numbers, in all threads of a process."""
 
     def __init__(self, clock: Clock, first: int = -1) -> None:
         self._clock = clock
@@ -90,26 +91,26 @@ class Sequence(ABC):
         self._lock = threading.RLock()
 
     def __call__(self) -> int:
-        """The next number."""
+        """Return the next number."""
         with self._lock:
             while True:
                 last = self._last
                 number = self._after(last)
-                if self._last == last:  # no signal handler has taken one meanwhile; a lock does not keep them out
+                if self._last == last:  # a signal handler may have taken one: the lock admits the same thread
                     self._last = number
                     return number
 
     @abstractmethod
     def _after(self, last: int) -> int:
-        """A number that is larger than *last*."""
+        """Return a number larger than *last*."""
 
 
 class Ascending(Sequence):
-    """Numbers of 48 bits of milliseconds and so many random ones.
+    """Numbers of 48 bits of milliseconds, followed by *random_bits*.
 
-    In a new millisecond all bits behind the time are drawn; in the same one, a random step of 56 bits is added, which
-    RFC 9562 (6.2, method 2) has for UUIDs: whoever knows an id does not know its neighbours. Where the clock goes back,
-    the last time goes on; where a millisecond is full, the next one begins early.
+    The first number of a millisecond has new random bits. The next ones add a random step of 56 bits (RFC 9562, 6.2,
+    method 2), so an id does not reveal its neighbours. If the clock goes back, the last time continues. If a
+    millisecond is full, the next one begins early.
     """
 
     _STEP_BITS = 56
@@ -122,7 +123,9 @@ class Ascending(Sequence):
     def _after(self, last: int) -> int:
         now = self._clock.milliseconds()
         if now < 0:
-            raise ConfigurationError("the clock of this machine is before 1970: ids with a time begin there; set it")
+            raise ConfigurationError(
+                "the clock of this machine is before 1970, when the time of ids begins; set the clock"
+            )
         size = self._random_bits
         time = last >> size
         if now <= time:
@@ -138,12 +141,12 @@ class Ascending(Sequence):
         try:
             step = self._steps.pop()
         except IndexError:
-            drawn = array("Q", os.urandom(4096)).tolist()
-            step = drawn.pop()
-            self._steps = drawn
+            steps = array("Q", os.urandom(4096)).tolist()
+            step = steps.pop()
+            self._steps = steps
         return 1 + (step >> 64 - self._STEP_BITS)
 
 
 def ascending(random_bits: int) -> int:
-    """The next number of 48 bits of milliseconds and *random_bits*, in this process."""
+    """Return the next number of 48 bits of milliseconds and *random_bits* in this process."""
     return current.sequence(Ascending, random_bits)()

@@ -1,11 +1,11 @@
-"""Whole numbers as text of fixed width, and back: the encodings of :class:`~.Uuid7` and its kin.
+"""Integers as text of fixed width, and back: the encodings of :class:`~.Uuid7` and similar formats.
 
 >>> codec = codec_of("base36", 128)
 >>> codec.encode(2**128 - 1), codec.decode("000000000000000000000000z")
 ('f5lxx1zz5pnorynqglhzmsp33', 35)
 
-Every number of so many bits has exactly one text, filled up with zeros, and the digits of every alphabet are in the
-order of ASCII. So texts sort as their numbers do, for ever.
+Each number has exactly one text, padded with zeros, and the digits of each encoding are in the order of ASCII. So
+texts sort like their numbers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sqlalchemy_public_id.formats._base import character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
 from sqlalchemy_public_id.formats.digits import reader_of, table_of, writer_of
 
-__all__ = ["ENCODINGS", "Codec", "Mark", "codec_of"]
+__all__ = ["ENCODINGS", "Codec", "BitPattern", "codec_of"]
 
-Mark = tuple[int, int]
-"""A mask and a value: the numbers of which the bits under the mask are the value."""
+BitPattern = tuple[int, int]
+"""A mask and a value: the numbers whose bits under the mask are the value."""
 
 _LARGEST_TABLE = 50_000
-"""36**3 texts of three digits take 3 MB; the 58**3 of base 58 would take 10."""
+"""Room for the 36**3 texts of three digits, which take 3 MB; the 58**3 of base 58 would take 10 MB."""
 _writer_of = partial(writer_of, largest=_LARGEST_TABLE)
 _HYPHENS = (8, 13, 18, 23)
 
@@ -37,19 +37,19 @@ class Codec:
     encoding: str
     bits: int
     digits: str
-    """The digits, the one for zero first."""
+    """The digits, in the order of their values."""
     width: int
-    """How many characters every text has."""
+    """The number of characters of each text."""
     folds: bool
-    """Whether a text may be in capitals or small letters: the specification says that both are one."""
+    """True if capitals and small letters are the same, by the specification of the encoding."""
     encode: Callable[[int], str]
-    """The text of a number from 0 to ``2**bits - 1``."""
+    """Return the text of a number from 0 to ``2**bits - 1``."""
     decode: Callable[[str], int]
-    """The number of a text that :meth:`pattern` matches. It may still be too large, where :attr:`is_exact` is false."""
+    """Return the number of a text that :meth:`pattern` matches. It may be too large unless :attr:`is_exact`."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether a digit is a fixed number of bits, so that the pattern alone tells right texts from wrong ones."""
+        """True if each digit encodes a fixed number of bits, so the pattern matches valid texts only."""
         return len(self.digits).bit_count() == 1
 
     @cached_property
@@ -60,30 +60,30 @@ class Codec:
 
     @cached_property
     def expected(self) -> str:
-        """The texts, for a person."""
+        """The description of the texts in error messages."""
         if self.encoding == "hyphenated":
             return f"8-4-4-4-12 of {in_words(self.digits)}"
         return f"{self.width} of {in_words(self.digits)}"
 
     def canonical(self, text: str) -> str:
-        """*text* in the case in which it is written."""
+        """Return *text* in the case that :attr:`encode` writes."""
         if not self.folds:
             return text
         return text.upper() if self.digits[-1].isupper() else text.lower()
 
     def decoded(self, text: str) -> int | None:
-        """The number of *text*, however large; ``None`` where it has other characters or misplaced hyphens."""
+        """Return the number of *text*, even if too large; ``None`` for other characters or misplaced hyphens."""
         digits = set(self._cases(self.digits))
         if any((character == "-") != (at in self._hyphens) for at, character in enumerate(text)):
             return None
         return self.decode(text) if set(text) - {"-"} <= digits else None
 
-    def pattern(self, mark: Mark) -> str:
-        """A regular expression for the texts of the numbers that bear *mark*.
+    def pattern(self, bits: BitPattern) -> str:
+        """Return a regular expression for the texts of the numbers with the bit pattern *bits*.
 
-        Exact, where :attr:`is_exact`; elsewhere only the first digit is limited.
+        Unless :attr:`is_exact`, only the first digit is restricted.
         """
-        choices = list(self._marked_digits(mark)) if self.is_exact else list(self._any_digits())
+        choices = list(self._matching_digits(bits)) if self.is_exact else list(self._any_digits())
         parts: list[str] = []
         at = 0
         while at < len(choices):
@@ -97,11 +97,11 @@ class Codec:
             at = end
         return "".join(parts)
 
-    def _marked_digits(self, mark: Mark) -> Iterator[str]:
-        """The digits that may stand at each place, from the first to the last."""
-        mask, value = mark
+    def _matching_digits(self, bits: BitPattern) -> Iterator[str]:
+        """Yield the digits that are possible at each place, from the first to the last."""
+        mask, value = bits
         step = len(self.digits).bit_length() - 1
-        mask |= -1 << self.bits  # what is above the highest bit is zero
+        mask |= -1 << self.bits  # the bits above the highest one are zero
         places = self.width - len(self._hyphens)
         for shift in range(step * (places - 1), -1, -step):
             yield "".join(
@@ -120,7 +120,7 @@ class Codec:
         return _HYPHENS if self.encoding == "hyphenated" else ()
 
     def _breaks_at(self, digit: int) -> bool:
-        """Whether a hyphen stands before this digit."""
+        """Return True if a hyphen precedes this digit."""
         return any(digit == at - before for before, at in enumerate(self._hyphens))
 
     def _cases(self, digits: str) -> str:
@@ -128,18 +128,18 @@ class Codec:
 
 
 def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
-    """The codec called *encoding* for numbers of *bits* bits.
+    """Return the codec for *encoding* and numbers of *bits* bits.
 
-    :raises ConfigurationError: where it is none of those that are *allowed*, or none at all.
+    :raises ConfigurationError: if *encoding* is unknown, or not one of those *allowed*.
     """
     if not isinstance(encoding, str) or encoding not in (allowed or _MAKERS):
         names = ", ".join(map(repr, allowed or _MAKERS))
         raise ConfigurationError(f"encoding is {safe_repr(encoding)}, expected one of {names}")
-    return _made(encoding, bits)
+    return _codec(encoding, bits)
 
 
 @cache
-def _made(encoding: str, bits: int) -> Codec:
+def _codec(encoding: str, bits: int) -> Codec:
     return _MAKERS[encoding](bits)
 
 
@@ -200,11 +200,11 @@ ENCODINGS = tuple(_MAKERS)
 """The names of all encodings."""
 
 
-# --- from numbers to texts
+# --- encoding
 
 
 def _by_fives(digits: str) -> Callable[[int], str]:
-    """What writes numbers with 25 *digits*, five at a time and without a loop: the usual encoding."""
+    """Return the encoder of the default encoding: 25 *digits*, five at a time and without a loop."""
     pair = len(digits) ** 2
     five = len(digits) ** 5
     high, low = table_of(digits, 3), table_of(digits, 2)
@@ -227,7 +227,7 @@ def _to_hyphenated(number: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-# --- from texts to numbers
+# --- decoding
 
 _CROCKFORD_TO_32 = str.maketrans(CROCKFORD32 + CROCKFORD32[10:].lower(), BASE36[:32] + BASE36[10:32])
 

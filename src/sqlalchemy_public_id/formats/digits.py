@@ -1,4 +1,4 @@
-"""Numbers as digits, and back: what codecs, key spaces and the checksums of tokens share.
+"""Numbers as digits, and back, for codecs, key spaces and the checksums of tokens.
 
 Several digits are looked up in a table at a time: one division by 46 656 costs no more than one by 36.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 LARGEST_TABLE = 10_000
-"""So many short texts fit into the cache of a processor, and take 1 MB at most."""
+"""The texts of a table: so many short ones fit into the cache of a processor, and take 1 MB at most."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""MongoDB's ObjectIds: 4 bytes of seconds, 5 of the process, 3 that count.
+"""MongoDB's ObjectIds: 4 bytes of seconds, 5 of the process, a counter of 3.
 
 The layout is that of https://github.com/mongodb/specifications, "ObjectID".
 
@@ -25,15 +25,15 @@ _PROCESS, _COUNT = 40, 24
 
 @dataclass(frozen=True, repr=False)
 class ObjectId(TimedFormat):
-    """ObjectIds as MongoDB's drivers make them. Hexadecimal digits are accepted in both cases.
+    """ObjectIds as MongoDB's drivers generate them. Hexadecimal digits are accepted in both cases.
 
-    The ids of one process are in the order in which they were made, in all threads; those of several processes to the
-    second. A second has 16 777 216 ids in each process; the next one begins early when they are used up.
+    The ids of one process sort in the order of their generation, in all threads; those of several processes to the
+    second. A process has 16 777 216 ids a second; if they are used up, the next second begins early.
 
-    **What an id tells:** when its row was made, to the second; which ids come from the same process; and how many ids
-    this process made between two of them. Nothing in it is drawn for it alone: who has one id can guess others.
+    **An id reveals** when its row was created, to the second; which ids come from the same process; and how many ids
+    this process generated between two of them. It has no random part of its own: others can be guessed from it.
 
-    :raises ConfigurationError: where the settings cannot work.
+    :raises ConfigurationError: for settings that cannot work.
     """
 
     prefix: str | None = None
@@ -46,7 +46,7 @@ class ObjectId(TimedFormat):
     _bits: ClassVar[int] = 96
     _used: ClassVar[int] = 96
     _encodings: ClassVar[tuple[str, ...]] = ("hex", "base36", "base58", "crockford32")
-    _stands_for: ClassVar[str] = "an ObjectId"
+    _kind: ClassVar[str] = "an ObjectId"
 
     def __post_init__(self) -> None:
         self._describe_number()
@@ -57,11 +57,11 @@ class ObjectId(TimedFormat):
 
     @property
     def entropy_bits(self) -> float:
-        """None: the five random bytes are in all ids of a process."""
+        """0: all ids of a process have the same five random bytes."""
         return 0.0
 
     def budget(self) -> Budget:
-        """How many *processes* may make an id in one second, at worst: the ids of one process are never the same."""
+        """Return the budget *of one second* in processes, for one id of each: those of one process never collide."""
         return Budget(2 ** (_PROCESS + _COUNT))
 
     def _number(self) -> int:
@@ -72,7 +72,7 @@ class ObjectId(TimedFormat):
 
 
 class _Sequence(clock.Sequence):
-    """The ids of this process."""
+    """The numbers of this process."""
 
     def __init__(self, clock: clock.Clock) -> None:
         process, count = os.urandom(_PROCESS // 8), os.urandom(_COUNT // 8)
@@ -83,9 +83,11 @@ class _Sequence(clock.Sequence):
         time, count = last >> _PROCESS + _COUNT, (last + 1) % (1 << _COUNT)
         now = self._clock.time_ns() // 1_000_000_000
         if now < 0:
-            raise ConfigurationError("the clock of this machine is before 1970: ids with a time begin there; set it")
+            raise ConfigurationError(
+                "the clock of this machine is before 1970, when the time of ids begins; set the clock"
+            )
         if now <= time:
-            now = time if count else time + 1  # zero comes after the last number only in another second
+            now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
         if now >> 32:
             raise KeySpaceExhausted("the 32 bits for the time of an ObjectId are used up since 2106-02-07")
         return now << _PROCESS + _COUNT | self._process | count

@@ -22,7 +22,7 @@ class ForkReset(Protocol):
     """State that a forked child must not continue: pooled ids, or a place in a sequence."""
 
     def reset(self) -> None:
-        """Begin anew. Runs in a child without other threads; a lock may be held for ever."""
+        """Discard the state. Runs in a child without other threads; a lock of the parent may be held for ever."""
 
 
 _states: weakref.WeakSet[ForkReset] = weakref.WeakSet()
@@ -53,7 +53,7 @@ def _reset_all() -> None:
 
 
 class IdPool(list[str]):
-    """Ids made ahead of time, the next one at the end."""
+    """Ids generated ahead of time, the next one at the end."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]  # pools are distinguished by identity
@@ -63,7 +63,7 @@ class IdPool(list[str]):
         reset_in_child(self)
 
     def reset(self) -> None:
-        """Leave the ids to the parent."""
+        """Discard the ids, which the parent issues."""
         self.clear()
 
 

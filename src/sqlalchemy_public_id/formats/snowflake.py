@@ -1,4 +1,4 @@
-"""Snowflakes: 41 bits of milliseconds, 10 of the machine, 12 that count. They fit into a ``BIGINT``.
+"""Snowflakes: 41 bits of milliseconds, 10 of the machine, a counter of 12. They fit into a ``BIGINT``.
 
 >>> format = Snowflake(machine_id=5)
 >>> format.timestamp("0000000004194324480").isoformat()
@@ -22,45 +22,46 @@ from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
 
-__all__ = ["EPOCH", "MACHINES", "Snowflake", "TOLERANCE", "named", "no_machine"]
+__all__ = ["EPOCH", "MACHINES", "Snowflake", "TOLERANCE", "no_machine"]
 
 EPOCH = 1_577_836_800_000
-"""The time at which Snowflakes begin unless told otherwise: 2020-01-01 UTC, in milliseconds since 1970."""
+"""The default epoch, 2020-01-01 UTC, in milliseconds since 1970."""
 MACHINES = 1024
-"""How many machines there can be."""
+"""The number of machine ids."""
 TOLERANCE = 0.1
-"""For how many seconds ids go on in order while the clock is behind; beyond, :class:`ClockMovedBack` is raised."""
+"""The seconds that the clock may be behind the last id; beyond, :class:`ClockMovedBack` is raised."""
 
 _TIME, _MACHINE, _COUNT = 41, 10, 12
 
-_takers: dict[int, int] = {}
-"""Which process declared a machine id as a plain number: a forked child has the one of its parent."""
+_owners: dict[int, int] = {}
+"""The process that declared each machine id as a number: a forked child has that of its parent."""
 
 
 @dataclass(frozen=True, repr=False)
 class Snowflake(TimedFormat):
     """Snowflakes of one machine: unique as long as no two processes have the same *machine_id* at the same time.
 
-    A machine makes 4096 ids in a millisecond, and waits for the next one then. A forked child is another machine: where
-    *machine_id* is a function, it is asked again there; where it is a number, the child's first id is a
-    :class:`ConfigurationError`. The 41 bits last for 69 years, until 2089 with the usual *epoch*;
-    then :class:`KeySpaceExhausted` is raised. While the clock is behind the last id, ids go on as if it stood still,
-    and wait for it when the count is used up; where it is behind by more than 0.1 s, :class:`ClockMovedBack` is raised.
+    A machine generates 4096 ids a millisecond, then waits for the next one. A forked child is another machine: if
+    *machine_id* is a function, the child calls it again; if it is a number, the first id of the child raises
+    :class:`ConfigurationError`. The 41 bits last for 69 years, until 2089 with the default *epoch*; then
+    :class:`KeySpaceExhausted` is raised. While the clock is behind the last id, ids continue at the time of the last
+    one, and wait for the clock if its counter is full. If the clock is behind by more than 0.1 s,
+    :class:`ClockMovedBack` is raised.
 
-    **What an id tells:** when its row was made, to the millisecond; on which machine; and how many ids this machine
-    made in the same millisecond before. Nothing in it is random: who has one id can guess others.
+    **An id reveals** when its row was created, to the millisecond; on which machine; and how many ids this machine
+    generated before in the same millisecond. Nothing in it is random: others can be guessed from it.
 
-    :raises ConfigurationError: where the settings cannot work.
+    :raises ConfigurationError: for settings that cannot work.
     """
 
     machine_id: int | Callable[[], int]
-    """From 0 to 1023; or a function that takes one for the process that calls it, from a lease in the database say. It
-    is asked once in each process, at the first id, however many threads make one at once. ``repr()`` names it with its
-    module, ``machine_id=app.machines.take``, which ``eval()`` reads where the module was imported; a lambda, and
-    whatever else has no name in a module, is shown as Python shows it, and cannot be read back."""
+    """From 0 to 1023; or a function that returns one for the process that calls it, such as one that leases it from the
+    database. Each process calls it once, at the first id, even with many threads. ``repr()`` shows its name with the
+    module, ``machine_id=app.machines.take``, which ``eval()`` evaluates if the module is imported. A lambda, or another
+    function without a name in a module, is shown by its own ``repr()``, which cannot be evaluated."""
     epoch: int | datetime = EPOCH
-    """When the time begins: a ``datetime`` with a time zone, or milliseconds since 1970, as which it is kept. It cannot
-    be changed later."""
+    """The beginning of the time: a ``datetime`` with a time zone, or milliseconds since 1970, as which it is stored. It
+    cannot be changed later."""
     prefix: str | None = None
     separator: str = "_"
     encoding: str = "decimal"
@@ -72,26 +73,28 @@ class Snowflake(TimedFormat):
     _bits: ClassVar[int] = 64
     _used: ClassVar[int] = _TIME + _MACHINE + _COUNT
     _encodings: ClassVar[tuple[str, ...]] = ("decimal", "base36", "hex", "base58", "crockford32")
-    _stands_for: ClassVar[str] = "a Snowflake"
+    _kind: ClassVar[str] = "a Snowflake"
 
     def accepting(self, *older: Format) -> Self:
-        """As with every format. Where numbers are stored, those of another *epoch* would tell a wrong time.
+        """Return a copy that also accepts the ids of *older* formats.
 
-        :raises ConfigurationError: where they are of another epoch.
+        If numbers are stored, older Snowflakes must have the same *epoch*: a stored number has the time, but no epoch.
+
+        :raises ConfigurationError: if an older one has another epoch.
         """
-        made = super().accepting(*older)
-        for format in made._chain():
+        copy = super().accepting(*older)
+        for format in copy._chain():
             if self.is_native and isinstance(format, Snowflake) and format.epoch != self.epoch:
                 raise ConfigurationError(
-                    f"{self!r} stores numbers, which do not tell that ids of {format!r} begin at another time: "
+                    f"{self!r} stores numbers without their epoch, so ids of {format!r} would have wrong times; "
                     f'keep the epoch, or write storage="text"'
                 )
-        return made
+        return copy
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epoch", _since_1970(self.epoch))
         if not callable(self.machine_id):
-            _takers.setdefault(_checked(self.machine_id), os.getpid())
+            _owners.setdefault(_checked(self.machine_id), os.getpid())
         self._describe_number()
 
     @property
@@ -103,17 +106,17 @@ class Snowflake(TimedFormat):
         return 0.0
 
     def budget(self) -> Budget:
-        """There is none: Snowflakes are counted, so they do not collide by chance.
+        """Raise: Snowflakes are counted, so they do not collide by chance.
 
         :raises ConfigurationError: always.
         """
         raise ConfigurationError(
-            "Snowflakes are not random, so there is no chance of a collision to compute: there is none while every "
-            "process has a machine id of its own, and one for sure where two have the same"
+            "Snowflakes are counted, not random, so there is no probability of a collision to compute; give each "
+            "process its own machine id, and they never collide"
         )
 
     def _shown(self, value: object) -> str:
-        return ".".join(named(value) or ()) or super()._shown(value)
+        return ".".join(import_name(value) or ()) or super()._shown(value)
 
     def _number(self) -> int:
         return clock.current.sequence(_Sequence, self.machine_id, self.epoch)()
@@ -123,37 +126,37 @@ class Snowflake(TimedFormat):
 
 
 class _Sequence(clock.Sequence):
-    """The ids of one machine in this process."""
+    """The numbers of one machine in this process."""
 
     def __init__(self, clock: clock.Clock, machine_id: int | Callable[[], int], epoch: int) -> None:
         super().__init__(clock)
-        self._machine = _taken(machine_id) << _COUNT
+        self._machine = _own_machine_id(machine_id) << _COUNT
         self._epoch = epoch
 
     def _after(self, last: int) -> int:
         time, count = last >> _MACHINE + _COUNT, (last + 1) % (1 << _COUNT)
         now = self._since_epoch(time)
         if now <= time:
-            now = time if count else self._later(time)
+            now = time if count else self._wait(time)
         else:
             count = 0
         return now << _MACHINE + _COUNT | self._machine | count
 
-    def _later(self, time: int) -> int:
-        """The first moment after *time*."""
+    def _wait(self, time: int) -> int:
+        """Wait until the clock is after *time*, and return its time."""
         while (now := self._since_epoch(time)) <= time:
             self._clock.sleep((time + 1 - now) / 1000)
         return now
 
     def _since_epoch(self, last: int) -> int:
-        """The time in milliseconds, *last* or later, or a little earlier."""
+        """Return the time in milliseconds, which may be earlier than *last* by the tolerance."""
         now = self._clock.milliseconds() - self._epoch
         behind = (last - now) / 1000
         if last >= 0 and behind > TOLERANCE:
             raise ClockMovedBack(behind=behind, tolerance=TOLERANCE)
         if now < 0:
             raise ConfigurationError(
-                f"the clock of this machine is before the epoch, by {-now} ms: set the clock, or an earlier epoch"
+                f"the clock of this machine is {-now} ms before the epoch; set the clock, or pass an earlier epoch"
             )
         if now >> _TIME:
             raise KeySpaceExhausted(f"the 41 bits for the time of a Snowflake are used up since {_ended(self._epoch)}")
@@ -161,35 +164,36 @@ class _Sequence(clock.Sequence):
 
 
 def no_machine() -> int:
-    """A *machine_id* for a format that checks ids and makes none, such as a migration has it that finds no rows.
+    """Raise: the *machine_id* of a Snowflake that validates ids only, as in a migration of a table without rows.
 
     :raises ConfigurationError: always.
     """
     raise ConfigurationError(
-        "this format has no machine id: it checks ids, and makes none; write machine_id=take, a function that takes a "
-        "machine id for the process that calls it, or a number that no other process has"
+        "this Snowflake cannot generate ids because it has no machine id; pass machine_id=<int unique to this "
+        "process>, or a function that returns one"
     )
 
 
-def named(function: object) -> tuple[str, str] | None:
-    """Under which module and name *function* can be imported; ``None`` where there is none."""
+def import_name(function: object) -> tuple[str, str] | None:
+    """Return the module and the qualified name of *function*; ``None`` if it cannot be imported by them."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    found: Any = sys.modules.get(module) if isinstance(module, str) and isinstance(name, str) else None
-    for part in name.split(".") if found is not None and isinstance(name, str) else ():
-        found = getattr(found, part, None)
-    found_it = found is function and all(map(str.isidentifier, str(module).split(".")))
-    return (str(module), str(name)) if found_it else None
+    if not isinstance(module, str) or not isinstance(name, str):
+        return None
+    value: Any = sys.modules.get(module)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    importable = value is function and all(map(str.isidentifier, module.split(".")))
+    return (module, name) if importable else None
 
 
-def _taken(machine_id: int | Callable[[], int]) -> int:
-    """The machine id of this process."""
+def _own_machine_id(machine_id: int | Callable[[], int]) -> int:
     if callable(machine_id):
         return _checked(machine_id())
-    if _takers[machine_id] != os.getpid():
+    if _owners[machine_id] != os.getpid():
         raise ConfigurationError(
-            f"machine_id={machine_id} belongs to process {_takers[machine_id]}, which this one was forked from: both "
-            f"would make the same ids; write machine_id=take, a function that takes a machine id for the process that "
-            f"calls it, or make the format with another one after the fork"
+            f"machine_id={machine_id} belongs to process {_owners[machine_id]}, from which this one was forked: both "
+            f"would generate the same ids; pass a function that returns one for the process that calls it, or create "
+            f"the format with another machine_id after the fork"
         )
     return machine_id
 
@@ -198,7 +202,7 @@ def _checked(machine_id: object) -> int:
     if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < MACHINES:
         raise ConfigurationError(
             f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {MACHINES - 1}, "
-            f"or a function that takes one"
+            f"or a function that returns one"
         )
     return machine_id
 

@@ -28,12 +28,12 @@ _PREFIX = re.compile(r"[a-z](?:[a-z_]{0,61}[a-z])?")
 class TypeIdFormat(TimedFormat):
     """TypeIDs with *prefix*: up to 63 small letters, with ``_`` between them; ``""`` or ``None`` for none.
 
-    New ones hold a UUID of version 7, and are in order like those of :class:`~sqlalchemy_public_id.formats.Uuid7`.
-    Every UUID is accepted, as the specification demands. Nothing is folded: capitals are malformed.
+    New ones encode a UUID of version 7, and sort like those of :class:`~sqlalchemy_public_id.formats.Uuid7`.
+    All UUIDs are valid, as the specification demands. Capitals are malformed.
 
-    **What an id tells:** when its row was made, to the millisecond; and of two ids, which one came first.
+    **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
-    :raises ConfigurationError: where the prefix is not one of the specification.
+    :raises ConfigurationError: for a prefix that the specification does not allow.
     """
 
     prefix: str | None = None
@@ -43,7 +43,7 @@ class TypeIdFormat(TimedFormat):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _encodings: ClassVar[tuple[str, ...]] = ("typeid",)
-    _stands_for: ClassVar[str] = "a UUID"
+    _kind: ClassVar[str] = "a UUID"
 
     def __post_init__(self) -> None:
         if self.prefix == "":
@@ -64,7 +64,7 @@ class TypeIdFormat(TimedFormat):
         return 74.0
 
     def budget(self) -> Budget:
-        """How many ids may be made *in one millisecond*: ids of different ones are never the same."""
+        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
         return Budget(2**74)
 
     def _number(self) -> int:

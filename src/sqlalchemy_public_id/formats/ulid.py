@@ -26,13 +26,13 @@ _RANDOM = 80
 class Ulid(TimedFormat):
     """ULIDs, written in capitals; small letters are accepted too, as the specification demands.
 
-    The ids of one process are in the order in which they were made, in all threads. Within a millisecond, the random
-    part grows by a random step, not by 1 as the specification suggests: who has an id cannot guess the next one. A
-    millisecond that is full does not fail; the next one begins early.
+    The ids of one process sort in the order of their generation, in all threads. Within a millisecond, the random part
+    grows by a random step, not by 1 as the specification suggests, so the next id cannot be guessed. If a millisecond
+    is full, the next one begins early instead of an error.
 
-    **What an id tells:** when its row was made, to the millisecond; and of two ids, which one came first.
+    **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
-    :raises ConfigurationError: where the settings cannot work.
+    :raises ConfigurationError: for settings that cannot work.
     """
 
     prefix: str | None = None
@@ -42,7 +42,7 @@ class Ulid(TimedFormat):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
-    _stands_for: ClassVar[str] = "a ULID"
+    _kind: ClassVar[str] = "a ULID"
 
     def __post_init__(self) -> None:
         self._describe_number()
@@ -56,7 +56,7 @@ class Ulid(TimedFormat):
         return float(_RANDOM)
 
     def budget(self) -> Budget:
-        """How many ids may be made *in one millisecond*: ids of different ones are never the same."""
+        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
         return Budget(2**_RANDOM)
 
     def _number(self) -> int:

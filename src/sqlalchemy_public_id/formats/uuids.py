@@ -1,4 +1,4 @@
-"""UUIDs (RFC 9562) as public ids: random ones of version 4, and ones of version 7, which begin with the time.
+"""UUIDs (RFC 9562) as public ids: random ones of version 4, and those of version 7, which begin with the time.
 
 >>> format = Uuid7(prefix="post")
 >>> format.from_int(0x017F22E279B07CC398C4DC0C0C07398F)
@@ -8,7 +8,7 @@
 >>> Uuid4(encoding="hyphenated").is_valid("919108f7-52d1-4320-9bac-f847db4148a8")
 True
 
-What people see is short text of fixed width; what a column stores is, unless told otherwise, the 128 bits themselves.
+The text is short and of fixed width. By default, a column stores the 128 bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
-from sqlalchemy_public_id.formats.codec import Mark
+from sqlalchemy_public_id.formats.codec import BitPattern
 
 __all__ = ["Uuid4", "Uuid7", "milliseconds_of_uuid7", "next_uuid7"]
 
@@ -32,8 +32,8 @@ _LOW = 62
 """The bits below the variant."""
 
 
-def _mark_of(version: int) -> Mark:
-    """What tells a UUID of *version* (RFC 9562, 4.1 and 4.2): its four bits, and ``10`` for the variant."""
+def _pattern_of(version: int) -> BitPattern:
+    """Return the bit pattern of *version* (RFC 9562, 4.1 and 4.2): its four bits, and ``10`` for the variant."""
     return 0xF << 76 | 0b11 << _LOW, version << 76 | 0b10 << _LOW
 
 
@@ -41,10 +41,10 @@ def _mark_of(version: int) -> Mark:
 class Uuid4(BitsFormat):
     """Random UUIDs, of version 4: 122 random bits.
 
-    They tell nothing, and have no order. Texts in capitals are accepted in the encodings that are defined so:
-    ``"hyphenated"`` and ``"hex"`` (RFC 9562), ``"crockford32"``.
+    They reveal nothing, and have no order. Capitals and small letters are the same in the encodings ``"hyphenated"``
+    and ``"hex"`` (RFC 9562), and ``"crockford32"``.
 
-    :raises ConfigurationError: where the settings cannot work.
+    :raises ConfigurationError: for settings that cannot work.
     """
 
     prefix: str | None = None
@@ -55,9 +55,9 @@ class Uuid4(BitsFormat):
     storage: str = "native"
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
-    _mark: ClassVar[Mark] = _mark_of(4)
+    _bit_pattern: ClassVar[BitPattern] = _pattern_of(4)
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
-    _stands_for: ClassVar[str] = "a UUID of version 4"
+    _kind: ClassVar[str] = "a UUID of version 4"
 
     def __post_init__(self) -> None:
         self._describe_number()
@@ -79,12 +79,12 @@ class Uuid4(BitsFormat):
 class Uuid7(TimedFormat):
     """UUIDs of version 7: 48 bits of milliseconds, then 74 random ones.
 
-    The ids of one process are in the order in which they were made, in all threads; those of several processes to the
+    The ids of one process sort in the order of their generation, in all threads; those of several processes to the
     millisecond. New rows go to the end of the index.
 
-    **What an id tells:** when its row was made, to the millisecond; and of two ids, which one came first.
+    **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
-    :raises ConfigurationError: where the settings cannot work.
+    :raises ConfigurationError: for settings that cannot work.
     """
 
     prefix: str | None = None
@@ -95,9 +95,9 @@ class Uuid7(TimedFormat):
     storage: str = "native"
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
-    _mark: ClassVar[Mark] = _mark_of(7)
+    _bit_pattern: ClassVar[BitPattern] = _pattern_of(7)
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
-    _stands_for: ClassVar[str] = "a UUID of version 7"
+    _kind: ClassVar[str] = "a UUID of version 7"
 
     def __post_init__(self) -> None:
         self._describe_number()
@@ -111,7 +111,7 @@ class Uuid7(TimedFormat):
         return float(_RANDOM_OF_7)
 
     def budget(self) -> Budget:
-        """How many ids may be made *in one millisecond*: ids of different ones are never the same."""
+        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
         return Budget(2**_RANDOM_OF_7)
 
     def _number(self) -> int:
@@ -122,16 +122,17 @@ class Uuid7(TimedFormat):
 
 
 def next_uuid7() -> int:
-    """A new UUID of version 7. ``uuid_utils`` sees to the order; it asks the machine for the time and nobody else."""
+    """Return a new UUID of version 7."""
+    # uuid_utils keeps the order too, but reads only the time of the machine, which tests replace
     if clock.current is clock.MACHINE:
         number: int = uuid_utils.uuid7().int
         return number
     high, low = divmod(clock.ascending(_RANDOM_OF_7), 1 << _LOW)
     milliseconds, middle = divmod(high, 1 << _RANDOM_OF_7 - _LOW)
-    return milliseconds << 80 | middle << 64 | low | _mark_of(7)[1]
+    return milliseconds << 80 | middle << 64 | low | _pattern_of(7)[1]
 
 
 def milliseconds_of_uuid7(number: int) -> int | None:
-    """The time in a UUID, since 1970, where it is of version 7."""
-    mask, value = _mark_of(7)
+    """Return the time in a UUID of version 7, in milliseconds since 1970; ``None`` for other versions."""
+    mask, value = _pattern_of(7)
     return number >> 80 if number & mask == value else None

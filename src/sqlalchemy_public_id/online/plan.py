@@ -36,7 +36,7 @@ class PublicIdColumn:
     """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
     unique: Unique = "index"
     server_default: ServerDefault = "keep"
-    """How long the database generates ids for writers that set none: always, until the column is complete, or never."""
+    """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
     comment: str | None = None
 
     @classmethod
@@ -96,14 +96,14 @@ def _require_one_of(name: str, value: object, choices: object) -> None:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for locks, in seconds, and how often."""
+    """The limits of waiting for locks, in seconds and attempts."""
 
     lock_timeout: float = 1.0
-    """How long a statement waits for a strong lock. All other users of the table wait as long."""
+    """The seconds that a statement waits for a strong lock. All other users of the table wait as long."""
     attempts: int = 30
-    """How often the statement is tried, with growing pauses between."""
+    """The number of times that the statement is tried, with growing pauses between."""
     index_timeout: float = 600.0
-    """How long the build of the index may wait for open transactions."""
+    """The seconds that the build of the index may wait for open transactions."""
 
     def __post_init__(self) -> None:
         if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):

@@ -165,7 +165,7 @@ class BlockAllocator:
 
     @property
     def reserved(self) -> int:
-        """How many numbers are in memory."""
+        """The number of numbers in memory."""
         return self._buffer.left
 
     async def anext(self) -> int:

@@ -15,7 +15,7 @@ _MOST = 2**63 - 1
 _FASTER, _SLOWER = 10, 0.5
 
 _PORTION = 1024
-"""How many numbers lie in the list at most: a list of a whole block would take 40 bytes for each."""
+"""The most numbers in the list: a list of a whole block would take 40 bytes for each."""
 
 
 class BlockSize:
@@ -72,12 +72,12 @@ class Buffer:
 
     @property
     def left(self) -> int:
-        """How many numbers are in memory."""
+        """The number of numbers in memory."""
         return len(self.current) + self._in_ranges
 
     @property
     def issued(self) -> int:
-        """How many numbers were taken so far."""
+        """The number of numbers that were taken."""
         return self._added - self.left
 
     def add(self, numbers: range) -> None:

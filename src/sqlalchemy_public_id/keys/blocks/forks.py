@@ -32,7 +32,7 @@ class HoldsForks(Protocol):
 
 
 _SECONDS = 1.0
-"""How long a fork waits at most."""
+"""The longest wait of a fork."""
 
 _holding: WeakSet[HoldsForks] = WeakSet()
 _is_registered = False
@@ -68,7 +68,7 @@ _FORKS = "sqlalchemy_public_id.forks"
 """The key in ``Connection.info`` of the number of forks when the connection was opened."""
 
 _MOST_INVALIDATED = 100
-"""How many old connections of a pool one lease closes at most."""
+"""The most old connections of a pool that one lease closes."""
 
 _forks = 0
 _is_counting = False

@@ -81,8 +81,8 @@ class CoprimeKey(Format):
             )
         if self.prefix is not None and set(str(self.separator)) & set(step.alphabet):
             raise ConfigurationError(
-                f"the alphabet contains the separator {self.separator!r}, so the prefix could not be told: "
-                f"use a separator such as '.' or '~', or another alphabet"
+                f"the alphabet contains the separator {self.separator!r}, so the end of the prefix would be "
+                f"ambiguous; use a separator such as '.' or '~', or another alphabet"
             )
         length, alphabet = step.length, step.alphabet
         self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
@@ -162,8 +162,8 @@ class CoprimeKey(Format):
     def _counting(self) -> Allocator:
         if isinstance(self.allocator, str):
             raise ConfigurationError(
-                f"this format has the name {self.name!r} of a sequence, and no database that counts it: it checks "
-                f"ids, and makes none; write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
+                f"this format cannot generate ids because it has only the name {self.name!r} of its sequence; "
+                f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
             )
         return self.allocator
 

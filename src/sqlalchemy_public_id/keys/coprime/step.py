@@ -41,7 +41,7 @@ class KeySpace(Value, ABC):
     alphabet: str
     """The characters of the keys; the position of each is its value as a digit."""
     length: int
-    """How many characters a key has; those that come before :meth:`extend` have fewer."""
+    """The number of characters of a key; those from before :meth:`extend` have fewer."""
     _before: KeySpace | None
     """The shorter keys that are issued first."""
     _kept: ClassVar[tuple[str, ...]] = ("alphabet",)
@@ -84,7 +84,7 @@ class KeySpace(Value, ABC):
         keep(self, "_read", reader_of(alphabet))
 
     size: int
-    """How many keys of this length exist: ``len(alphabet) ** length``."""
+    """The number of keys of this length: ``len(alphabet) ** length``."""
     _first: int
     _write: Callable[[int], str]
     _read: Callable[[str], int]
@@ -139,7 +139,7 @@ class KeySpace(Value, ABC):
 
     @property
     def capacity(self) -> int:
-        """How many keys exist, of all lengths."""
+        """The number of keys of all lengths."""
         return self._first + self.size
 
     def remaining(self, issued: int) -> int:

@@ -1,13 +1,13 @@
-"""A format from the text that stands for it, as a command line or a configuration file has it.
+"""Formats from their expressions in command lines and configuration files.
 
->>> read('NanoId(length=16, prefix="cus")')
+>>> parse('NanoId(length=16, prefix="cus")')
 NanoId(length=16, prefix='cus')
->>> read("NanoId").accepting(read("NanoId(8, BASE58)")) == read("NanoId().accepting(NanoId(8, BASE58))")
+>>> parse("NanoId").accepting(parse("NanoId(8, BASE58)")) == parse("NanoId().accepting(NanoId(8, BASE58))")
 True
 
-The text looks like Python and is never run: it is taken apart, and only formats, literals and the names of alphabets
-are understood. What a format shows as its ``repr`` is read back as an equal format; only a Snowflake whose machine id
-is taken by a function is not, for no function is called.
+The expression has the syntax of Python, but is not evaluated: it may contain only formats, literals and the names of
+alphabets. The ``repr()`` of a format is parsed to an equal format, except that of a Snowflake whose *machine_id* is a
+function.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import Format
 
-__all__ = ["known_formats", "read"]
+__all__ = ["known_formats", "parse"]
 
-_LONGEST = 10_000
-"""No format takes more characters; a hostile text could keep the parser busy."""
+_LONGEST = 10_000  # no format needs more, and hostile text could keep the parser busy
 _SHOWN = 60
 
 
 def known_formats() -> dict[str, type[Format]]:
-    """The formats that can be written, by name.
+    """Return the classes of formats that :func:`parse` accepts, by name.
 
     >>> known_formats()["NanoId"]
     <class 'sqlalchemy_public_id.formats.nanoid.NanoId'>
@@ -42,30 +41,30 @@ def known_formats() -> dict[str, type[Format]]:
     }
 
 
-def read(text: str) -> Format:
-    """The format that *text* stands for: ``NanoId``, ``NanoId(length=16)``, ``NanoId().accepting(NanoId(length=8))``.
+def parse(text: str) -> Format:
+    """Return the format of *text*: ``NanoId``, ``NanoId(length=16)``, ``NanoId().accepting(NanoId(length=8))``.
 
-    :raises ConfigurationError: where it stands for none; the message lists the formats there are.
+    :raises ConfigurationError: if *text* is not a format; the message lists the known ones.
 
-    >>> read("NanoID")
+    >>> parse("NanoID")
     Traceback (most recent call last):
-    sqlalchemy_public_id.errors.ConfigurationError: 'NanoID' is not a format: there is none called NanoID; ...
+    sqlalchemy_public_id.errors.ConfigurationError: 'NanoID' is not a format: NanoID is not the name of a format; ...
     """
     if len(text) > _LONGEST:
         _refuse(text, f"it has {len(text)} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python would only warn of, such as "\d", is no format either
+            warnings.simplefilter("error")  # refuse what Python only warns of, such as "\d"
             tree = ast.parse(text.strip(), mode="eval")
         return _format(text, tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        _refuse(text, "it cannot be read")
+        _refuse(text, "it cannot be parsed")
 
 
 def _format(text: str, node: ast.expr) -> Format:
-    """The format at *node*: a name, a call of a name, or a call of ``accepting`` on another format."""
+    """Return the format of *node*: a name, a call of a name, or a call of ``accepting`` on another format."""
     if isinstance(node, ast.Name):
-        return _made(text, node.id, [], {})
+        return _construct(text, node.id, [], {})
     if not isinstance(node, ast.Call):
         _refuse(text, f"{_source(node)} is not the name of a format")
     if isinstance(node.func, ast.Attribute):
@@ -74,14 +73,14 @@ def _format(text: str, node: ast.expr) -> Format:
         return _format(text, node.func.value).accepting(*(_format(text, older) for older in node.args))
     if not isinstance(node.func, ast.Name):
         _refuse(text, f"{_source(node.func)} is not the name of a format")
-    named = {keyword.arg: _value(text, keyword.value) for keyword in node.keywords if keyword.arg is not None}
-    if len(named) < len(node.keywords):
-        _refuse(text, "it takes arguments from somewhere else")
-    return _made(text, node.func.id, [_value(text, argument) for argument in node.args], named)
+    keywords = {keyword.arg: _value(text, keyword.value) for keyword in node.keywords if keyword.arg is not None}
+    if len(keywords) < len(node.keywords):
+        _refuse(text, "arguments with ** are not allowed")
+    return _construct(text, node.func.id, [_value(text, argument) for argument in node.args], keywords)
 
 
 def _value(text: str, node: ast.expr) -> object:
-    """The value of an argument: a literal, the name of an alphabet, or another format."""
+    """Return the value of an argument: a literal, the name of an alphabet, or another format."""
     if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str | int | float)):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
@@ -97,16 +96,16 @@ def _value(text: str, node: ast.expr) -> object:
     return _format(text, node)
 
 
-def _made(text: str, name: str, positional: list[object], named: dict[str, object]) -> Format:
+def _construct(text: str, name: str, positional: list[object], keywords: dict[str, object]) -> Format:
     known = known_formats()
     if name not in known:
-        _refuse(text, f"there is none called {name}")
+        _refuse(text, f"{name} is not the name of a format")
     try:
-        inspect.signature(known[name]).bind(*positional, **named)
+        inspect.signature(known[name]).bind(*positional, **keywords)
     except TypeError as error:
         _refuse(text, f"{error}; expected {name}{_signature(known[name])}")
     try:
-        return known[name](*positional, **named)
+        return known[name](*positional, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
         _refuse(text, str(error))
 
@@ -117,7 +116,7 @@ def _alphabets() -> dict[str, str]:
 
 
 def _signature(format: type[Format]) -> str:
-    """The names of the arguments of *format*: their values and types would fill a screen."""
+    # names only: with types and defaults, the message would fill a screen
     return f"({', '.join(f'{name}=…' for name in inspect.signature(format).parameters)})"
 
 
@@ -126,9 +125,8 @@ def _source(node: ast.expr) -> str:
     return source if len(source) <= _SHOWN else f"{source[:_SHOWN]}…"
 
 
-def _refuse(text: str, why: str) -> NoReturn:
-    known = sorted(known_formats())
-    example = f'{known[0]}(prefix="cus")' if len(known) > 1 else 'NanoId(length=16, prefix="cus")'
+def _refuse(text: str, reason: str) -> NoReturn:
+    known = ", ".join(sorted(known_formats()))
     raise ConfigurationError(
-        f"{safe_repr(text)} is not a format: {why}; write one of {', '.join(known)}, such as {example}"
+        f'{safe_repr(text)} is not a format: {reason}; write one of {known}, such as NanoId(prefix="cus")'
     )
