@@ -266,7 +266,7 @@ def test_shown_and_pickled_by_name() -> None:
         assert twin.allocator == "order"
         with pytest.raises(ConfigurationError, match=r"write CoprimeKey\(BlockAllocator\(engine, 'order'\), step\)"):
             twin.generate()
-        with pytest.raises(ConfigurationError, match="it has only the name .* of its sequence"):
+        with pytest.raises(ConfigurationError, match="it has only the name 'order' of its sequence"):
             twin.generate_many(3)
     assert copy.deepcopy(format) is copy.copy(format) is format
     assert repr(CoprimeKey("order", KeyedStep(BASE36, 6, SECRET))).endswith("6, secret=...))")

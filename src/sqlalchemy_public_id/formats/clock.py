@@ -124,7 +124,7 @@ class Ascending(Sequence):
         now = self._clock.milliseconds()
         if now < 0:
             raise ConfigurationError(
-                "the clock of this machine is before 1970, when the time of ids begins; set the clock"
+                "the clock of this machine is before 1970, which ids cannot contain; set the clock"
             )
         size = self._random_bits
         time = last >> size

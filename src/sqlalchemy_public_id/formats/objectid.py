@@ -61,7 +61,10 @@ class ObjectId(TimedFormat):
         return 0.0
 
     def budget(self) -> Budget:
-        """Return the budget *of one second* in processes, for one id of each: those of one process never collide."""
+        """Return the budget *of one second*, in processes that generate one id each.
+
+        The ids of one process never collide.
+        """
         return Budget(2 ** (_PROCESS + _COUNT))
 
     def _number(self) -> int:
@@ -84,7 +87,7 @@ class _Sequence(clock.Sequence):
         now = self._clock.time_ns() // 1_000_000_000
         if now < 0:
             raise ConfigurationError(
-                "the clock of this machine is before 1970, when the time of ids begins; set the clock"
+                "the clock of this machine is before 1970, which ids cannot contain; set the clock"
             )
         if now <= time:
             now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
