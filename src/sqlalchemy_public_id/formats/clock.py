@@ -123,9 +123,7 @@ class Ascending(Sequence):
     def _after(self, last: int) -> int:
         now = self._clock.milliseconds()
         if now < 0:
-            raise ConfigurationError(
-                "the clock of this machine is before 1970, which ids cannot contain; set the clock"
-            )
+            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
         size = self._random_bits
         time = last >> size
         if now <= time:

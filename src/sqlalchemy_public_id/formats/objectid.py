@@ -86,9 +86,7 @@ class _Sequence(clock.Sequence):
         time, count = last >> _PROCESS + _COUNT, (last + 1) % (1 << _COUNT)
         now = self._clock.time_ns() // 1_000_000_000
         if now < 0:
-            raise ConfigurationError(
-                "the clock of this machine is before 1970, which ids cannot contain; set the clock"
-            )
+            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
         if now <= time:
             now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
         if now >> 32:

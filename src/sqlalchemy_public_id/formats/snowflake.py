@@ -111,8 +111,8 @@ class Snowflake(TimedFormat):
         :raises ConfigurationError: always.
         """
         raise ConfigurationError(
-            "Snowflakes are counted, not random, so there is no probability of a collision to compute; give each "
-            "process its own machine id, and they never collide"
+            "Snowflakes are not random, so there is no chance of a collision to compute; give each process its own "
+            "machine id, and they never collide"
         )
 
     def _shown(self, value: object) -> str:
