@@ -24,7 +24,7 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 class Value:
-    """A frozen dataclass whose settings are constructor arguments; ``_accepted`` and ``_before`` are no settings."""
+    """A frozen dataclass whose settings are its constructor arguments; ``_accepted`` and ``_before`` are not."""
 
     def _settings(self) -> dict[str, Any]:
         """Return the constructor arguments of an equal value."""

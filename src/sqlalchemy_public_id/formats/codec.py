@@ -4,8 +4,8 @@
 >>> codec.encode(2**128 - 1), codec.decode("000000000000000000000000z")
 ('f5lxx1zz5pnorynqglhzmsp33', 35)
 
-Each number has exactly one text, padded with zeros, and the digits of each encoding are in the order of ASCII. So
-texts sort like their numbers.
+Each number has exactly one text, padded with zeros. The digits of each encoding are in the order of ASCII, so texts
+sort like their numbers.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ class Snowflake(TimedFormat):
     A machine generates 4096 ids a millisecond, then waits for the next one. A forked child is another machine: if
     *machine_id* is a function, the child calls it again; if it is a number, the first id of the child raises
     :class:`ConfigurationError`. The 41 bits last for 69 years, until 2089 with the default *epoch*; then
-    :class:`KeySpaceExhausted` is raised. While the clock is behind the last id, ids continue at the time of the last
-    one, and wait for the clock if its counter is full. If the clock is behind by more than 0.1 s,
-    :class:`ClockMovedBack` is raised.
+    :class:`KeySpaceExhausted` is raised. While the clock is behind the last id, new ids have the time of the last one.
+    If the counter is full, they wait for the clock. If the clock is behind by more than 0.1 s, :class:`ClockMovedBack`
+    is raised.
 
     **An id reveals** when its row was created, to the millisecond; on which machine; and how many ids this machine
     generated before in the same millisecond. Nothing in it is random: others can be guessed from it.

@@ -27,8 +27,8 @@ class Ulid(TimedFormat):
     """ULIDs, written in capitals; small letters are accepted too, as the specification demands.
 
     The ids of one process sort in the order of their generation, in all threads. Within a millisecond, the random part
-    grows by a random step, not by 1 as the specification suggests, so the next id cannot be guessed. If a millisecond
-    is full, the next one begins early instead of an error.
+    grows by a random step, so the next id cannot be guessed; the specification suggests 1. If a millisecond is full,
+    the next one begins early; the specification suggests an error.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
