@@ -28,7 +28,7 @@ class Ulid(TimedFormat):
 
     The ids of one process sort in the order of their generation, in all threads. Within a millisecond, the random part
     grows by a random step, so the next id cannot be guessed; the specification suggests 1. If a millisecond is full,
-    the next one begins early; the specification suggests an error.
+    the next one begins early, instead of an error as in the specification.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
