@@ -137,7 +137,7 @@ _numbers = itertools.count()
 @cache
 def _folder() -> Path:
     """A folder of this process, which goes with it; a forked child leaves it to its parent."""
-    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-tests-")), os.getpid()
+    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-tests-", dir=servers.MEMORY)), os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     return folder
 

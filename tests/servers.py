@@ -36,6 +36,9 @@ ASYNC_DRIVERS = [
 ]
 """Pairs of database and asynchronous driver."""
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) and "TMPDIR" not in os.environ else None
+"""The folder of SQLite files: in memory, if the system has such a folder and no other is set."""
+
 SYNC = {"sqlite": "sqlite", "postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 
 _USUAL = {
@@ -105,7 +108,7 @@ def report(required: bool) -> list[str]:
 def _sqlite() -> Server:
     import sqlite3
 
-    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-")), os.getpid()
+    folder, owner = Path(tempfile.mkdtemp(prefix="public-id-", dir=MEMORY)), os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     return Server("sqlite", make_url(f"sqlite:///{folder}/test.db"), sqlite3.sqlite_version, "built in")
 
