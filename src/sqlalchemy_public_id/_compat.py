@@ -1,6 +1,7 @@
 """The parts of SQLAlchemy's internals that have no public twin. Tested on 2.0.40, 2.0.57 and 2.1.9.
 
-Everything else in this library uses documented names. ``tests/unit/test_compat.py`` holds one test for each function
+Everything else uses documented names of SQLAlchemy; two private attributes of Alembic are read, with a comment, in
+``alembic/render.py`` and ``alembic/toimpl.py``. ``tests/unit/test_compat.py`` holds one test for each function
 here, so that a new release of SQLAlchemy fails with the name of the part that has changed.
 """
 

@@ -1,7 +1,8 @@
 """Run a whole transaction, and run it again if the database gave it up in favour of another one.
 
 That is a deadlock, a serialization failure, or a write set that the other nodes of a cluster refuse. Only the
-application can repeat the transaction, from the beginning: the rows that it had read may be different now.
+application can repeat the transaction, from the beginning: the rows that it had read may be different now. The
+error codes of each database, and what they mean, are in :mod:`sqlalchemy_public_id.dialects`.
 
 The pauses are "full jitter": a random time up to a limit that doubles (M. Brooker, *Exponential Backoff And Jitter*,
 AWS Architecture Blog, 2015).

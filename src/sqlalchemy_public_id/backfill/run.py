@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.dialects import ManyRows, traits_for
-from sqlalchemy_public_id.dialects.locks import try_lock
+from sqlalchemy_public_id.dialects.advisory_locks import try_lock
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn

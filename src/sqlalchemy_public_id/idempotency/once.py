@@ -18,7 +18,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.locks import begin_immediate, take_turns
+from sqlalchemy_public_id.dialects.advisory_locks import begin_immediate, take_turns
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.execution import Match, match_violation
 from sqlalchemy_public_id.idempotency.contents import (

@@ -21,8 +21,8 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.events.flush import before_bulk_insert
 from sqlalchemy_public_id.orm import Listeners
 from sqlalchemy_public_id.references import reading, writing
+from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, refs_of
-from sqlalchemy_public_id.references.stored import key_and_public_id
 
 _EQUAL = {operator.eq, operators.is_}
 _UNEQUAL = {operator.ne, operators.is_not}

@@ -16,8 +16,8 @@ from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy_public_id._compat import history_without_loading, is_in_greenlet
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, safe_repr
 from sqlalchemy_public_id.orm.inspection import session_of
+from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
-from sqlalchemy_public_id.references.stored import AT_ONCE, public_ids_by_key, values_of
 
 _REMEMBERED = "sqlalchemy_public_id.references"
 """In the ``info`` of an object's state: attribute → foreign key and public id, ``None`` if the row is not readable."""

@@ -14,9 +14,9 @@ from sqlalchemy_public_id._compat import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_sharded
+from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import public_id_without_query, relationship_changed, remember
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
-from sqlalchemy_public_id.references.stored import public_ids_by_key, values_of
 
 Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
 """An object, one of its references, and the public id that was assigned to it."""

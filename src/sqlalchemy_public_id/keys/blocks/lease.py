@@ -30,7 +30,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, safe_repr
-from sqlalchemy_public_id.keys.blocks.forks import connect, count_forks, drop_sockets, hold_forks_for
+from sqlalchemy_public_id.keys.blocks.lease_forks import connect, count_forks, drop_sockets, hold_forks_for
 
 END = 2**63 - 1
 """The largest ``BIGINT``: the first number that cannot be leased, because the counter must stay above it."""

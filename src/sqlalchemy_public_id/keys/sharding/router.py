@@ -30,7 +30,6 @@ from sqlalchemy.orm import sessionmaker as sessionmaker_of
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.sharding.criteria import conditions, is_never
 from sqlalchemy_public_id.keys.sharding.rules import (
     ByHash,
     ByKey,
@@ -40,6 +39,7 @@ from sqlalchemy_public_id.keys.sharding.rules import (
     require_shard,
     rule_of,
 )
+from sqlalchemy_public_id.keys.sharding.where_clause import conditions, is_never
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.types import public_id_type

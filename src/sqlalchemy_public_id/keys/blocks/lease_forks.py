@@ -6,7 +6,7 @@ so it would see the file locked for ever.
 **A server** rolls back a transaction when it sees the end of its connection, and it sees none while any process has the
 socket. So a child must not hold the socket of a lease. A connection opened before a fork is not used for leases after
 it (:func:`connect`). A lease under way at a fork goes on in the parent, and the child closes its copy of the socket
-(:func:`drop_sockets`).
+(:func:`drop_sockets`). Numbers in memory are reset by ``formats/pool.py``.
 """
 
 from __future__ import annotations
