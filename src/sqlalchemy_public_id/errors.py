@@ -289,8 +289,8 @@ class ClockMovedBack(PublicIdError):
 
     def __init__(self, *, behind: float, tolerance: float) -> None:
         super().__init__(
-            f"the clock is {behind:.3f} s behind the last id that was made, and an id waits for {tolerance:g} s at "
-            f"most: otherwise it might be one that was made before; set the clock by slewing (chrony, ntpd -x)"
+            f"the clock is {behind:.3f} s behind the last generated id, and a new id waits for {tolerance:g} s at "
+            f"most, because it could repeat an earlier one; set the clock by slewing (chrony, ntpd -x)"
         )
         self.behind: float = behind
         """The seconds from the clock to the last id."""
