@@ -172,5 +172,5 @@ def mapped_classes(registry: registry) -> list[Mapper[Any]]:
 
     ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper.
     """
-    mappers = [manager.mapper for manager in list(registry._managers) if manager.is_mapped]
+    mappers: list[Mapper[Any] | None] = [manager.mapper for manager in list(registry._managers) if manager.is_mapped]
     return [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]
