@@ -152,7 +152,7 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
 
     @property
     def id_format(self) -> Format:
-        """The format of the ids; :attr:`format` may be a typed id class."""
+        """The format of the ids; ``format`` may be a typed id class."""
         return self._format
 
     @property

@@ -156,7 +156,7 @@ class BitsFormat(Format):
         return copy
 
     def _describe_number(self) -> None:
-        """Check ``encoding`` and ``storage``, store the codec and the bit patterns, and call :meth:`_describe`.
+        """Check ``encoding`` and ``storage``, store the codec and the bit patterns, and call ``_describe``.
 
         :raises ConfigurationError: for settings that cannot work.
         """
