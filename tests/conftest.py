@@ -91,9 +91,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(mark)
     if config.getoption("--on"):
         others = servers.DRIVERS.keys() - set(config.getoption("--on"))
-        left_out = [item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name))]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name))}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _server(database: str) -> servers.Server:
