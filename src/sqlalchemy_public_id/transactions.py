@@ -23,7 +23,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.orm import Session, scoped_session
 
-from sqlalchemy_public_id.dialects import Outcome, Traits, traits_for
+from sqlalchemy_public_id.dialects import Outcome, Traits, is_autocommit, traits_for
+from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 T = TypeVar("T")
@@ -229,20 +230,14 @@ class Tries:
         self._commits += 1
 
     def _refuse_autocommit(self, connection: Connection) -> None:
-        driver = connection.connection.dbapi_connection
-        options = connection.get_execution_options()
-        if options.get("isolation_level") == "AUTOCOMMIT" or traits_for(connection.dialect).in_autocommit(driver):
+        if is_autocommit(connection):
             raise ConfigurationError(
                 "run_transaction() cannot undo what AUTOCOMMIT has committed; use an engine without it"
             )
 
 
 def _begin(connection: Connection, _: str) -> None:
-    # SQLite's driver sends BEGIN before the first write only: a savepoint before it would be the transaction itself
-    if connection.dialect.name == "sqlite":
-        driver: Any = connection.connection.driver_connection
-        if not driver.in_transaction:
-            connection.exec_driver_sql("BEGIN")
+    begin(connection)
 
 
 def refuse_begun(session: Session) -> None:

@@ -1,11 +1,10 @@
-"""Advisory locks, and the transaction of SQLite. The server gives up an advisory lock when its connection ends."""
+"""Advisory locks. The server gives up such a lock when its connection ends."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from sqlalchemy import Connection, func, literal_column, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -62,17 +61,6 @@ def take_turns(connection: Connection, name: str) -> Generator[None]:
             cursor.close()
         raise
     connection.exec_driver_sql(release)
-
-
-def begin_immediate(connection: Connection) -> None:
-    """Begin the transaction on SQLite, where the first savepoint would be the transaction otherwise.
-
-    The driver sends BEGIN only before it writes. IMMEDIATE, because a transaction that has read may fail to write.
-    """
-    if connection.dialect.name == "sqlite":
-        driver: Any = connection.connection.driver_connection
-        if not driver.in_transaction:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _digest(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
@@ -64,3 +64,14 @@ class SQLite(Traits):
     def forget_statement(self, cursor: Any) -> None:
         # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage
         cursor.execute("")
+
+
+def begin(connection: Connection, statement: Literal["BEGIN", "BEGIN IMMEDIATE"] = "BEGIN") -> None:
+    """Begin the transaction on SQLite, if it has not begun; on other databases, do nothing.
+
+    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself.
+    """
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            connection.exec_driver_sql(statement)

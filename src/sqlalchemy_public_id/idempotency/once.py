@@ -17,8 +17,9 @@ from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.advisory_locks import begin_immediate, take_turns
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.dialects.advisory_locks import take_turns
+from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.execution import Match, match_violation
 from sqlalchemy_public_id.idempotency.contents import (
@@ -130,7 +131,8 @@ def _insert_or_find(
     public_id = state.dict[name]
     connection = session.connection(bind_arguments={"mapper": state.mapper})
     _refuse_autocommit(connection)
-    begin_immediate(connection)
+    # a transaction that has read may not get the lock to write
+    begin(connection, "BEGIN IMMEDIATE")
     with take_turns(connection, public_id):
         with _without_parents(state):
             savepoint = session.begin_nested()  # flushes the session
@@ -151,8 +153,7 @@ def _insert_or_find(
 
 
 def _refuse_autocommit(connection: Connection) -> None:
-    options, driver = connection.get_execution_options(), connection.connection.dbapi_connection
-    if options.get("isolation_level") == "AUTOCOMMIT" or traits_for(connection.dialect).in_autocommit(driver):
+    if is_autocommit(connection):
         raise ConfigurationError(
             "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
             "use an engine or a connection without it"
