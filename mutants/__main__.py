@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mutants.candidates import Mutant, sample
-from mutants.running import CACHE, ROOT, Result, cover, run
+from mutants.running import CACHE, OUTCOMES, ROOT, Result, cover, run
 
 _PACKAGE = ROOT / "src" / "sqlalchemy_public_id"
 _PARTS = ["guard", "events", "references", "lookup", "formats", "online", "backfill", "idempotency", "keys"]
@@ -30,49 +30,57 @@ def main() -> None:
     """Change the library in one place, and run the tests that execute the place: one of them has to fail."""
 
 
-@main.command(name="run")
+_tests = click.option("--tests", default="", help="Arguments of pytest that choose the tests: '--on sqlite'.")
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@main.command(name="sample")
 @click.argument("label")
-@click.option("--tests", default="", help="Arguments of pytest that choose the tests: '-m \"not slow\" --on sqlite'.")
-@click.option("--sample", "count", default=150, show_default=True, help="The number of mutants.")
+@_tests
+@click.option("--count", default=150, show_default=True, help="The number of mutants.")
 @click.option("--seed", default=1, show_default=True, help="The same seed is the same sample.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(_PARTS), help="Only this package; may be repeated.")
-@click.option("--same-as", type=click.Path(exists=True, path_type=Path), help="The mutants of this file, not a sample.")
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds for the tests of one mutant.")
+def choose(label: str, tests: str, count: int, seed: int, parts: Sequence[str]) -> None:
+    """Write mutants of lines that the tests execute into .cache/mutants/LABEL.json."""
+    lines = cover(shlex.split(tests), label)
+    modules = {part: sorted((_PACKAGE / part).rglob("*.py")) for part in parts or _PARTS}
+    rows = [{"mutant": asdict(mutant)} for mutant in sample(ROOT, modules, lines, count, seed)]
+    _write(label, rows)
+    _console.print(f"{len(rows)} mutants")
+
+
+@main.command(name="run")
+@click.argument("label")
+@click.argument("mutants", type=_file)
+@_tests
+@click.option("--killed-in", type=_file, help="The results of a part of these tests: what it kills is not run again.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds for one test; then it has failed.")
 @click.option("-n", "--processes", default=2, show_default=True)
-def execute(
-    label: str,
-    tests: str,
-    count: int,
-    seed: int,
-    parts: Sequence[str],
-    same_as: Path | None,
-    timeout: float,
-    processes: int,
-) -> None:
-    """Run the sample, write .cache/mutants/LABEL.json, and print a table. A survivor is not an error."""
+def execute(label: str, mutants: Path, tests: str, killed_in: Path | None, timeout: float, processes: int) -> None:
+    """Run the tests on the mutants of a file, write .cache/mutants/LABEL.json, and print a table.
+
+    A survivor is not an error.
+    """
     options = shlex.split(tests)
     lines = cover(options, label)
-    if same_as is not None:
-        mutants = [Mutant(**row["mutant"]) for row in _read(same_as)]
-    else:
-        modules = {part: sorted((_PACKAGE / part).rglob("*.py")) for part in parts or _PARTS}
-        mutants = sample(ROOT, modules, lines, count, seed)
+    killed = {Mutant(**row["mutant"]): row for row in (_read(killed_in) if killed_in else []) if _is_killed(row)}
 
     def one(mutant: Mutant) -> Result:
+        if mutant in killed:
+            return Result(**{**killed[mutant], "mutant": mutant})
         result = run(mutant, lines.get(mutant.path, {}).get(mutant.line, set()), options, timeout)
         _console.print(f"{result.outcome:9}{result.tests:6} tests  {result.mutant.name}  {result.diff}")
         return result
 
     with ThreadPoolExecutor(processes) as pool:
-        results = list(pool.map(one, mutants))
-    CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / f"{label}.json").write_text(json.dumps([asdict(result) for result in results], indent=1), encoding="utf-8")
+        results = list(pool.map(one, [Mutant(**row["mutant"]) for row in _read(mutants)]))
+    _write(label, [asdict(result) for result in results])
     _print_table(results)
 
 
 @main.command()
-@click.argument("old", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("new", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("old", type=_file)
+@click.argument("new", type=_file)
 def compare(old: Path, new: Path) -> None:
     """Print the mutants that the suite of OLD killed and that of NEW does not: exit status 1 if there are any."""
     before, after = ({Mutant(**row["mutant"]): row for row in _read(path)} for path in (old, new))
@@ -88,16 +96,20 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _write(label: str, rows: Sequence[dict[str, Any]]) -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    (CACHE / f"{label}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
 def _is_killed(row: dict[str, Any]) -> bool:
-    return row.get("outcome") in ("killed", "timeout")
+    return row.get("outcome") == "killed"
 
 
 def _print_table(results: Sequence[Result]) -> None:
-    table = Table("part", "mutants", "killed", "survived", "broken", box=box.MARKDOWN)
+    table = Table("part", "mutants", *OUTCOMES, box=box.MARKDOWN)
     for part in [*dict.fromkeys(result.mutant.part for result in results), "all"]:
         outcomes = Counter(result.outcome for result in results if part in (result.mutant.part, "all"))
-        killed = outcomes["killed"] + outcomes["timeout"]
-        table.add_row(part, str(outcomes.total()), str(killed), str(outcomes["survived"]), str(outcomes["broken"]))
+        table.add_row(part, *map(str, (outcomes.total(), *(outcomes[name] for name in OUTCOMES))))
     _console.print(table)
 
 

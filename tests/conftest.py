@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import gc
 import itertools
 import os
 import re
@@ -73,7 +74,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on SQLite; on every database, and with every driver, if it is marked ``backend``."""
     marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     named = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
+    chosen = metafunc.config.getoption("--on") or servers.DRIVERS
     databases = list(servers.DRIVERS) if metafunc.definition.get_closest_marker("backend") else ["sqlite"]
+    databases = [database for database in databases if database in chosen] or databases
     if "database" in metafunc.fixturenames and "database" not in named:
         metafunc.parametrize("database", databases, indirect=True)
     if "async_engine" in metafunc.fixturenames and "async_engine" not in named:
@@ -94,6 +97,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = {item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name))}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was collected: a million objects of pytest, modules and mappers."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def _server(database: str) -> servers.Server:
