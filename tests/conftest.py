@@ -56,6 +56,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.set_threshold(10_000, 20, 20)
     if config.getoption("--on"):
         servers.restrict(config.getoption("--on"))
     if config.getoption("--require-all-databases") and not hasattr(config, "workerinput"):
@@ -85,25 +86,38 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of a folder, and leave out those of other databases than ``--on`` names."""
+    """Mark the tests of a folder, and leave out those of other databases than ``--on`` names.
+
+    A server gets only the values of a parameter that the mark names: ``backend(format=["uuid7", "snowflake"])``.
+    """
     folder = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(folder):
             mark = _FOLDERS.get(item.path.relative_to(folder).parts[0])
             if mark is not None:
                 item.add_marker(mark)
-    if config.getoption("--on"):
-        others = servers.DRIVERS.keys() - set(config.getoption("--on"))
-        left_out = {item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name))}
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+    others = servers.DRIVERS.keys() - set(config.getoption("--on") or servers.DRIVERS)
+    left_out = {
+        item for item in items if others.intersection(re.split(r"[-\[\] ]", item.name)) or _is_left_to_sqlite(item)
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was collected: a million objects of pytest, modules and mappers."""
+def _is_left_to_sqlite(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("backend")
+    if mark is None or not mark.kwargs or not isinstance(item, pytest.Function):
+        return False
+    values = item.callspec.params
+    on_server = values.get("database", values.get("async_engine", ("sqlite",))[0]) != "sqlite"
+    return on_server and any(values[name] not in few for name, few in mark.kwargs.items() if name in values)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_objects() -> None:
+    """Let the garbage collector pass over older objects: a million of pytest, of modules and of their mappers."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 def _server(database: str) -> servers.Server:

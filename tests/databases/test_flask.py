@@ -272,6 +272,7 @@ def test_get_or_404_takes_a_session(session: Session) -> None:
         get_or_404(session.connection(), Pilot, ADA)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_without_flask() -> None:
     """Where Flask is not installed, the error is the command that installs it."""
     program = "import sys; sys.modules['flask'] = None\nimport sqlalchemy_public_id.ext.flask"

@@ -343,6 +343,7 @@ def test_a_subclass_of_a_table() -> None:
     assert "id" not in EventOut.model_json_schema(mode="serialization")["properties"]
 
 
+@pytest.mark.slow
 def test_without_sqlmodel() -> None:
     """Where SQLModel is not installed, the error is the command that installs it."""
     program = "import sys; sys.modules['sqlmodel'] = None\nimport sqlalchemy_public_id.ext.sqlmodel"

@@ -42,8 +42,6 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.formats import Format
 
-pytestmark = pytest.mark.backend
-
 
 class StoredId(TypedId, prefix="sto", format=Uuid7()): ...
 
@@ -64,7 +62,12 @@ FORMATS: dict[str, Any] = {
     "object id text": ObjectId(storage="text"),
     "typed id": StoredId,
 }
+ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ulid text", "snowflake", "object id", "typed id"]
+"""UUID, two lengths of VARCHAR, BIGINT, bytes, and a type of the program: what Python makes of them is the same."""
+
 MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "\x00", "ü", "' OR 1=1 --"]
+
+pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)
 
 
 class Model:
@@ -90,13 +93,19 @@ class Model:
         self.format: Format = declared if isinstance(declared, Format) else declared.id_format
 
 
-@pytest.fixture(params=FORMATS)
-def model(request: pytest.FixtureRequest, create: Callable[[MetaData], None]) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=FORMATS)
+def declared_model(request: pytest.FixtureRequest) -> Iterator[Model]:
+    """The models for each format: the tests of one come one after the other, and share the tables."""
+    declared = Model(FORMATS[request.param])
+    yield declared
+    declared.Base.registry.dispose()
+
+
+@pytest.fixture
+def model(declared_model: Model, create: Callable[[MetaData], None]) -> Any:
     """The models for each format, and their tables."""
-    found = Model(FORMATS[request.param])
-    create(found.Base.metadata)
-    yield found
-    found.Base.registry.dispose()
+    create(declared_model.Base.metadata)
+    return declared_model
 
 
 def rows(model: Any, count: int) -> list[Any]:
@@ -149,8 +158,7 @@ def test_comparisons(model: Any, session: Session) -> None:
     assert names(id.in_(select(model.Row.public_id).where(model.Row.name == "row 2"))) == ["row 2"]
 
 
-@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
-def test_malformed(model: Any, session: Session, text: str) -> None:
+def test_malformed(model: Any, session: Session) -> None:
     """A malformed text matches no row, and differs from every row; no statement fails."""
     session.add_all(rows(model, 2))
     session.flush()
@@ -159,15 +167,16 @@ def test_malformed(model: Any, session: Session, text: str) -> None:
     def count(condition: Any) -> int:
         return len(session.scalars(select(model.Row.id).where(condition)).all())
 
-    assert count(id == text) == 0
-    assert count(id != text) == 2
-    assert count(id.in_([text])) == 0
-    assert count(id.in_([text, good])) == 1
-    assert count(id.not_in([text])) == 2
-    assert count(id.not_in([text, good])) == 1
-    assert count(id.is_distinct_from(text)) == 2
-    assert count(id.is_not_distinct_from(text)) == 0
-    assert lookup.get(session, model.Row, text) is None
+    for text in MALFORMED:
+        assert count(id == text) == 0
+        assert count(id != text) == 2
+        assert count(id.in_([text])) == 0
+        assert count(id.in_([text, good])) == 1
+        assert count(id.not_in([text])) == 2
+        assert count(id.not_in([text, good])) == 1
+        assert count(id.is_distinct_from(text)) == 2
+        assert count(id.is_not_distinct_from(text)) == 0
+        assert lookup.get(session, model.Row, text) is None
 
 
 def test_writing_what_is_malformed(model: Any, session: Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ FORMATS: dict[str, Any] = {  # one of each way to store
     "ulid text": Ulid(storage="text"),
     "nanoid": NanoId(),
 }
-NATIVE = {name: declared for name, declared in FORMATS.items() if name not in ("ulid text", "nanoid")}
+NUMBERS = [name for name in FORMATS if name not in ("ulid text", "nanoid")]
 IN_OTHER_LETTERS = {"ulid": Ulid(), "ulid text": Ulid(storage="text"), "uuid4": Uuid4(encoding="hex")}
 MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "' OR 1=1 --"]
 
@@ -67,6 +68,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
 }
 
 
+@cache
 def model_of(declared: Any) -> Any:
     """Two rows of it are in the table: those of the fixture *rows*."""
 
@@ -113,30 +115,29 @@ class Rows:
 @pytest.fixture
 def rows_of(create: Callable[[MetaData], None], session: Session) -> Iterator[Callable[[Any], Rows]]:
     """Make the tables with ids of a format, and the rows."""
-    made = []
 
     def make(declared: Any) -> Rows:
         model = model_of(declared)
-        made.append(model)
         create(model.metadata)
         return Rows(model, session)
 
     yield make
     session.rollback()
-    for model in made:
-        model.registry.dispose()
 
 
-@pytest.fixture(params=FORMATS)
-def rows(request: pytest.FixtureRequest, rows_of: Callable[[Any], Rows]) -> Rows:
+of_numbers = pytest.mark.parametrize("format_name", NUMBERS, indirect=True)
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def format_name(request: pytest.FixtureRequest) -> str:
+    """The name of a format: the tests of one come one after the other, and share the tables."""
+    return str(request.param)
+
+
+@pytest.fixture
+def rows(format_name: str, rows_of: Callable[[Any], Rows]) -> Rows:
     """The rows, with ids of each format."""
-    return rows_of(FORMATS[request.param])
-
-
-@pytest.fixture(params=NATIVE)
-def native(request: pytest.FixtureRequest, rows_of: Callable[[Any], Rows]) -> Rows:
-    """The rows, with ids of each format that stores numbers."""
-    return rows_of(NATIVE[request.param])
+    return rows_of(FORMATS[format_name])
 
 
 def test_well_formed(rows: Rows) -> None:
@@ -181,28 +182,30 @@ def test_evaluated_for_objects(rows_of: Callable[[Any], Rows], name: str) -> Non
         rows.session.rollback()
 
 
-def test_malformed(native: Rows) -> None:
+@of_numbers
+def test_malformed(rows: Rows) -> None:
     """A parameter with a malformed text is equal to no row and differs from every row, as the text itself."""
-    id, both = native.model.public_id, ["one", "two"]
+    id, both = rows.model.public_id, ["one", "two"]
     for text, make in itertools.product(MALFORMED, WAYS.values()):
         given = make(text)
-        assert native.names(id == given) == [], text
-        assert native.names(not_(id == given)) == both, text
-        assert native.names(id != given) == both, text
-        assert native.names(not_(id != given)) == [], text
-        assert native.names(id.in_([given])) == [], text
-        assert native.names(id.in_([given, native.other])) == ["two"], text
-        assert native.names(id.in_([given, literal(native.id)])) == ["one"], text
-        assert native.names(id.not_in([given])) == both, text
-        assert native.names(id.not_in([given, native.id])) == ["two"], text
-        assert native.names(id.is_distinct_from(given)) == both, text
-        assert native.names(id.is_not_distinct_from(given)) == [], text
+        assert rows.names(id == given) == [], text
+        assert rows.names(not_(id == given)) == both, text
+        assert rows.names(id != given) == both, text
+        assert rows.names(not_(id != given)) == [], text
+        assert rows.names(id.in_([given])) == [], text
+        assert rows.names(id.in_([given, rows.other])) == ["two"], text
+        assert rows.names(id.in_([given, literal(rows.id)])) == ["one"], text
+        assert rows.names(id.not_in([given])) == both, text
+        assert rows.names(id.not_in([given, rows.id])) == ["two"], text
+        assert rows.names(id.is_distinct_from(given)) == both, text
+        assert rows.names(id.is_not_distinct_from(given)) == [], text
 
 
-def test_malformed_beside_null(native: Rows) -> None:
+@of_numbers
+def test_malformed_beside_null(rows: Rows) -> None:
     """Where there is no id, a malformed one is compared as with the text: ``!=`` is not true, IS DISTINCT FROM is."""
-    session, note = native.session, native.model.Note
-    session.add_all([note(about=None), note(about=native.id)])
+    session, note = rows.session, rows.model.Note
+    session.add_all([note(about=None), note(about=rows.id)])
     session.flush()
 
     def count(condition: ColumnElement[bool]) -> int:
@@ -213,7 +216,7 @@ def test_malformed_beside_null(native: Rows) -> None:
         assert count(note.about != text) == 1
         assert count(note.about.is_distinct_from(text)) == 2
         assert count(note.about.is_not_distinct_from(text)) == 0
-        assert count(note.about.in_([text, native.id])) == 1
+        assert count(note.about.in_([text, rows.id])) == 1
 
 
 def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:
@@ -227,20 +230,21 @@ def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:
     assert rows.names(rows.model.public_id != literal(other)) == ["one", "two"]
 
 
-def test_a_value_that_execution_replaces(native: Rows) -> None:
+@of_numbers
+def test_a_value_that_execution_replaces(rows: Rows) -> None:
     """What counts is the value at execution, whatever the parameter was made with: nothing, or a malformed text."""
-    id = native.model.public_id
+    id = rows.model.public_id
     for text in ("", "nonsense", None):
         given = bindparam("given", text)
-        assert native.names(id == given, given=native.id) == ["one"]
-        assert native.names(id != given, given=native.id) == ["two"]
-        assert native.names(id.in_([given, bindparam("more", text)]), given=native.id, more=native.other) == [
+        assert rows.names(id == given, given=rows.id) == ["one"]
+        assert rows.names(id != given, given=rows.id) == ["two"]
+        assert rows.names(id.in_([given, bindparam("more", text)]), given=rows.id, more=rows.other) == [
             "one",
             "two",
         ]
-        assert native.names(id.not_in([given]), given=native.id) == ["two"]
-        assert native.names(id.is_distinct_from(given), given=native.id) == ["two"]
-        assert native.names(id.is_not_distinct_from(given), given=native.id) == ["one"]
+        assert rows.names(id.not_in([given]), given=rows.id) == ["two"]
+        assert rows.names(id.is_distinct_from(given), given=rows.id) == ["two"]
+        assert rows.names(id.is_not_distinct_from(given), given=rows.id) == ["one"]
 
 
 def test_without_a_value(rows: Rows) -> None:
@@ -252,28 +256,30 @@ def test_without_a_value(rows: Rows) -> None:
         assert rows.names(id.in_(bindparam("given", expanding=True)), given=[rows.id]) == ["one"]
 
 
-def test_malformed_at_execution(native: Rows) -> None:
+@of_numbers
+def test_malformed_at_execution(rows: Rows) -> None:
     """A malformed text that only execution gives is refused before it is sent."""
-    for given in (bindparam("given"), bindparam("given", type_=String()), bindparam("given", native.id)):
+    for given in (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id)):
         with pytest.raises(InvalidPublicId):
-            native.names(native.model.public_id == given, given="nonsense")
+            rows.names(rows.model.public_id == given, given="nonsense")
 
 
-def test_a_list_in_one_parameter(native: Rows) -> None:
+@of_numbers
+def test_a_list_in_one_parameter(rows: Rows) -> None:
     """``in_(bindparam("ids", [...]))`` finds the rows of the list, without what is malformed in it."""
-    id, ids = native.model.public_id, [native.id, "nonsense"]
+    id, ids = rows.model.public_id, [rows.id, "nonsense"]
     for given in (
         bindparam("ids", ids, expanding=True),
         bindparam("ids", ids, String()),
         bindparam("ids", ids, unique=True, expanding=True),
-        bindparam("called", callable_=lambda: [native.id], type_=String(), expanding=True),
+        bindparam("called", callable_=lambda: [rows.id], type_=String(), expanding=True),
     ):
-        assert native.names(id.in_(given)) == ["one"]
-        assert native.names(id.not_in(given)) == ["two"]
-    replaced = bindparam("ids", [native.id], expanding=True)
-    assert native.names(id.in_(replaced), ids=[native.other]) == ["two"]
-    assert native.names(id.in_(bindparam("ids", type_=String(), expanding=True)), ids=[native.other]) == ["two"]
-    assert native.names(id.in_(bindparam("ids", ["nonsense"]))) == []
+        assert rows.names(id.in_(given)) == ["one"]
+        assert rows.names(id.not_in(given)) == ["two"]
+    replaced = bindparam("ids", [rows.id], expanding=True)
+    assert rows.names(id.in_(replaced), ids=[rows.other]) == ["two"]
+    assert rows.names(id.in_(bindparam("ids", type_=String(), expanding=True)), ids=[rows.other]) == ["two"]
+    assert rows.names(id.in_(bindparam("ids", ["nonsense"]))) == []
 
 
 def test_order(rows: Rows) -> None:
@@ -316,9 +322,10 @@ def test_cached_statements(rows: Rows) -> None:
             assert rows.names(id.not_in([make(text)])) == [name for name in ("one", "two") if name not in names]
 
 
-def test_lambda_statements(native: Rows) -> None:
+@of_numbers
+def test_lambda_statements(rows: Rows) -> None:
     """A lambda is run once and kept; the rows are those of each value, whatever the first one was."""
-    model, session = native.model, native.session
+    model, session = rows.model, rows.session
 
     def same(given: Any) -> Any:
         return session.scalars(lambda_stmt(lambda: select(model.name).where(model.public_id == given))).all()
@@ -329,21 +336,22 @@ def test_lambda_statements(native: Rows) -> None:
     assert same(literal("nonsense")) == []
     assert other(literal("nonsense")) == ["one", "two"]
     for _ in range(2):
-        assert same(literal(native.id)) == ["one"]
-        assert same(literal(native.other)) == ["two"]
-        assert other(literal(native.id)) == ["two"]
+        assert same(literal(rows.id)) == ["one"]
+        assert same(literal(rows.other)) == ["two"]
+        assert other(literal(rows.id)) == ["two"]
 
 
-def test_written_into_the_statement(native: Rows) -> None:
+@of_numbers
+def test_written_into_the_statement(rows: Rows) -> None:
     """With ``literal_binds`` the statement has what the column stores."""
     for condition, found in [
-        (native.model.public_id == literal(native.id), "one"),
-        (native.model.public_id.in_([literal("x"), literal(native.other)]), "two"),
+        (rows.model.public_id == literal(rows.id), "one"),
+        (rows.model.public_id.in_([literal("x"), literal(rows.other)]), "two"),
     ]:
-        query = select(native.model.name).where(condition)
-        text = str(query.compile(native.session.get_bind(), compile_kwargs={"literal_binds": True}))
+        query = select(rows.model.name).where(condition)
+        text = str(query.compile(rows.session.get_bind(), compile_kwargs={"literal_binds": True}))
 
-        assert native.session.connection().exec_driver_sql(text.replace("%%", "%")).scalar() == found
+        assert rows.session.connection().exec_driver_sql(text.replace("%%", "%")).scalar() == found
 
 
 def test_references(rows: Rows) -> None:

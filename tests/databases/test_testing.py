@@ -207,6 +207,7 @@ def test_forced(forced_collisions):
 """
 
 
+@pytest.mark.slow
 def test_pytest_fixtures(tmp_path: Path) -> None:
     """The fixtures work in a project that names the plugin in its ``conftest.py``; what they fix ends with the test."""
     (tmp_path / "conftest.py").write_text(CONFTEST)

@@ -35,12 +35,6 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.references import public_ref
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_garbage() -> None:
-    """Free what earlier modules left: ``gc.freeze()`` would keep it."""
-    gc.collect()
-
-
 @pytest.fixture(autouse=True)
 def no_broken_mappers() -> Iterator[None]:
     """Free the models that a test could not map: ``configure_mappers()`` of any later test would raise for them."""

@@ -469,6 +469,7 @@ SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")
 """Batches of a few rows with a rest between them."""
 
 
+@pytest.mark.slow
 @on("sqlite", "postgresql")
 def test_interrupt(engine: Engine, make: Make) -> None:
     """Ctrl-C ends a backfill after the batch; the same command goes on from there."""
@@ -488,6 +489,7 @@ def test_interrupt(engine: Engine, make: Make) -> None:
     assert filled(engine, table) == 15_000
 
 
+@pytest.mark.slow
 @on("sqlite")
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
 def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) -> None:
@@ -512,6 +514,7 @@ def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) ->
     assert stderr == "interrupted inside a batch, which is rolled back; run the same command again to continue\n"
 
 
+@pytest.mark.slow
 @on("sqlite")
 def test_progress_bar(engine: Engine, make: Make) -> None:
     """On a terminal there is a bar with rows, rate and time; stdout has the result alone."""
@@ -557,6 +560,7 @@ def test_as_a_module() -> None:
     assert NanoId(prefix="cus").is_valid(done.stdout.strip())
 
 
+@pytest.mark.slow
 def test_errors_of_a_process() -> None:
     """An error is one line on stderr and the exit status 2."""
     done = process("audit", f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x")
@@ -574,6 +578,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "arguments", "extra"),
     [
@@ -591,6 +596,7 @@ def test_missing_extras(package: str, arguments: list[str], extra: str) -> None:
     assert done.stderr == f"public-id: {package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'\n"
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_that_is_not_needed() -> None:
     """matplotlib and the drivers are imported by what needs them alone."""
     program = (

@@ -17,7 +17,7 @@ from sqlalchemy_public_id.tokens import Token
 
 CHILDREN, GRANDCHILDREN, THREADS, EACH = 8, 2, 4, 500
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
 
 
 @dataclass(frozen=True)

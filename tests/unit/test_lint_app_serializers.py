@@ -440,6 +440,7 @@ lint_app(app)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["declarative_base()", "registry().generate_base()"])
 def test_bases_that_are_not_found(base: str) -> None:
     """Where no mapped class is found, nothing could be found in the application either, which is an error."""

@@ -506,6 +506,7 @@ def test_threads(format: BitsFormat) -> None:
         assert all(ids == sorted(ids) for ids in made)
 
 
+@pytest.mark.slow
 @every_plain_format
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_forks(format: BitsFormat, tmp_path: Path) -> None:
@@ -526,6 +527,7 @@ def test_forks(format: BitsFormat, tmp_path: Path) -> None:
     assert len(made) == len(set(made)) == 15_000
 
 
+@pytest.mark.slow
 @every_plain_format
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_fork_while_a_thread_makes_ids(format: BitsFormat) -> None:

@@ -164,6 +164,7 @@ def test_schema_of_a_format(format: Format) -> None:
     assert adapter.validate_python(example) == format.validate(example) == example
 
 
+@pytest.mark.slow
 def test_examples_stay() -> None:
     """The example of a format is the same in each process: a document does not change by itself."""
     program = (
@@ -602,6 +603,7 @@ def test_integer_is_no_public_id(number: int) -> None:
         PayeeOut(public_id=number, name="Ada")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "package"), [("pydantic", "pydantic"), ("fastapi", "fastapi"), ("_lint", "fastapi")]
 )

@@ -173,6 +173,10 @@ def _database_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
 # --- values in the database
 
 
+_UNCACHED: Mapping[str, Any] = {"compiled_cache": None}
+"""SQLAlchemy's key of a cached statement leaves out the variants of types: one CAST would serve two columns."""
+
+
 def _after_round_trip(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any], Any]]) -> dict[str, Any]:
     """Return name → what a column of the type makes of the value, in one SELECT without a table.
 
@@ -186,7 +190,7 @@ def _after_round_trip(connection: Connection, values: Mapping[str, tuple[TypeEng
     ]
     try:
         with connection.begin_nested():  # an error would abort the transaction on PostgreSQL
-            row = connection.execute(select(*columns)).one()
+            row = connection.execute(select(*columns), execution_options=_UNCACHED).one()
     except (DataError, NotSupportedError, ProgrammingError):
         if len(values) == 1:
             return {}
