@@ -36,6 +36,9 @@ Shape = Callable[[], tuple[Any, dict[str, type[str]]]]
 
 SHAPES: dict[str, Shape] = {}
 
+FOR_SERVERS = ["joined_tables", "columns_with_weirder_names", "several_public_ids", "composite_key"]
+"""The shapes whose SQL differs between databases: several tables, names that are quoted, several indexes and keys."""
+
 
 def shape(declare: Shape) -> Shape:
     SHAPES[declare.__name__.replace("_", " ")] = declare

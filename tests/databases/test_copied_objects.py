@@ -84,7 +84,6 @@ def make_clone(session: Session, row: User) -> None:
 # --- make_transient()
 
 
-@EVERYWHERE
 @READ
 def test_clone_keeps_the_id_of_its_row(session: Session, read: bool) -> None:
     """The id of a stored row stays with a clone, whether or not it was read before the first flush."""
@@ -168,7 +167,6 @@ def _table(session: Session) -> str:
 # --- make_transient_to_detached()
 
 
-@EVERYWHERE
 @READ
 def test_stub_shows_the_id_of_its_row(session: Session, read: bool) -> None:
     """An object whose key is known shows the id of that row once it is attached."""
@@ -198,7 +196,6 @@ def test_given_id_of_a_stub_stays(session: Session) -> None:
 # --- merge()
 
 
-@EVERYWHERE
 @READ
 @pytest.mark.parametrize("autoflush", [True, False])
 def test_one_object_merged_twice(session: Session, read: bool, autoflush: bool) -> None:
@@ -212,7 +209,6 @@ def test_one_object_merged_twice(session: Session, read: bool, autoflush: bool) 
     assert template.public_id == rows[0].public_id
 
 
-@EVERYWHERE
 @READ
 def test_source_of_a_merge_shows_the_id_of_its_copy(session: Session, read: bool) -> None:
     """The source of a ``merge()`` shows the id of the row, also if the flush had to replace it."""
@@ -238,7 +234,6 @@ def test_two_drawn_alike_and_merged(session: Session) -> None:
     agree(session, merged)
 
 
-@EVERYWHERE
 @pytest.mark.parametrize("loaded", ["loaded", "expired", "not in the session"])
 @READ
 def test_source_of_a_merge_by_key_shows_the_stored_id(session: Session, read: bool, loaded: str) -> None:
@@ -257,7 +252,6 @@ def test_source_of_a_merge_by_key_shows_the_stored_id(session: Session, read: bo
     assert source.public_id in (A, None)
 
 
-@EVERYWHERE
 def test_merge_keeps_a_given_id(session: Session) -> None:
     """A given id is given after ``merge()`` as well, whoever else shows it: its duplicate is an error."""
     draft = user(read=True)

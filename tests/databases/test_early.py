@@ -319,7 +319,6 @@ def test_none_is_an_id_to_be_made(session: Session) -> None:
     assert {user.id: early} == stored(session, User)
 
 
-@EVERYWHERE
 def test_none_takes_a_given_id_back(session: Session, user: User) -> None:
     """After ``None`` the id is the library's again, which replaces it where it collides."""
     other = User(public_id=A)
@@ -354,7 +353,6 @@ def test_a_stored_id_given_to_another_object(session: Session, user: User) -> No
 # --- merged
 
 
-@EVERYWHERE
 @pytest.mark.parametrize("loaded", [True, False])
 @pytest.mark.parametrize("way", ["read", "none", "neither"])
 def test_merged_by_key(session: Session, user: User, way: str, loaded: bool) -> None:
@@ -390,7 +388,6 @@ def test_id_of_a_draft_assigned_to_a_stored_object(session: Session, user: User)
 # --- stored no more
 
 
-@EVERYWHERE
 def test_rolled_back_object_keeps_its_id_when_added_again(session: Session) -> None:
     """A rollback takes the row away and leaves the object its id, as links to it may be out already."""
     user = User()
@@ -418,7 +415,6 @@ def test_rolled_back_object_may_be_given_another_id(session: Session) -> None:
     assert {user.id: B} == stored(session, User)
 
 
-@EVERYWHERE
 def test_given_id_is_still_given_after_a_rollback(session: Session) -> None:
     """An id that the caller gave is not replaced in a second attempt either."""
     user = User(public_id=A)

@@ -30,8 +30,6 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.ext.fastapi import by_public_id, install
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -126,6 +124,7 @@ def shop(get_session: Any, **options: Any) -> FastAPI:
 # --- the row
 
 
+@pytest.mark.backend
 def test_row(get_session: Any) -> None:
     """The row that the path names is given to the route."""
     (response,) = asked(shop(get_session), f"/clients/{ADA}")
@@ -292,6 +291,7 @@ def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -
 # --- asynchronous sessions
 
 
+@pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
     """The same dependency waits for an ``AsyncSession``; responses with related objects are made by ``run_sync``."""
 

@@ -15,8 +15,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, obje
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
 from sqlalchemy_public_id.ext.fastapi import by_public_id
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -73,6 +71,7 @@ async def asking(app: FastAPI, path: str) -> Any:
         return (await client.get(f"{path}/{ADA}")).json()
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("path", ["/async", "/sync"])
 def test_scoped_session_of_a_request(engine_with_ada: Engine, path: str) -> None:
     """A session for each request is that of the route, ends with it, and shows what others have written since."""

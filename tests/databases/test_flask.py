@@ -38,8 +38,6 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.ext.flask import get_or_404, register
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -242,6 +240,7 @@ def airport(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Flas
     db.remove()
 
 
+@pytest.mark.backend
 def test_a_row(airport: FlaskClient, statements: list[str]) -> None:
     """The row is found and loaded as wanted; the answer holds public ids only."""
     answer = airport.get(f"/pilots/{ADA}").json

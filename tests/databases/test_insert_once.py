@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from marks import on
-from shapes import SHAPES
+from shapes import FOR_SERVERS, SHAPES
 from sqlalchemy import (
     CHAR,
     JSON,
@@ -678,6 +678,7 @@ def test_children(db: Session) -> None:
     assert len(order.lines) == count(db, Line) == 2
 
 
+@pytest.mark.backend(name=FOR_SERVERS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name: str, create: Callable[[MetaData], None], session: Session) -> None:
     """Models that are mapped in any way can be inserted once, by each of their public ids."""

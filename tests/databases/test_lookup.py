@@ -26,8 +26,6 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -161,6 +159,7 @@ def db(session: Session) -> Session:
 # --- one row
 
 
+@pytest.mark.backend
 def test_get(db: Session) -> None:
     """A row is found by its public id, as text or as typed id; an unknown one is ``None``."""
     found = lookup.get(db, Owner, str(ADA))
@@ -202,6 +201,7 @@ def test_pending_objects_are_found(db: Session) -> None:
     assert lookup.get(db, Owner, owner.public_id) is owner
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize(("option", "sent"), [(joinedload, 1), (selectinload, 2)])
 def test_options(db: Session, statements: list[str], option: Any, sent: int) -> None:
     """Loader options are passed on, a joined collection included, in one statement or as many as they say."""
@@ -254,6 +254,7 @@ def ask_many(db: Session, model: type[Owner], public_id: str, **how: Any) -> Own
     return lookup.get_many(db, model, [public_id], **how).get(public_id)
 
 
+@pytest.mark.backend
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("ask", [lookup.get, lookup.get_one, ask_many], ids=["get", "get_one", "get_many"])
 def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner]) -> None:
@@ -273,6 +274,7 @@ def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner])
 # --- many rows
 
 
+@pytest.mark.backend
 def test_get_many(db: Session, statements: list[str]) -> None:
     """The rows come in the order asked for, once each, without those that are unknown; in one statement."""
     asked = [GRACE, UNKNOWN, str(ADA), None, GRACE, *IMPOSSIBLE]
@@ -282,6 +284,7 @@ def test_get_many(db: Session, statements: list[str]) -> None:
     assert len(statements) == 1
 
 
+@pytest.mark.backend
 def test_keys_of(db: Session, statements: list[str]) -> None:
     """Keys come in the order asked for, and no row is loaded."""
     keys = lookup.keys_of(db, Owner, [GRACE, UNKNOWN, ADA, GRACE, 1])
@@ -294,6 +297,7 @@ def test_keys_of(db: Session, statements: list[str]) -> None:
     }
 
 
+@pytest.mark.backend
 def test_public_ids_of(db: Session, statements: list[str]) -> None:
     """Public ids come in the order asked for, typed, and no row is loaded; a key that is missing is left out."""
     keys = lookup.keys_of(db, Owner, [ADA, GRACE])
@@ -309,6 +313,7 @@ def test_public_ids_of(db: Session, statements: list[str]) -> None:
 STATEMENTS = {"sqlite": 4, "postgresql": 1, "mysql": 1, "mariadb": 1}
 
 
+@pytest.mark.backend
 def test_a_hundred_thousand(db: Session, statements: list[str]) -> None:
     """No database is too small for the question: each gets as many statements as its parameters need."""
     database = db.get_bind().dialect.name
@@ -341,6 +346,7 @@ def test_inheritance(db: Session) -> None:
     assert list(lookup.public_ids_of(db, Truck, lookup.keys_of(db, Car, CARS).values()).values()) == [CARS[2]]
 
 
+@pytest.mark.backend
 def test_composite_key(db: Session) -> None:
     """A composite key comes as a tuple; the way back has no single key to ask for."""
     seats = [Seat(row=1, number=number) for number in (3, 1, 2)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlmodel
-from shapes import SHAPES, BoxId, CrateId, Named, mixin, new_base
+from shapes import FOR_SERVERS, SHAPES, BoxId, CrateId, Named, mixin, new_base
 from sqlalchemy import Engine, ForeignKey, MetaData, Table, event, func, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, relationship
@@ -51,6 +51,7 @@ def round_trip(bind: Any, model: Any, attributes: dict[str, type[str]]) -> None:
                 assert type(getattr(found, attribute)) is type(row[attribute]) is kind
 
 
+@pytest.mark.backend(name=FOR_SERVERS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_round_trip(engine: Engine, create: Callable[[MetaData], None], name: str) -> None:
     """Whatever way a model is mapped, its objects get ids, collide, and are found again."""

@@ -39,8 +39,6 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.formats import Uuid7
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -147,6 +145,7 @@ def test_first_page(db: Session, statements: list[str]) -> None:
     assert len(statements) == 1
 
 
+@pytest.mark.backend
 def test_next_page(db: Session, statements: list[str]) -> None:
     """``after`` brings the rows behind one, in one statement, and knows the way back."""
     statements.clear()
@@ -167,6 +166,7 @@ def test_last_page(db: Session, statements: list[str]) -> None:
         assert len(statements) == 1
 
 
+@pytest.mark.backend
 def test_previous_page(db: Session, statements: list[str]) -> None:
     """``before`` brings the rows just before one, in the same order as always; ``has_more`` looks ahead of them."""
     statements.clear()
@@ -214,6 +214,7 @@ def test_page_is_a_sequence(db: Session) -> None:
         page.has_more = False  # type: ignore[misc]
 
 
+@pytest.mark.backend
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_row_once(db: Session, data: st.DataObject) -> None:
@@ -298,6 +299,7 @@ def test_cursor_is_only_a_place(db: Session) -> None:
     assert ids(lookup.page(db, select(Post).options(criteria), limit=3, after=first.next)) == POSTS[3:6]
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("include_aliases", [False, True])
 def test_place_that_the_session_hides(db: Session, include_aliases: bool) -> None:
     """So it is where SQLAlchemy's recipe for rows that are marked as deleted hides them from every statement."""
@@ -368,6 +370,7 @@ def test_limit(limit: Any) -> None:
         lookup.page(session, Post, limit=limit)
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("limit", [10, 2**31 - 2])
 def test_limit_beyond_the_rows(db: Session, limit: int) -> None:
     """A limit may be as high as that, and brings all rows that there are."""
@@ -394,6 +397,7 @@ def test_conditions_and_joins(db: Session) -> None:
     assert ids(lookup.page(db, joined, limit=2, after=POSTS[1])) == [POSTS[3], POSTS[6]]
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_joined_collections(db: Session, statements: list[str], newest_first: bool) -> None:
     """Rows that are loaded with their collections count once each."""
@@ -488,6 +492,7 @@ def test_inheritance(db: Session) -> None:
         lookup.page(db, Video, limit=2, after=POSTS[1])
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_composite_key(db: Session, newest_first: bool) -> None:
     """A composite key is compared column by column, in its own order."""
@@ -517,6 +522,7 @@ def test_several_public_ids(db: Session) -> None:
         lookup.page(db, Ticket, limit=2, after=tickets[0].code)
 
 
+@pytest.mark.backend
 def test_keys_without_an_age(db: Session) -> None:
     """Random keys have an order, too, and each row its place in it."""
     db.add_all(
@@ -531,6 +537,7 @@ def test_keys_without_an_age(db: Session) -> None:
 # --- asynchronously
 
 
+@pytest.mark.backend
 def test_async(async_engine: AsyncEngine) -> None:
     """The awaited twin takes and answers the same, with every driver."""
 

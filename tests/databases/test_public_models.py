@@ -16,8 +16,6 @@ from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.references import public_ref
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -96,6 +94,7 @@ def expected(number: int) -> StayOut:
 PAGE = select(Stay).order_by(Stay.id)
 
 
+@pytest.mark.backend
 def test_page(create: Callable[[MetaData], None], session: Session, statements: Statements) -> None:
     """A hundred responses with references take one statement for each model that is referred to."""
     create(Base.metadata)
@@ -131,6 +130,7 @@ def test_one(create: Callable[[MetaData], None], session: Session) -> None:
     assert StayOut.of(session, stay) == StayOut.model_validate(stay) == expected(0)
 
 
+@pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
     """``run_sync`` makes a page of responses in an ``AsyncSession``, with as few statements."""
     sent: list[str] = []

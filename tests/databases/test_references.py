@@ -55,8 +55,6 @@ from sqlalchemy_public_id import (
 )
 from sqlalchemy_public_id.references import public_ref
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -196,6 +194,7 @@ def page(session: Session, *options: Any) -> list[Order]:
 # --- read
 
 
+@pytest.mark.backend
 def test_a_page_in_two_statements(db: Session, statements: list[str]) -> None:
     """The first access asks for all objects of the session; no customer is loaded."""
     statements.clear()
@@ -249,6 +248,7 @@ def test_eager_below_another_option(db: Session, statements: list[str]) -> None:
     assert statements == []
 
 
+@pytest.mark.backend
 def test_load(db: Session, statements: list[str]) -> None:
     """All references of the objects given, in one statement for each model; none when they are known."""
     orders = page(db)
@@ -375,6 +375,7 @@ def notes(session: Session, *conditions: Any) -> list[str | None]:
     return list(session.scalars(select(Order.note).where(*conditions).order_by(Order.note)))
 
 
+@pytest.mark.backend
 def test_filter(db: Session) -> None:
     """Equal, in a list, null, and their opposites, answer as a column would."""
     everything = [f"{number:02}" for number in range(100)]
@@ -400,12 +401,14 @@ def test_filter(db: Session) -> None:
     )
 
 
+@pytest.mark.backend
 def test_malformed_text_matches_nothing(db: Session) -> None:
     """As with the column itself."""
     for text_ in MALFORMED:
         assert notes(db, Order.customer_public_id == text_) == notes(db, Order.customer_public_id.in_([text_])) == []
 
 
+@pytest.mark.backend
 def test_select_and_sort(db: Session, statements: list[str]) -> None:
     """The ids are a column of a query like any other: selected, sorted, grouped, beside the table they come from."""
     statements.clear()
@@ -425,6 +428,7 @@ def test_select_and_sort(db: Session, statements: list[str]) -> None:
     assert set(db.scalars(select(sub.c.customer_public_id))) == set(CUSTOMERS)
 
 
+@pytest.mark.backend
 def test_aliases(db: Session) -> None:
     """Two aliases of one table are told apart."""
     one, other = aliased(Order), aliased(Order)
@@ -437,6 +441,7 @@ def test_aliases(db: Session) -> None:
 # --- assign
 
 
+@pytest.mark.backend
 def test_a_hundred_orders(db: Session, statements: Any) -> None:
     """A flush sends one SELECT, however many rows refer to however many customers."""
     new = [Order(note="new", customer_public_id=CUSTOMERS[number % 10]) for number in range(100)]
@@ -452,6 +457,7 @@ def test_a_hundred_orders(db: Session, statements: Any) -> None:
     assert len(notes(db, Order.customer_public_id == CUSTOMERS[7], Order.note == "new")) == 10
 
 
+@pytest.mark.backend
 def test_bulk_insert(db: Session, statements: Any) -> None:
     """``bulk.insert`` finds the keys as a flush does, and sends the rows together nevertheless."""
     new = [Order(note="bulk", customer_public_id=CUSTOMERS[number % 10]) for number in range(100)]
@@ -511,6 +517,7 @@ def test_malformed_is_an_error_at_once(wrong: Any) -> None:
     assert order.customer_public_id == CUSTOMERS[0]
 
 
+@pytest.mark.backend
 def test_unknown_is_an_error_before_anything_is_written(db: Session, statements: Any) -> None:
     """The error names attribute and value; nothing was sent, and the flush succeeds when the id is put right."""
     order = Order(note="unknown", customer_public_id=UNKNOWN)
@@ -557,6 +564,7 @@ def test_rollback_of_pending_objects(db: Session) -> None:
     assert order.customer_id == customer.id
 
 
+@pytest.mark.backend
 def test_self_reference(db: Session) -> None:
     """A tree, whose nodes refer to each other before any of them is stored."""
     root = Node()
@@ -575,6 +583,7 @@ def test_self_reference(db: Session) -> None:
     assert db.scalars(select(Node.parent_public_id).where(Node.id == leaf.id)).all() == [child.public_id]
 
 
+@pytest.mark.backend
 def test_unique_column_that_is_no_primary_key(db: Session, statements: list[str]) -> None:
     """The foreign key may point to any unique column."""
     euro = Currency(code="EUR")
@@ -659,6 +668,7 @@ def test_merge(db: Session) -> None:
 # --- past the unit of work
 
 
+@pytest.mark.backend
 def test_insert_of_rows(db: Session, statements: Any) -> None:
     """``insert(Model)`` with rows translates their references in one SELECT a model."""
     rows = [{"note": "row", "customer_public_id": CUSTOMERS[number % 10]} for number in range(20)]
@@ -674,6 +684,7 @@ def test_insert_of_rows(db: Session, statements: Any) -> None:
     assert all(order.customer_public_id in CUSTOMERS for order in returned)
 
 
+@pytest.mark.backend
 def test_insert_of_unknown_rows(db: Session, statements: Any) -> None:
     """An id that belongs to no row, or is malformed, is an error; nothing was written."""
     for wrong, error in ((UNKNOWN, PublicIdNotFound), ("nonsense", InvalidPublicId), (None, InvalidPublicId)):
@@ -683,6 +694,7 @@ def test_insert_of_unknown_rows(db: Session, statements: Any) -> None:
     assert statements.starting("INSERT") == []
 
 
+@pytest.mark.backend
 def test_update_of_rows(db: Session, statements: Any) -> None:
     """So does ``update(Model)`` by primary key."""
     first, second, *_ = page(db)
@@ -769,6 +781,7 @@ def test_two_sessions(db: Session, engine: Engine) -> None:
         assert there.customer_public_id == CUSTOMERS[0]
 
 
+@pytest.mark.backend
 def test_threads(engine: Engine) -> None:
     """Sessions of several threads read, assign and roll back at once."""
 
@@ -788,6 +801,7 @@ def test_threads(engine: Engine) -> None:
 INDEXES = {"postgresql": "Index", "mysql": "ndex lookup", "mariadb": "uq_customer_public_id"}
 
 
+@pytest.mark.backend
 @on(*INDEXES)
 def test_a_comparison_uses_the_indexes(db: Session, engine: Engine) -> None:
     """The plan for the orders of one customer reads no table from end to end."""
@@ -804,6 +818,7 @@ def test_a_comparison_uses_the_indexes(db: Session, engine: Engine) -> None:
     assert "ALL" not in plan.split()
 
 
+@pytest.mark.backend
 def test_random_programs(engine: Engine) -> None:
     """Whatever is set, in whatever order, the reference shows what the next flush stores."""
 
@@ -840,6 +855,7 @@ def test_random_programs(engine: Engine) -> None:
     program()
 
 
+@pytest.mark.backend
 def test_deferred_foreign_keys(db: Session, statements: Any) -> None:
     """Where foreign keys are not loaded, or expired, they are fetched for all objects at once, and then the ids."""
     db.add_all([Order(note="late", customer_public_id=CUSTOMERS[number % 10]) for number in range(50)])
@@ -866,6 +882,7 @@ def test_deferred_foreign_keys(db: Session, statements: Any) -> None:
     assert len(statements) <= 4
 
 
+@pytest.mark.backend
 def test_self_reference_in_update(db: Session) -> None:
     """UPDATE and DELETE by a reference to the same table, which MySQL reads by way of a copy."""
     root = Node()

@@ -15,8 +15,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_col
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, bulk
 from sqlalchemy_public_id.references import public_ref
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -76,6 +74,7 @@ def offers(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(Offer)) or 0
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize(("name", "key"), list(KEYS.items()))
 def test_bulk_save_objects(db: Session, name: str, key: str) -> None:
     """``bulk_save_objects()`` is refused with every driver, also where only the last one waits."""
@@ -119,6 +118,7 @@ def test_a_copied_placeholder(db: Session) -> None:
     assert db.scalars(select(Note)).all() == []
 
 
+@pytest.mark.backend
 def test_a_placeholder_in_a_query(db: Session) -> None:
     """Nor is it one to search with, whichever way it comes to the driver."""
     waiting: Any = Offer(coded_public_id=FIRM).code
@@ -135,6 +135,7 @@ def test_a_placeholder_in_a_query(db: Session) -> None:
         db.rollback()
 
 
+@pytest.mark.backend
 def test_raw_statements(db: Session) -> None:
     """No driver takes it in a statement of its own, either."""
     waiting: Any = Offer(coded_public_id=FIRM).code
@@ -155,6 +156,7 @@ def test_no_text() -> None:
     assert FIRM in repr(waiting)
 
 
+@pytest.mark.backend
 def test_with_async_drivers(async_engine: AsyncEngine) -> None:
     """The asynchronous drivers send no placeholder either."""
 
@@ -176,6 +178,7 @@ def test_with_async_drivers(async_engine: AsyncEngine) -> None:
     assert asyncio.run(main()) == 0
 
 
+@pytest.mark.backend
 def test_the_ways_that_work(db: Session) -> None:
     """``add_all()``, ``bulk.insert()`` and ``insert(Model)`` find the keys that ``bulk_save_objects()`` does not."""
     db.add_all([Offer(firm_public_id=FIRM, coded_public_id=FIRM)])

@@ -44,8 +44,6 @@ from sqlalchemy_public_id.asyncio import references as awaited
 from sqlalchemy_public_id.keys import ShardRouter
 from sqlalchemy_public_id.references import public_ref
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -194,6 +192,7 @@ def stored(session: Session, note: str = "hidden") -> dict[str, Any]:
 # --- rows that the program hides
 
 
+@pytest.mark.backend
 @each_way
 def test_read(db: Session) -> None:
     """A reference shows the id of the row that its foreign key points to, though the program hides that row."""
@@ -262,6 +261,7 @@ def test_of_another_row(db: Session, statements: Any) -> None:
     assert statements.starting("UPDATE") == statements.starting("INSERT") == []
 
 
+@pytest.mark.backend
 @each_way
 def test_in_sql(db: Session) -> None:
     """A query compares and shows what the objects show."""
@@ -368,6 +368,7 @@ def test_two_tenants(filled: None, engine: Engine) -> None:
 # --- queries of the program
 
 
+@pytest.mark.backend
 @each_way
 def test_lookup(db: Session, statements: Any) -> None:
     """Every function that looks rows up is a query of the program: what it hides is not found, in either direction."""
@@ -397,6 +398,7 @@ def dangling(filled: None, session: Session) -> Session:
     return session
 
 
+@pytest.mark.backend
 def test_not_readable(dangling: Session, statements: Any) -> None:
     """A foreign key that leads nowhere is an error that names the attribute, and is asked for once."""
     one, origin, other = dangling.scalars(select(Sale).order_by(Sale.note)).all()
@@ -544,6 +546,7 @@ def role(engine: Engine) -> Iterator[str]:
         connection.execute(text(f"DROP ROLE {name}"))
 
 
+@pytest.mark.backend
 @on("postgresql")
 def test_row_level_security(role: str, filled: None, session: Session) -> None:
     """A row that the database hides is an error; nothing of it is shown, and writing changes nothing."""
@@ -620,6 +623,7 @@ def test_a_key_of_several_shards(new_engine: Callable[..., Engine]) -> None:
 # --- with AsyncSession
 
 
+@pytest.mark.backend
 def test_async(async_engine: AsyncEngine) -> None:
     """``load()`` brings the ids of hidden rows; where ``eager()`` found none, the error says to use it."""
 

@@ -36,8 +36,6 @@ from sqlalchemy_public_id.ext.pydantic import PublicId
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
 from sqlalchemy_public_id.idempotency import insert_once
 
-pytestmark = pytest.mark.backend
-
 
 class Own(SQLModel, registry=registry()): ...
 
@@ -157,6 +155,7 @@ def test_loaded_ids(db: Session) -> None:
     db.rollback()
 
 
+@pytest.mark.backend
 def test_collisions_are_retried(db: Session) -> None:
     """A made id whose place is taken gives way to another one, and the object knows."""
     taken = Hero(name="first")

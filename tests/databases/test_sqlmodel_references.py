@@ -18,8 +18,6 @@ from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
 from sqlalchemy_public_id.references import public_ref
 
-pytestmark = pytest.mark.backend
-
 
 class Own(SQLModel, registry=registry()): ...
 
@@ -121,6 +119,7 @@ def test_wrong_ids(db: Session, way: str) -> None:
         db.flush()
 
 
+@pytest.mark.backend
 def test_changing(db: Session) -> None:
     """A stored row is given another one, and none; what is not said does not change."""
     first, second = orchestras(db)

@@ -24,8 +24,6 @@ from sqlalchemy_public_id import (
     testing,
 )
 
-pytestmark = pytest.mark.backend
-
 
 class Base(DeclarativeBase):
     metadata = MetaData()
@@ -147,6 +145,7 @@ def test_collisions_are_what_they_say() -> None:
     assert made[:2] == [A, A]
 
 
+@pytest.mark.backend
 @pytest.mark.usefixtures("tables")
 def test_forced_collision_is_retried(session: Session) -> None:
     """A program under test meets the collision, and gets through."""

@@ -22,8 +22,6 @@ from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, tokens
 from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens
 from sqlalchemy_public_id.tokens import IssuedToken, Token, token_column
 
-pytestmark = pytest.mark.backend
-
 OLD, NEW = bytes(32), bytes([1]) * 32
 RESET = Token("reset", keys=[NEW, OLD])
 SHARE = Token("share")
@@ -92,6 +90,7 @@ def found(session: Session, condition: Any) -> list[bytes]:
 # --- finding
 
 
+@pytest.mark.backend
 def test_get(session: Session, stored: IssuedToken, statements: list[str]) -> None:
     """The row of a token is found in one statement, which the index answers."""
     row = tokens.get(session, Reset, stored.reveal())
@@ -154,6 +153,7 @@ def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedTok
     assert row.expires_at == NOW
 
 
+@pytest.mark.backend
 @on("postgresql", "mysql", "mariadb")
 def test_with_for_update(session: Session, engine: Engine, stored: IssuedToken) -> None:
     """Of two requests that use one token at the same time, the second waits or is refused."""
@@ -238,6 +238,7 @@ def test_what_is_shown_of_swapped_arguments(session: Session) -> None:
 # --- in statements
 
 
+@pytest.mark.backend
 def test_compared_with_a_text(session: Session, stored: IssuedToken) -> None:
     """In a statement, the text of a token stands for its digest, alone, in a list, and in an alias."""
     text, other = stored.reveal(), aliased(Reset)
@@ -320,6 +321,7 @@ def test_compared_with_a_text_in_a_parameter(condition: Callable[[str], Any]) ->
     assert text[6:16] not in str(caught.value)
 
 
+@pytest.mark.backend
 def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
     """Joins, subqueries and comparisons with NULL are as with any column."""
     other = aliased(Reset)
@@ -331,6 +333,7 @@ def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
     assert found(session, Reset.token.is_(None)) == found(session, Reset.token == None) == []  # noqa: E711
 
 
+@pytest.mark.backend
 def test_a_token_is_used_once(session: Session, engine: Engine, stored: IssuedToken) -> None:
     """One DELETE checks, uses up and expires a token: the first one has a row, and the next one none."""
     use = delete(Reset).where(Reset.token == stored.reveal(), Reset.expires_at > NOW)
@@ -338,6 +341,7 @@ def test_a_token_is_used_once(session: Session, engine: Engine, stored: IssuedTo
     assert [session.execute(use).rowcount for _ in range(2)] == [1, 0]  # type: ignore[attr-defined]
 
 
+@pytest.mark.backend
 def test_literals(session: Session, stored: IssuedToken) -> None:
     """A digest can be written into the statement."""
     query = select(Reset.token).where(Reset.token == stored.reveal())
@@ -349,6 +353,7 @@ def test_literals(session: Session, stored: IssuedToken) -> None:
 # --- storing
 
 
+@pytest.mark.backend
 def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> None:
     """32 bytes, never null, with a named unique index and no other."""
     table = inspect(engine)
@@ -363,6 +368,7 @@ def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> No
     assert indexes["uq_reset_token"]["unique"]
 
 
+@pytest.mark.backend
 def test_every_byte_comes_back(session: Session, stored: IssuedToken) -> None:
     """Digests are bytes, zeros and high ones among them, and no blank at the end is lost."""
     digests = [bytes(32), bytes([255]) * 32, bytes(range(32)), b"a" + b" " * 31, b"a" + b"\0" * 31]
@@ -372,6 +378,7 @@ def test_every_byte_comes_back(session: Session, stored: IssuedToken) -> None:
     assert set(found(session, Reset.token.in_(digests))) == set(digests)
 
 
+@pytest.mark.backend
 def test_two_rows_cannot_share_a_token(session: Session, stored: IssuedToken) -> None:
     """The database refuses it, and the guard of public ids does not mistake it for a collision."""
     session.add(Reset(token=stored.digest, expires_at=NOW))
@@ -380,6 +387,7 @@ def test_two_rows_cannot_share_a_token(session: Session, stored: IssuedToken) ->
         session.flush()
 
 
+@pytest.mark.backend
 def test_a_row_needs_a_token(session: Session, stored: IssuedToken) -> None:
     """The column is never null."""
     session.add(Reset(expires_at=NOW))
@@ -420,6 +428,7 @@ def test_options_of_the_column(option: str) -> None:
 # --- secrecy
 
 
+@pytest.mark.backend
 @on("sqlite", "postgresql")
 def test_no_statement_holds_the_text(session: Session, stored: IssuedToken) -> None:
     """Neither its parameters, nor its cache key, nor its pickle."""
@@ -431,6 +440,7 @@ def test_no_statement_holds_the_text(session: Session, stored: IssuedToken) -> N
     assert stored.reveal()[6:16].encode() not in pickle.dumps(query.compile().params)
 
 
+@pytest.mark.backend
 def test_nothing_is_logged(
     engine: Engine, session: Session, stored: IssuedToken, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -445,6 +455,7 @@ def test_nothing_is_logged(
     assert issued.reveal()[6:16] not in caplog.text
 
 
+@pytest.mark.backend
 def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, create: Callable[[MetaData], None]) -> None:
     """Where the database fails, a report with the variables of every frame of ours does not hold the text."""
     session.rollback()
@@ -474,6 +485,7 @@ def test_rows_can_be_pickled(session: Session, stored: IssuedToken) -> None:
 # --- async
 
 
+@pytest.mark.backend
 def test_async(async_engine: AsyncEngine) -> None:
     """The twin for ``AsyncSession`` finds what is genuine, and sends nothing for what is not."""
     if async_engine.driver == "aiomysql" and not callable(aiomysql.connection.escape_bytes_prefixed):

@@ -159,6 +159,7 @@ SHOPS: dict[str, Callable[[], MetaData]] = {
 """Ways to say that a customer has a public id."""
 
 
+@pytest.mark.backend(options=["compare_server_default=True,"])
 @pytest.mark.parametrize("options", ["", "compare_server_default=True,"], ids=["", "with defaults"])
 @pytest.mark.parametrize("declared", SHOPS)
 def test_there_and_back(project: Project, declared: str, options: str) -> None:

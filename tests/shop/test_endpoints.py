@@ -11,12 +11,11 @@ from web_shop import FIRST_KEY, Shop, numbers_in
 
 from examples.fastapi_shop.models import Customer, CustomerId, Line, Order, OrderId, Product
 
-pytestmark = pytest.mark.backend
-
 AS_JSON = {"content-type": "application/json"}
 Tell = Callable[[Callable[[Shop], Awaitable[None]]], None]
 
 
+@pytest.mark.backend
 def test_a_page_of_orders_in_two_statements(tell: Tell) -> None:
     """A hundred orders with the public ids of their customers are two statements, whatever page it is."""
 
@@ -58,6 +57,7 @@ def test_a_hundred_new_orders_and_one_select(tell: Tell) -> None:
     tell(story)
 
 
+@pytest.mark.backend
 def test_all_orders_page_by_page(tell: Tell) -> None:
     """Pages follow one another without a gap, the newest order first, while new ones are made."""
 
@@ -110,6 +110,7 @@ def test_an_order_sent_twice_is_made_once(tell: Tell) -> None:
     tell(story)
 
 
+@pytest.mark.backend
 def test_an_order_sent_ten_times_at_once(tell: Tell) -> None:
     """One of ten clients makes the order; the others find it."""
 
@@ -163,6 +164,7 @@ def test_what_there_is_not(tell: Tell) -> None:
     tell(story)
 
 
+@pytest.mark.backend
 def test_any_text(tell: Tell) -> None:
     """A text that every database can store comes back as it was; another one is refused, and is no error of theirs."""
 
