@@ -19,7 +19,8 @@ ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache" / "mutants"
 OUTCOMES = ("killed", "survived", "broken")
 _PASSED = 0
-_FAILED = {1, 2}  # exit statuses of pytest: a test failed, a module of tests could not be imported
+_FAILED = {1, 2, 3}  # exit statuses of pytest: a test fails, a module cannot be imported, a failure cannot be shown
+_NOT_IMPORTED = ("while loading conftest", "found no collectors for")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def run(mutant: Mutant, tests: set[str], options: Sequence[str], timeout: float)
 def _outcome(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode == _PASSED:
         return "survived"
-    failed = done.returncode in _FAILED or "while loading conftest" in done.stderr
+    failed = done.returncode in _FAILED or any(reason in done.stderr for reason in _NOT_IMPORTED)
     return "killed" if failed else "broken"
 
 
