@@ -13,9 +13,12 @@ ARGS       ?=
 PROGRAMS   ?= 10000
 TIER       ?= quick
 
-PROCESSES := -n auto --maxprocesses 8
-QUICK     := -m "not slow and not nodes and not browser and not housekeeping"
-LEFT_OUT  := slow tests (kills, forks, a million ids), clusters, the browser, types, packages: make test TIER=all
+CPUS      := $(shell getconf _NPROCESSORS_ONLN)
+PROCESSES := -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
+# A test on a server waits for it half of the time.
+WITH_SERVERS := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
+QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
+LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
 
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
@@ -39,10 +42,10 @@ check: $(VENV)/test.done
 
 ifeq ($(TIER),all)
 test: $(VENV)/test.done databases browser nodes
-	$(BIN)/python -m pytest $(PROCESSES) $(ARGS)
+	$(BIN)/python -m pytest $(WITH_SERVERS) $(ARGS)
 else
 test: $(VENV)/test.done databases
-	$(BIN)/python -m pytest $(PROCESSES) $(QUICK) $(ARGS)
+	$(BIN)/python -m pytest $(WITH_SERVERS) $(QUICK) $(ARGS)
 	@echo "Left out: $(LEFT_OUT)"
 endif
 

@@ -15,8 +15,6 @@ from sybil import Sybil
 
 from sqlalchemy_public_id import errors, lookup
 
-pytestmark = pytest.mark.housekeeping
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
