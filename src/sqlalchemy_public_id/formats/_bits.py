@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
 
 __all__ = ["STORAGES", "BitsFormat", "TimedFormat"]
@@ -26,7 +27,7 @@ class BitsFormat(Format):
     """A format whose ids encode a number of ``bits`` bits.
 
     Subclasses are frozen dataclasses with the settings ``encoding`` and ``storage``. They set the class attributes
-    below, call :meth:`_describe_number` once, and implement :meth:`_number`.
+    below, and implement :meth:`_number`. :meth:`_describe_number` is called once, by ``__post_init__``.
     """
 
     encoding: str
@@ -55,7 +56,14 @@ class BitsFormat(Format):
     _is_exact: bool
     _bit_patterns: tuple[BitPattern, ...]
 
+    def __post_init__(self) -> None:
+        self._describe_number()
+
     # --- numbers
+
+    @property
+    def capacity(self) -> int:
+        return 1 << self._used - self._bit_pattern[0].bit_count()
 
     @property
     def bits(self) -> int:
@@ -189,6 +197,10 @@ class TimedFormat(BitsFormat):
     @abstractmethod
     def _milliseconds(self, number: int) -> int | None:
         """Return the time in *number*, in milliseconds since 1970; ``None`` if it has none."""
+
+    def budget(self) -> Budget:
+        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
+        return Budget(2 ** int(self.entropy_bits))
 
     def timestamp(self, text: object) -> datetime:
         """Return the time at which the id *text* was generated, in UTC.

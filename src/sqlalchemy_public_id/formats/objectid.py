@@ -48,13 +48,6 @@ class ObjectId(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = ("hex", "base36", "base58", "crockford32")
     _kind: ClassVar[str] = "an ObjectId"
 
-    def __post_init__(self) -> None:
-        self._describe_number()
-
-    @property
-    def capacity(self) -> int:
-        return 1 << self._used
-
     @property
     def entropy_bits(self) -> float:
         """0: all ids of a process have the same five random bytes."""

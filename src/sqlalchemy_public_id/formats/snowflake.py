@@ -95,11 +95,7 @@ class Snowflake(TimedFormat):
         object.__setattr__(self, "epoch", _since_1970(self.epoch))
         if not callable(self.machine_id):
             _owners.setdefault(_checked(self.machine_id), os.getpid())
-        self._describe_number()
-
-    @property
-    def capacity(self) -> int:
-        return 1 << self._used
+        super().__post_init__()
 
     @property
     def entropy_bits(self) -> float:

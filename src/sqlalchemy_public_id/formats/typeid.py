@@ -16,7 +16,6 @@ from typing import ClassVar
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
-from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.uuids import milliseconds_of_uuid7, next_uuid7
 
 __all__ = ["TypeIdFormat"]
@@ -53,7 +52,7 @@ class TypeIdFormat(TimedFormat):
                 f"the prefix {self.prefix!r} is not allowed in a TypeID: "
                 f"expected 1 to 63 of a-z and '_', beginning and ending with a letter"
             )
-        self._describe_number()
+        super().__post_init__()
 
     @property
     def capacity(self) -> int:
@@ -62,10 +61,6 @@ class TypeIdFormat(TimedFormat):
     @property
     def entropy_bits(self) -> float:
         return 74.0
-
-    def budget(self) -> Budget:
-        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
-        return Budget(2**74)
 
     def _number(self) -> int:
         return next_uuid7()

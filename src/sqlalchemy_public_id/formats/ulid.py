@@ -15,7 +15,6 @@ from typing import ClassVar
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
-from sqlalchemy_public_id.formats.budget import Budget
 
 __all__ = ["Ulid"]
 
@@ -44,20 +43,9 @@ class Ulid(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
     _kind: ClassVar[str] = "a ULID"
 
-    def __post_init__(self) -> None:
-        self._describe_number()
-
-    @property
-    def capacity(self) -> int:
-        return 2**128
-
     @property
     def entropy_bits(self) -> float:
         return float(_RANDOM)
-
-    def budget(self) -> Budget:
-        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
-        return Budget(2**_RANDOM)
 
     def _number(self) -> int:
         return clock.ascending(_RANDOM)

@@ -21,7 +21,6 @@ import uuid_utils
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
-from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern
 
 __all__ = ["Uuid4", "Uuid7", "milliseconds_of_uuid7", "next_uuid7"]
@@ -59,13 +58,6 @@ class Uuid4(BitsFormat):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
 
-    def __post_init__(self) -> None:
-        self._describe_number()
-
-    @property
-    def capacity(self) -> int:
-        return 2**122
-
     @property
     def entropy_bits(self) -> float:
         return 122.0
@@ -99,20 +91,9 @@ class Uuid7(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 7"
 
-    def __post_init__(self) -> None:
-        self._describe_number()
-
-    @property
-    def capacity(self) -> int:
-        return 2**122
-
     @property
     def entropy_bits(self) -> float:
         return float(_RANDOM_OF_7)
-
-    def budget(self) -> Budget:
-        """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
-        return Budget(2**_RANDOM_OF_7)
 
     def _number(self) -> int:
         return next_uuid7()
