@@ -17,7 +17,7 @@ from functools import cache, cached_property, partial
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import character_class, in_words
 from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
-from sqlalchemy_public_id.formats.digits import reader_of, table_of, writer_of
+from sqlalchemy_public_id.formats.digits import reader_of, table_of, width_for, writer_of
 
 __all__ = ["ENCODINGS", "Codec", "BitPattern", "codec_of"]
 
@@ -84,13 +84,14 @@ class Codec:
         Unless :attr:`is_exact`, only the first digit is restricted.
         """
         choices = list(self._matching_digits(bits)) if self.is_exact else list(self._any_digits())
+        after_hyphens = {at - before for before, at in enumerate(self._hyphens)}
         parts: list[str] = []
         at = 0
         while at < len(choices):
             end = at + 1
-            while end < len(choices) and choices[end] == choices[at] and not self._breaks_at(end):
+            while end < len(choices) and choices[end] == choices[at] and end not in after_hyphens:
                 end += 1
-            hyphen = "-" if self._breaks_at(at) else ""
+            hyphen = "-" if at in after_hyphens else ""
             times = f"{{{end - at}}}" if end > at + 1 else ""
             choice = self._cases(choices[at])
             parts.append(f"{hyphen}{choice if len(choice) == 1 else character_class(choice)}{times}")
@@ -119,10 +120,6 @@ class Codec:
     def _hyphens(self) -> tuple[int, ...]:
         return _HYPHENS if self.encoding == "hyphenated" else ()
 
-    def _breaks_at(self, digit: int) -> bool:
-        """Return True if a hyphen precedes this digit."""
-        return any(digit == at - before for before, at in enumerate(self._hyphens))
-
     def _cases(self, digits: str) -> str:
         return "".join(dict.fromkeys(digits.lower() + digits.upper())) if self.folds else digits
 
@@ -140,74 +137,20 @@ def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
 
 @cache
 def _codec(encoding: str, bits: int) -> Codec:
-    return _MAKERS[encoding](bits)
-
-
-def _width(base: int, bits: int) -> int:
-    width = 1
-    while base**width < 2**bits:
-        width += 1
-    return width
-
-
-def _hexadecimal(bits: int) -> Codec:
-    width = _width(16, bits)
-    return Codec("hex", bits, BASE36[:16], width, True, f"%0{width}x".__mod__, _from_hex)
-
-
-def _hyphenated(bits: int) -> Codec:
-    return Codec("hyphenated", bits, BASE36[:16], 36, True, _to_hyphenated, _from_hyphenated)
-
-
-def _decimal(bits: int) -> Codec:
-    width = _width(10, bits)
-    return Codec("decimal", bits, BASE36[:10], width, False, f"%0{width}d".__mod__, int)
-
-
-def _base36(bits: int) -> Codec:
-    width = _width(36, bits)
-    encode = _by_fives(BASE36) if width == 25 else _writer_of(BASE36, width)
-    return Codec("base36", bits, BASE36, width, False, encode, _from_base36)
-
-
-def _base58(bits: int) -> Codec:
-    width = _width(58, bits)
-    return Codec("base58", bits, BASE58, width, False, _writer_of(BASE58, width), reader_of(BASE58))
-
-
-def _crockford32(bits: int) -> Codec:
-    width = _width(32, bits)
-    return Codec("crockford32", bits, CROCKFORD32, width, True, _writer_of(CROCKFORD32, width), _from_crockford)
-
-
-def _typeid(bits: int) -> Codec:
-    digits = CROCKFORD32.lower()
-    width = _width(32, bits)
-    return Codec("typeid", bits, digits, width, False, _writer_of(digits, width), _from_crockford)
-
-
-_MAKERS: dict[str, Callable[[int], Codec]] = {
-    "hyphenated": _hyphenated,
-    "hex": _hexadecimal,
-    "decimal": _decimal,
-    "base36": _base36,
-    "base58": _base58,
-    "crockford32": _crockford32,
-    "typeid": _typeid,
-}
-
-ENCODINGS = tuple(_MAKERS)
-"""The names of all encodings."""
+    digits, folds, writer, decode = _MAKERS[encoding]
+    encode = writer(width_for(len(digits), 2**bits))
+    return Codec(encoding, bits, digits, len(encode(0)), folds, encode, decode)
 
 
 # --- encoding
 
 
-def _by_fives(digits: str) -> Callable[[int], str]:
-    """Return the encoder of the default encoding: 25 *digits*, five at a time and without a loop."""
-    pair = len(digits) ** 2
-    five = len(digits) ** 5
-    high, low = table_of(digits, 3), table_of(digits, 2)
+def _base36_writer(width: int) -> Callable[[int], str]:
+    """Return the encoder; that of the default encoding writes 25 digits, five at a time and without a loop."""
+    if width != 25:
+        return _writer_of(BASE36, width)
+    pair, five = 36**2, 36**5
+    high, low = table_of(BASE36, 3), table_of(BASE36, 2)
 
     def encode(number: int) -> str:
         number, e = divmod(number, five)
@@ -246,3 +189,18 @@ def _from_base36(text: str) -> int:
 
 def _from_crockford(text: str) -> int:
     return int(text.translate(_CROCKFORD_TO_32), 32)
+
+
+_MAKERS: dict[str, tuple[str, bool, Callable[[int], Callable[[int], str]], Callable[[str], int]]] = {
+    "hyphenated": (BASE36[:16], True, lambda width: _to_hyphenated, _from_hyphenated),
+    "hex": (BASE36[:16], True, lambda width: f"%0{width}x".__mod__, _from_hex),
+    "decimal": (BASE36[:10], False, lambda width: f"%0{width}d".__mod__, int),
+    "base36": (BASE36, False, _base36_writer, _from_base36),
+    "base58": (BASE58, False, partial(_writer_of, BASE58), reader_of(BASE58)),
+    "crockford32": (CROCKFORD32, True, partial(_writer_of, CROCKFORD32), _from_crockford),
+    "typeid": (CROCKFORD32.lower(), False, partial(_writer_of, CROCKFORD32.lower()), _from_crockford),
+}
+"""Encoding → its digits, whether capitals and small letters are the same, the writer of a width, and the reader."""
+
+ENCODINGS = tuple(_MAKERS)
+"""The names of all encodings."""

@@ -12,6 +12,14 @@ LARGEST_TABLE = 10_000
 """The texts of a table: so many short ones fit into the cache of a processor, and take 1 MB at most."""
 
 
+def width_for(base: int, numbers: int) -> int:
+    """Return how many digits write so many *numbers*, from 0 on."""
+    width = 1
+    while base**width < numbers:
+        width += 1
+    return width
+
+
 @cache
 def table_of(digits: str, length: int) -> list[str]:
     """Return all texts of *length* digits, in order."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
+from sqlalchemy_public_id.formats.digits import width_for
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class KeyedStep(KeySpace):
         if self.size < _FEWEST:
             raise ConfigurationError(
                 f"{len(self.alphabet)}**{self.length} are {self.size} keys, and their order could be found out by "
-                f"trying: expected {_FEWEST:,} or more, so length={_length_for(len(self.alphabet))}"
+                f"trying: expected {_FEWEST:,} or more, so length={width_for(len(self.alphabet), _FEWEST)}"
             )
         object.__setattr__(self, "_cipher", _ff1(secret, self.alphabet))
 
@@ -113,10 +114,3 @@ def _ff1(secret: bytes, alphabet: str) -> FF1:
     except ImportError as error:  # of version 1 too, which has no FF1
         raise MissingExtra("libffx", extra="keyed") from error
     return FF1(secret, alphabet=alphabet)
-
-
-def _length_for(base: int) -> int:
-    length = 1
-    while base**length < _FEWEST:
-        length += 1
-    return length
