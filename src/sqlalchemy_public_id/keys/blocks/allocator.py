@@ -86,9 +86,8 @@ class BlockAllocator:
         """The first number of the sequence."""
         self.table: Table = counter_table(table, schema)
         """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
-        self._size = BlockSize(block)
-        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
         self._begin()
+        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
         reset_in_child(self)
 
     def __repr__(self) -> str:

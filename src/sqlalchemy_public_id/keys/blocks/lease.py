@@ -153,23 +153,8 @@ def _update(table: Table) -> Update:
     return update(table).where(table.c.name == bindparam(_NAME), table.c.next <= END - bindparam(_COUNT))
 
 
-# --- errors that pass
-
-
 class _Unreachable(Exception):
     """No connection could be opened; the cause is the reason."""
-
-
-def _is_transient(error: BaseException, dialect: Dialect) -> bool:
-    """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
-    if isinstance(error, (_Unreachable, PoolTimeout)):
-        return True
-    if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
-        return False
-    traits = traits_for(dialect)
-    if error.connection_invalidated or traits.outcome(error.orig) is not Outcome.FAILED:
-        return True
-    return traits.error_code(error.orig) in traits.overload_errors
 
 
 # --- the lessor
@@ -242,8 +227,17 @@ class Lessor:
             self._engine.dispose(close=False)
 
     def is_transient(self, error: BaseException) -> bool:
-        """Return True if another lease may succeed after *error*."""
-        return self._engine is not None and _is_transient(error, self._engine.dialect)
+        """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
+        if self._engine is None:
+            return False
+        if isinstance(error, (_Unreachable, PoolTimeout)):
+            return True
+        if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
+            return False
+        traits = traits_for(self._engine.dialect)
+        if error.connection_invalidated or traits.outcome(error.orig) is not Outcome.FAILED:
+            return True
+        return traits.error_code(error.orig) in traits.overload_errors
 
     @property
     def failure_message(self) -> str | None:

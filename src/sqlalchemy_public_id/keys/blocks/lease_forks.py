@@ -35,6 +35,7 @@ _SECONDS = 1.0
 """The longest wait of a fork."""
 
 _holding: WeakSet[HoldsForks] = WeakSet()
+_forks = 0
 _is_registered = False
 _of_thread = threading.local()
 """The locks that this thread acquired for its fork."""
@@ -42,21 +43,29 @@ _of_thread = threading.local()
 
 def hold_forks_for(lessor: HoldsForks) -> None:
     """Let each fork of this process wait for the lease of *lessor* under way, as long as *lessor* lives."""
+    _register()
+    _holding.add(lessor)
+
+
+def _register() -> None:
     global _is_registered
     if not _is_registered:  # with the first allocator, not at import
         _is_registered = True
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=_acquire_all, after_in_parent=_release_all)
-    _holding.add(lessor)
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
-def _acquire_all() -> None:
+def _before_fork() -> None:
+    global _forks
+    _forks += 1  # before and after: another thread may open a connection during the fork
     end = time.monotonic() + _SECONDS
     locks = [lessor.fork_lock for lessor in list(_holding)]
     _of_thread.locks = [lock for lock in locks if lock.acquire(timeout=max(end - time.monotonic(), 0))]
 
 
-def _release_all() -> None:
+def _after_fork() -> None:
+    global _forks
+    _forks += 1
     for lock in _of_thread.locks:
         lock.release()
     _of_thread.locks = []
@@ -70,25 +79,12 @@ _FORKS = "sqlalchemy_public_id.forks"
 _MOST_INVALIDATED = 100
 """The most old connections of a pool that one lease closes."""
 
-_forks = 0
-_is_counting = False
-
 
 def count_forks(engine: Engine) -> None:
     """Mark each connection that *engine* opens from now on, so that a later fork is noticed."""
-    global _is_counting
-    if not _is_counting:
-        _is_counting = True
-        if hasattr(os, "register_at_fork"):
-            # before and after: another thread may open a connection during the fork
-            os.register_at_fork(before=_count, after_in_parent=_count)
+    _register()
     if not event.contains(engine, "connect", _mark):
         event.listen(engine, "connect", _mark)
-
-
-def _count() -> None:
-    global _forks
-    _forks += 1
 
 
 def _mark(_: Any, record: Any) -> None:
