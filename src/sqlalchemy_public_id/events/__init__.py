@@ -18,8 +18,8 @@ from sqlalchemy_public_id.types import when_first_used
 LISTENERS = Listeners(
     (Mapper, "mapper_configured", mappers.mapper_configured),
     (Session, "after_begin", flush.after_begin),
-    (Session, "after_flush", flush.after_flush),
-    (Session, "after_soft_rollback", flush.after_soft_rollback),
+    (Session, "after_flush", flush.end_flush),
+    (Session, "after_soft_rollback", flush.end_flush),
     (Session, "pending_to_transient", flush.pending_to_transient),
     (Session, "persistent_to_transient", flush.persistent_to_transient),
 )

@@ -111,15 +111,10 @@ def after_begin(session: Session, transaction: object, connection: Connection) -
     _connections.setdefault(session, weakref.WeakSet()).add(connection)
 
 
-def after_flush(session: Session, context: object) -> None:
-    """Forget the generated ids of the flush: they are stored, and cannot be replaced any more."""
+def end_flush(session: Session, context: object) -> None:
+    """Forget the generated ids of a flush. They are stored, and cannot be replaced any more, or it has failed."""
     for connection in _connections.get(session, ()):
         generated.drop(connection, session)
-
-
-def after_soft_rollback(session: Session, previous: object) -> None:
-    """Forget the generated ids of a flush that failed."""
-    after_flush(session, previous)
 
 
 def persistent_to_transient(session: Session, instance: object) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Collection, Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from typing import Any, NoReturn, cast
 
-from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, Select, and_, case, event, inspect, select
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import instance_state
@@ -26,6 +26,8 @@ from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_r
 
 _EQUAL = {operator.eq, operators.is_}
 _UNEQUAL = {operator.ne, operators.is_not}
+_OF_ONE = {operator.eq, operator.ne}
+_OF_SEVERAL = {operators.in_op, operators.not_in_op}
 
 _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 """Mappers that are configured, but lack the relationship of a reference."""
@@ -109,14 +111,8 @@ class _RefExpression(operators.ColumnOperators):
             foreign_key = self._ref_and_foreign_key()[1]
             null: ColumnElement[bool] = foreign_key.is_(None) if op in _EQUAL else foreign_key.is_not(None)
             return null
-        if op is operator.eq and _is_id(value):
-            return self._one_of(lambda public_id: public_id == value)
-        if op is operator.ne and _is_id(value):
-            return self._none_of(lambda public_id: public_id == value)
-        if op is operators.in_op and _are_ids(value):
-            return self._one_of(lambda public_id: public_id.in_(value))
-        if op is operators.not_in_op and _are_ids(value):
-            return self._none_of(lambda public_id: public_id.in_(value))
+        if (op in _OF_ONE and _is_id(value)) or (op in _OF_SEVERAL and _are_ids(value)):
+            return self._compare_keys(op, value)
         expression: ColumnElement[Any] = op(self.__clause_element__(), *other, **kwargs)
         return expression
 
@@ -133,25 +129,20 @@ class _RefExpression(operators.ColumnOperators):
         ref = refs_of(entity.mapper)[self._name]
         return ref, getattr(self._owner, ref.key)
 
-    def _one_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
+    def _compare_keys(self, op: Any, value: Any) -> ColumnElement[bool]:
+        """Compare the foreign key with the keys of ids. NOT IN is not true for NULL, as it is of a column."""
         ref, foreign_key = self._ref_and_foreign_key()
-        is_one: ColumnElement[bool] = foreign_key.in_(self._keys(ref, condition))
-        return is_one
-
-    def _none_of(self, condition: Callable[[Any], ColumnElement[bool]]) -> ColumnElement[bool]:
-        """Return NOT IN, which is not true for NULL, as it is of a column."""
-        ref, foreign_key = self._ref_and_foreign_key()
-        return and_(foreign_key.is_not(None), foreign_key.not_in(self._keys(ref, condition)))
-
-    def _keys(self, ref: PublicRef, condition: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
         _, key, public_id = _rows(ref)
-        keys = select(key).where(condition(public_id)).correlate(None)
-        own = cast("Mapper[Any]", inspect(self._owner).mapper)
-        if ref.source.mapper.local_table not in own.tables:
-            return keys
-        # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
-        (copied,) = keys.distinct().subquery().c
-        return select(copied)
+        condition = public_id == value if op in _OF_ONE else public_id.in_(value)
+        keys = select(key).where(condition).correlate(None)
+        if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
+            # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
+            (copied,) = keys.distinct().subquery().c
+            keys = select(copied)
+        if op in (operator.ne, operators.not_in_op):
+            return and_(foreign_key.is_not(None), foreign_key.not_in(keys))
+        is_one: ColumnElement[bool] = foreign_key.in_(keys)
+        return is_one
 
 
 def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
