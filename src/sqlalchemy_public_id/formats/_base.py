@@ -253,6 +253,13 @@ class Format(Value, ABC):
             )
         return prefix + separator
 
+    def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
+        if self.prefix is not None and set(str(self.separator)) & set(characters):
+            raise ConfigurationError(
+                f"the {what} contains the separator {self.separator!r}, so the end of the prefix would be ambiguous; "
+                f"use a separator such as {advice}"
+            )
+
     # --- value semantics
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:

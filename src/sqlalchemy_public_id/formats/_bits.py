@@ -171,11 +171,7 @@ class BitsFormat(Format):
         codec = codec_of(self.encoding, self._used, self._encodings)
         if self.storage not in STORAGES:
             raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
-        if self.prefix is not None and set(str(self.separator)) & set(codec.characters):
-            raise ConfigurationError(
-                f"the encoding {self.encoding!r} contains the separator {self.separator!r}, so the end of the prefix "
-                f"would be ambiguous; use a separator such as '_' or '.'"
-            )
+        self._refuse_separator_in(codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
         bit_patterns = [self._bit_pattern]
         if self.is_native:  # a column returns older ids in the form of this format
             bit_patterns += [format._bit_pattern for format in self._chain() if isinstance(format, BitsFormat)]

@@ -45,11 +45,7 @@ class NanoId(Format):
     def __post_init__(self) -> None:
         length, alphabet = self.length, self.alphabet
         check_texts(length, alphabet)
-        if self.prefix is not None and set(str(self.separator)) & set(alphabet):
-            raise ConfigurationError(
-                f"the alphabet contains the separator {self.separator!r}, so the end of the prefix would be "
-                f"ambiguous; use a separator such as '.' or '~', or another alphabet"
-            )
+        self._refuse_separator_in(alphabet, "alphabet", "'.' or '~', or another alphabet")
         if not isinstance(self.check_digit, bool):
             raise ConfigurationError(f"check_digit is {safe_repr(self.check_digit)}, expected True or False")
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):

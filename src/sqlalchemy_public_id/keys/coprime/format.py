@@ -79,11 +79,7 @@ class CoprimeKey(Format):
             raise ConfigurationError(
                 f"the allocator {safe_repr(self.allocator)} has no name, expected BlockAllocator(engine, name)"
             )
-        if self.prefix is not None and set(str(self.separator)) & set(step.alphabet):
-            raise ConfigurationError(
-                f"the alphabet contains the separator {self.separator!r}, so the end of the prefix would be "
-                f"ambiguous; use a separator such as '.' or '~', or another alphabet"
-            )
+        self._refuse_separator_in(step.alphabet, "alphabet", "'.' or '~', or another alphabet")
         length, alphabet = step.length, step.alphabet
         self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
         shorter = None if step.before is None else self._with(step=step.before)
