@@ -20,14 +20,226 @@ The column stays an integer, and nothing is stored twice. The attribute is
 
 * **read** without loading the row: the first access fetches the ids for all objects of the session in one statement;
   :func:`load` and :func:`eager` do so ahead of time;
-* **compared and sorted by** in SQL, through the indexes of both columns;
+* **compared and sorted by** in SQL, from the id to the key, through the indexes of both columns;
 * **assigned**: the next flush looks up the keys, in one SELECT for each model, before it writes anything.
 
 An id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as ``field``.
 """
 
-from sqlalchemy_public_id.references.attribute import public_ref
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Collection, Iterable, MutableMapping
+from typing import Any, NoReturn, cast
+
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Session
+from sqlalchemy.orm.attributes import instance_state
+from sqlalchemy.sql import operators
+
+from sqlalchemy_public_id._compat import mapped_classes
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.events.flush import before_bulk_insert
+from sqlalchemy_public_id.orm import Listeners
+from sqlalchemy_public_id.references import reading, writing
+from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
-from sqlalchemy_public_id.references.reference import PublicRef, public_refs
+from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, public_refs, refs_of
 
 __all__ = ["PublicRef", "eager", "load", "public_ref", "public_refs"]
+
+_EQUAL = {operator.eq, operators.is_}
+_UNEQUAL = {operator.ne, operators.is_not}
+_OF_ONE = {operator.eq, operator.ne}
+_OF_SEVERAL = {operators.in_op, operators.not_in_op}
+
+_incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
+"""Mappers that are configured, but lack the relationship of a reference."""
+
+
+def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any]:
+    """Declare an attribute for the public id of the row that a many-to-one *relationship* points to.
+
+    It is read, assigned, and compared in SQL. Its type is that of the public ids of the other model: ``Mapped[str]``,
+    or ``Mapped[CustomerId]`` if they are typed; with ``| None`` if the foreign key may be null.
+
+    :param relationship: the name of the relationship, whose foreign key is one column.
+    :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
+    :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
+        has a composite foreign key, or points to a model without a public id.
+    """
+    if not isinstance(relationship, str):
+        raise ConfigurationError(
+            f"public_ref({safe_repr(relationship)}): expected the name of the relationship, a string: "
+            f'public_ref("customer")'
+        )
+    _LISTENERS.install()
+    return cast("Mapped[Any]", _RefAttribute(relationship, attribute))
+
+
+class _RefAttribute(Declared, hybrid_property[Any]):
+    def __init__(self, relationship: str, id_attribute: str | None) -> None:
+        self.relationship = relationship
+        self.id_attribute = id_attribute
+        super().__init__(self._read, self._write, expr=self._expression, update_expr=self._in_values)
+        self.bulk_dml_setter = cast("Any", self._in_row)  # SQLAlchemy 2.1
+        self.__doc__ = f"The public id that the relationship ``{relationship}`` points to."
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.__name__ = name
+
+    def _read(self, instance: object) -> str | None:
+        return reading.read(refs_of(instance_state(instance).mapper)[self.__name__], instance)
+
+    def _write(self, instance: object, value: object) -> None:
+        if isinstance(value, QueryableAttribute):
+            return  # the default of a dataclass's constructor: the attribute of the class
+        writing.write(refs_of(instance_state(instance).mapper)[self.__name__], instance, value)
+
+    def _expression(self, owner: Any) -> Any:
+        return _RefExpression(owner, self.__name__)
+
+    def _in_values(self, cls: Any, value: object) -> NoReturn:
+        name = self.__name__
+        raise ConfigurationError(
+            f"{name} = {safe_repr(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
+            f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
+        )
+
+    def _in_row(self, cls: Any, row: MutableMapping[str, Any], value: object) -> None:
+        # session.execute() has translated the rows of a bulk statement already
+        if refs_of(inspect(cls).mapper)[self.__name__].key not in row:
+            self._in_values(cls, value)
+
+
+# --- in SQL
+
+
+class _RefExpression(operators.ColumnOperators):
+    """The reference *name* of *owner*, a model or an alias of one."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __clause_element__(self) -> ColumnElement[Any]:
+        """Return the public id as a subquery. The foreign key beside it brings its table into the FROM clause."""
+        ref, foreign_key = self._ref_and_foreign_key()
+        rows, key, public_id = _rows(ref)
+        subquery = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
+        return case((foreign_key.is_not(None), subquery))
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        value: Any = other[0] if other else ()
+        if value is None and op in _EQUAL | _UNEQUAL:
+            foreign_key = self._ref_and_foreign_key()[1]
+            null: ColumnElement[bool] = foreign_key.is_(None) if op in _EQUAL else foreign_key.is_not(None)
+            return null
+        if (op in _OF_ONE and _is_id(value)) or (op in _OF_SEVERAL and _are_ids(value)):
+            return self._compare_keys(op, value)
+        expression: ColumnElement[Any] = op(self.__clause_element__(), *other, **kwargs)
+        return expression
+
+    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        expression: ColumnElement[Any] = op(other, self.__clause_element__(), **kwargs)
+        return expression
+
+    def _ref_and_foreign_key(self) -> tuple[PublicRef, Any]:
+        entity: Any = inspect(self._owner, raiseerr=False)
+        if entity is None:
+            raise ConfigurationError(
+                f"{self._owner.__name__}.{self._name} belongs to no mapped class: use the attribute of a model"
+            )
+        ref = refs_of(entity.mapper)[self._name]
+        return ref, getattr(self._owner, ref.key)
+
+    def _compare_keys(self, op: Any, value: Any) -> ColumnElement[bool]:
+        """Compare the foreign key with the keys of ids. NOT IN is not true for NULL, as it is of a column."""
+        ref, foreign_key = self._ref_and_foreign_key()
+        _, key, public_id = _rows(ref)
+        condition = public_id == value if op in _OF_ONE else public_id.in_(value)
+        keys = select(key).where(condition).correlate(None)
+        if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
+            # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
+            (copied,) = keys.distinct().subquery().c
+            keys = select(copied)
+        if op in (operator.ne, operators.not_in_op):
+            return and_(foreign_key.is_not(None), foreign_key.not_in(keys))
+        is_one: ColumnElement[bool] = foreign_key.in_(keys)
+        return is_one
+
+
+def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
+    """Return an alias of the table that *ref* points to, its key and its public id.
+
+    Of the table and not of the entity: conditions that the application adds to entities hide no rows here, as they hide
+    none from the attribute of an object.
+    """
+    table, key, public_id = key_and_public_id(ref.source)
+    joins = isinstance(table, Join)
+    rows = select(key, public_id).select_from(table).subquery() if joins else table.alias()
+    columns: list[Any] = [rows.corresponding_column(column) for column in (key, public_id)]
+    return rows, columns[0], columns[1]
+
+
+def _is_id(value: object) -> bool:
+    """Return True if *value* is sent as a parameter. Other expressions may depend on the row."""
+    return isinstance(value, (str, BindParameter))
+
+
+def _are_ids(values: object) -> bool:
+    if isinstance(values, Collection):
+        return all(map(_is_id, cast("Collection[object]", values)))
+    return isinstance(values, BindParameter)
+
+
+# --- listeners
+
+
+def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    if has_relationships(mapper):
+        _listen(mapper)
+    else:
+        _incomplete.add(mapper)
+
+
+def _after_configured() -> None:
+    # a ``backref`` of another model may have added a relationship by now
+    complete: list[Mapper[Any]] = []
+    for mapper in list(_incomplete):
+        if has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
+            _incomplete.discard(mapper)
+            complete.append(mapper)
+    for mapper in complete:
+        _listen(mapper)
+
+
+def _listen(mapper: Mapper[Any]) -> None:
+    refs = refs_of(mapper)
+    if refs:
+        event.listen(mapper.class_, "expire", reading.forget, raw=True)
+        event.listen(mapper.class_, "refresh", _on_refresh, raw=True)
+    for ref in refs.values():
+        _listen_to_relationship(mapper.class_manager[ref.relationship], ref)
+
+
+def _on_refresh(state: InstanceState[Any], context: object, attributes: Iterable[str] | None) -> None:
+    reading.forget(state, attributes)
+
+
+def _listen_to_relationship(relationship: QueryableAttribute[Any], ref: PublicRef) -> None:
+    def on_set(state: InstanceState[Any], value: object, old: object, initiator: object) -> None:
+        writing.on_relationship_set(state, ref, value)
+
+    event.listen(relationship, "set", on_set, raw=True)
+
+
+_LISTENERS = Listeners(
+    (Mapper, "mapper_configured", _on_mapper_configured),
+    (Mapper, "after_configured", _after_configured),
+    (Session, "before_flush", writing.before_flush),
+    (Session, "do_orm_execute", writing.do_orm_execute),
+)
+before_bulk_insert.append(writing.resolve)
