@@ -23,7 +23,7 @@ from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_ma
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
-from sqlalchemy_public_id.tokens.column import TokenType
+from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import PublicIdType, column_type_for
 

@@ -8,9 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.asyncio._awaited import async_session
-from sqlalchemy_public_id.lookup import LoadOptions
-from sqlalchemy_public_id.lookup.rows import check_options
-from sqlalchemy_public_id.tokens.column import digest_of, find
+from sqlalchemy_public_id.lookup import LoadOptions, check_options
+from sqlalchemy_public_id.tokens import digest_of, find
 
 __all__ = ["get"]
 

@@ -15,8 +15,21 @@ that has several spellings of one id accepts all of them, and returns the canoni
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
+from sqlalchemy.orm.interfaces import ORMOption
+from typing_extensions import TypedDict, Unpack
+
+from sqlalchemy_public_id import registry
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, PageOptions, page
-from sqlalchemy_public_id.lookup.rows import LoadOptions, get, get_many, get_one, keys_of, public_ids_of, resolve
+from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute, require_session
+from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = [
     "LoadOptions",
@@ -30,3 +43,232 @@ __all__ = [
     "public_ids_of",
     "resolve",
 ]
+
+M = TypeVar("M")
+"""A model."""
+
+
+class LoadOptions(TypedDict, total=False):
+    """The keyword arguments of :func:`get` that control how the row is loaded."""
+
+    options: Sequence[ORMOption]
+    with_for_update: bool | Mapping[str, Any] | None
+    populate_existing: bool
+    execution_options: Mapping[str, Any] | None
+
+
+def get(
+    session: Session, model: type[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+) -> M | None:
+    """Return the row of *model* with this public id, or ``None``.
+
+    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param options: loader options, such as ``selectinload(User.orders)``.
+    :param with_for_update: ``True``, or the arguments of :meth:`sqlalchemy.Select.with_for_update`.
+    :param populate_existing: refresh an object that is in the session already.
+    :param execution_options: for the statement.
+    """
+    check_options("get", load)
+    key, type_ = _public_id(session, model, attribute)
+    if not type_.id_format.is_valid(public_id):
+        return None
+    return one_row(session, model, getattr(model, key) == public_id, **load)
+
+
+def check_options(function: str, load: Mapping[str, object]) -> None:
+    """Raise the error of a function that is called with an unknown argument."""
+    unknown = [name for name in load if name not in LoadOptions.__annotations__]
+    if unknown:
+        expected = ", ".join(LoadOptions.__annotations__)
+        raise TypeError(f"{function}() has no option {', '.join(unknown)}; expected {expected}")
+
+
+def one_row(session: Session, model: type[M], condition: ColumnElement[bool], **load: Unpack[LoadOptions]) -> M | None:
+    """Return the one row of *model* that meets *condition*, loaded as :func:`get` does."""
+    query, execution_options = _with_options(select(model).where(condition), load)
+    row: M | None = session.scalars(query, execution_options=execution_options).unique().one_or_none()
+    return row
+
+
+def get_one(
+    session: Session, model: type[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+) -> M:
+    """Return the row of *model* with this public id; takes what :func:`get` takes.
+
+    :raises PublicIdNotFound: if there is none, or if the string cannot be an id of the model.
+    """
+    row = get(session, model, public_id, attribute=attribute, **load)
+    if row is None:
+        raise PublicIdNotFound(public_id, model=model.__name__)
+    return row
+
+
+def resolve(session: Session, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
+    """Return the row with this public id, of the model that has its prefix; takes what :func:`get` takes.
+
+    :param base: the declarative base to search, if several have a model with this prefix.
+    :raises DuplicatePrefix: if several bases have one, and none is named.
+    """
+    require_session(session)
+    try:
+        configure_mappers()  # prefixes are claimed when mappers are configured
+    except SQLAlchemyError:
+        # A broken model of another base concerns only ids that no mapped model has.
+        if not _models_of(public_id):
+            raise
+    models = _models_of(public_id)
+    if base is not None:
+        wanted = getattr(base, "registry", base)
+        models = [model for model in models if _mapper(model).registry is wanted]
+    matches = [
+        (model, key, public_id_type(column).id_format)
+        for model in models
+        for key, column in (id_attributes(_mapper(model)) or ids_of_union(_mapper(model))).items()
+        if public_id_type(column).id_format.is_valid(public_id)
+    ]
+    if len(models) > 1:
+        first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
+        prefix = str(matches[0][2].prefix)
+        raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
+    for model, key, _ in matches:
+        return get(session, model, public_id, attribute=key, **load)
+    return None
+
+
+def _models_of(public_id: object) -> list[type[Any]]:
+    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
+    # of a module that was reloaded, the last model
+    return list({(model.__module__, model.__qualname__): model for model in mapped}.values())
+
+
+def get_many(
+    session: Session,
+    model: type[M],
+    public_ids: Iterable[object],
+    *,
+    attribute: str | None = None,
+    **load: Unpack[LoadOptions],
+) -> dict[str, M]:
+    """Return the rows of *model* with these public ids, by id, in the order of *public_ids*. Unknown ids are left out.
+
+    One statement; more only if the database limits the number of parameters (SQLite: 32 766). Takes what :func:`get`
+    takes.
+    """
+    check_options("get_many", load)
+    key, type_ = _public_id(session, model, attribute)
+    wanted = _well_formed(type_, public_ids)
+    rows: dict[str, M] = {}
+    for condition in _any_of(session, model, getattr(model, key), wanted):
+        query, execution_options = _with_options(select(model, getattr(model, key)).where(condition), load)
+        selected: Any = session.execute(query, execution_options=execution_options).unique()
+        for row, public_id in selected:
+            rows[public_id] = row
+    return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
+
+
+def keys_of(
+    session: Session,
+    model: type[Any],
+    public_ids: Iterable[object],
+    *,
+    attribute: str | None = None,
+    execution_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return public id → key, without loading the rows. Unknown ids are left out. One statement, as :func:`get_many`.
+
+    A composite key is a tuple.
+
+    :param execution_options: for the statement.
+    """
+    name, type_ = _public_id(session, model, attribute)
+    wanted = _well_formed(type_, public_ids)
+    column: InstrumentedAttribute[str] = getattr(model, name)
+    keys: dict[str, Any] = {}
+    for condition in _any_of(session, model, column, wanted):
+        query = select(column, *_primary_key(model)).where(condition)
+        for public_id, *key in session.execute(query, execution_options=dict(execution_options or {})):
+            keys[public_id] = key[0] if len(key) == 1 else tuple(key)
+    return {public_id: keys[public_id] for public_id in wanted if public_id in keys}
+
+
+def public_ids_of(
+    session: Session,
+    model: type[Any],
+    keys: Iterable[Any],
+    *,
+    attribute: str | None = None,
+    execution_options: Mapping[str, Any] | None = None,
+) -> dict[Any, str]:
+    """Return key → public id, without loading the rows. Unknown keys are left out. One statement, as :func:`get_many`.
+
+    :param execution_options: for the statement.
+    :raises ConfigurationError: for a composite key, and if several shards have rows with one of *keys*.
+    """
+    name, _ = _public_id(session, model, attribute)
+    column: InstrumentedAttribute[str] = getattr(model, name)
+    primary_key = _primary_key(model)
+    if len(primary_key) != 1:
+        raise ConfigurationError(f"{model.__name__} has a composite key; select its rows with an ordinary statement")
+    _refuse_string(keys, "expected several keys, not one text, {}: write [key]")
+    wanted = list(dict.fromkeys(keys))
+    public_ids: dict[Any, str] = {}
+    for condition in _any_of(session, model, primary_key[0], wanted):
+        query = select(primary_key[0], column).where(condition)
+        for key, public_id in session.execute(query, execution_options=dict(execution_options or {})):
+            if public_ids.setdefault(key, public_id) != public_id:
+                raise ConfigurationError(
+                    f"several shards have a row of {model.__name__} with the key {key}, so it has no one "
+                    f"public id; select it with bind_arguments={{'shard_id': …}}"
+                )
+    return {key: public_ids[key] for key in wanted if key in public_ids}
+
+
+# --- inside
+
+
+def _public_id(session: object, model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
+    require_session(session)
+    name, column = public_id_attribute(model, attribute)
+    return name, public_id_type(column)
+
+
+def _with_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
+    """Return *query* with its loader options and lock, and its execution options."""
+    query = query.options(*load.get("options", ()))
+    lock = load.get("with_for_update")
+    if lock:
+        query = query.with_for_update(**({} if lock is True else lock))
+    execution_options = dict(load.get("execution_options") or {})
+    if load.get("populate_existing"):
+        execution_options["populate_existing"] = True
+    return query, execution_options
+
+
+def _refuse_string(values: object, message: str) -> None:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(message.format(safe_repr(values)))
+
+
+def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
+    _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.get()")
+    format = type_.id_format
+    texts: Iterable[str] = (str.__str__(text) for text in public_ids if isinstance(text, str) and format.is_valid(text))
+    if format.bits is not None:  # an id has several spellings; rows are found by the canonical one
+        texts = map(format.validate, texts)
+    return list(dict.fromkeys(texts))
+
+
+def _mapper(model: type[Any]) -> Mapper[Any]:
+    mapper: Mapper[Any] = inspect(model)
+    return mapper
+
+
+def _primary_key(model: type[Any]) -> list[Any]:
+    mapper = _mapper(model)
+    return [mapper.attrs[mapper.get_property_by_column(column).key].class_attribute for column in mapper.primary_key]
+
+
+def _any_of(session: Session, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
+    """Yield conditions that together select the rows with one of *values*."""
+    type_ = column.type.as_parameter if isinstance(column.type, PublicIdType) else None
+    return traits_for(session.get_bind(_mapper(model)).dialect).any_of(column, values, type_)

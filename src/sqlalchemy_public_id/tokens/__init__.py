@@ -25,7 +25,220 @@ True
 
 from __future__ import annotations
 
-from sqlalchemy_public_id.tokens.column import TokenType, get, token_column
-from sqlalchemy_public_id.tokens.token import IssuedToken, Token
+import hmac
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, inspect
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
+from sqlalchemy.sql import operators
+from sqlalchemy.types import TypeDecorator, TypeEngine
+from typing_extensions import Unpack
+
+from sqlalchemy_public_id.comparisons import no_match
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
+from sqlalchemy_public_id.mixins import name_index
+from sqlalchemy_public_id.orm.inspection import require_session
+from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
+from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
+
+M = TypeVar("M")
+"""A model."""
+
+_ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
+_SEVERAL = {operators.in_op, operators.not_in_op}
+
+
+def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
+    """Declare a column of digests: 32 bytes, never null, with a unique index named ``uq_<table>_<column>``.
+
+    :param token: the kind of tokens.
+    :param name: the name of the column, if it is not that of the attribute.
+    :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
+
+    >>> from sqlalchemy.orm import DeclarativeBase
+    >>> from sqlalchemy_public_id import PublicIdMixin
+    >>> class Base(DeclarativeBase): ...
+    >>> class Share(PublicIdMixin, Base):
+    ...     __tablename__ = "share"
+    ...     token = token_column(Token("share"))
+    >>> sorted(index.name for index in Share.__table__.indexes)
+    ['uq_share_public_id', 'uq_share_token']
+    """
+    for option in ("default", "insert_default", "nullable", "unique", "index", "primary_key"):
+        if option in kwargs:
+            raise ConfigurationError(
+                f"token_column() sets {option} itself: a token is given, unique and never null; "
+                f"keep tokens in a table of their own, and delete the row of one that is used up"
+            )
+    mapped: MappedColumn[bytes] = mapped_column(
+        name, TokenType(token), nullable=False, unique=True, index=True, **kwargs
+    )
+    event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
+    return mapped
+
+
+class _NoDigest(TypeError, DontWrapMixin):
+    """Not wrapped by SQLAlchemy, whose error shows the parameters: they may be the text of a token."""
+
+
+class _Comparator(TypeDecorator.Comparator[bytes]):
+    """Compare the column with the text of a token, which is replaced by its digest at once.
+
+    So the statement does not hold the text.
+    """
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        assert isinstance(self.type, TokenType)
+        if other and op in _SEVERAL:
+            values = _values_of_in(other[0])
+            _refuse_text_in_a_parameter(other[0] if values is None else values)
+            if values is not None:
+                other = ([digest for digest in map(self.type.digest, values) if digest is not None], *other[1:])
+        elif other and op in _ONE:
+            _refuse_text_in_a_parameter(other[0])
+            digest = self.type.digest(other[0])
+            if digest is None and other[0] is not None:
+                return no_match(self.expr, op)
+            other = (digest, *other[1:])
+        return super().operate(op, *other, **kwargs)
+
+
+def _values_of_in(operand: Any) -> list[Any] | None:
+    """Return the values that ``in_`` was called with; ``None`` for a subquery or a bind parameter."""
+    if isinstance(operand, (str, bytes, IssuedToken)):
+        raise _NoDigest(
+            f"{concealed(operand)} was given to in_, which takes several tokens, not one: write in_([token])"
+        )
+    if is_expression(operand):
+        return None
+    return [*operand] if hasattr(operand, "__iter__") else None
+
+
+def _refuse_text_in_a_parameter(operand: Any) -> None:
+    """Refuse ``literal(text)`` and ``bindparam("name", text)``, which SQLAlchemy would send unchanged."""
+    if isinstance(operand, (list, tuple, set, frozenset)):
+        for member in cast("Iterable[Any]", operand):
+            _refuse_text_in_a_parameter(member)
+    elif isinstance(operand, BindParameter):
+        value = cast("Any", operand).value
+        for member in cast("Iterable[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]:
+            if isinstance(member, (str, IssuedToken)):
+                raise _NoDigest(
+                    "a parameter holds the text of a token, which would be sent as it is: compare with the text "
+                    "itself, without literal() and bindparam()"
+                )
+
+
+class TokenType(TypeDecorator[bytes]):
+    """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
+
+    ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; ``in_`` takes any
+    iterable of them. Text that is no token, or that none of the keys signed, matches no row. Only digests are written:
+    ``issued.digest``.
+
+    This holds for comparisons of the column. Text in other expressions, such as ``case()``, ``coalesce()`` or
+    ``literal(text)`` on the left, is sent unchanged: use ``token.digest(text)`` there.
+    """
+
+    impl = LargeBinary
+    cache_ok = True  # a kind of token is itself and no other
+    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
+
+    def __init__(self, token: Token) -> None:
+        if not isinstance(token, Token):
+            raise ConfigurationError(f"{concealed(token)} is no kind of token; expected Token(prefix='reset')")
+        self.token = token
+        super().__init__(DIGEST_BYTES)
+
+    @property
+    def python_type(self) -> type[bytes]:
+        return bytes
+
+    def digest(self, value: Any) -> Any:
+        """Return the digest of a text or an issued token; any other value unchanged."""
+        if isinstance(value, str):
+            return self.token.digest(value)
+        return value.digest if isinstance(value, IssuedToken) else value
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(traits_for(dialect).integer_type(8 * DIGEST_BYTES))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        if value is None or (isinstance(value, bytes) and len(value) == DIGEST_BYTES):
+            return value
+        raise _NoDigest(
+            f"expected the digest of a token, {DIGEST_BYTES} bytes, but got an object of type {type(value).__name__}: "
+            f"store issued.digest, which issue() gives"
+        )
+
+    # SQLAlchemy's protocol names the argument, which functions need not
+    def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Render a digest as SQL; SQLAlchemy has no literals for bytes."""
+        literal = traits_for(dialect).literal
+        return lambda value: "NULL" if value is None else literal(self.process_bind_param(value, dialect))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.token!r})"
+
+
+# --- look up
+
+
+def get(
+    session: Session, model: type[M], text: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+) -> M | None:
+    """Return the row of *model* that has this token, or ``None``.
+
+    Text that is no token, is mistyped, or was signed with none of the keys is answered without a statement. The
+    application checks whether the token has expired.
+
+    :param text: what was received; any object is accepted.
+    :param attribute: the name of the token column, if a model has several; ``token`` by default.
+    :param load: as with :func:`sqlalchemy_public_id.lookup.get`: ``options``, ``with_for_update`` and so on.
+    """
+    require_session(session)
+    check_options("get", load)
+    key, digest = digest_of(text, model, attribute)
+    del text  # error reports show local variables, and what follows may fail
+    return None if digest is None else find(session, model, key, digest, **load)
+
+
+def digest_of(text: object, model: type[Any], attribute: str | None) -> tuple[str, bytes | None]:
+    """Return the name of the token column of *model*, and the digest of *text* if it is a token."""
+    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    if not isinstance(mapper, Mapper):
+        what = safe_repr(model) if isinstance(model, type) else concealed(model)
+        raise ConfigurationError(f"{what} is not a mapped class")
+    types = {prop.key: prop.columns[0].type for prop in mapper.column_attrs}
+    tokens = {key: type_.token for key, type_ in types.items() if isinstance(type_, TokenType)}
+    if not tokens:
+        raise ConfigurationError(f"{model.__name__} has no token; add a token_column() to it")
+    if attribute is None:
+        attribute = next(iter(tokens)) if len(tokens) == 1 else "token"
+        if attribute not in tokens:
+            raise ConfigurationError(
+                f"{model.__name__} has several tokens; name one of {', '.join(tokens)} with attribute=…"
+            )
+    if not isinstance(attribute, str) or attribute not in tokens:
+        raise ConfigurationError(
+            f"attribute is {concealed(attribute)}, expected the name of a token of {model.__name__}: "
+            f"{', '.join(map(repr, tokens))}"
+        )
+    return attribute, tokens[attribute].digest(text)
+
+
+def find(session: Session, model: type[M], key: str, digest: bytes, **load: Unpack[LoadOptions]) -> M | None:
+    """Return the row of *model* with this *digest*."""
+    # The time that the index takes may depend on the digest, but the first bytes of a digest cannot be chosen.
+    row = one_row(session, model, getattr(model, key) == digest, **load)
+    if row is None or not hmac.compare_digest(getattr(row, key), digest):
+        return None
+    return row
