@@ -45,8 +45,7 @@ from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["insert_once"]
 
-M = TypeVar("M")
-"""A model."""
+M = TypeVar("M")  # a model
 
 _ATTEMPTS = 10
 """Attempts of a transaction that only this call has used."""
@@ -88,7 +87,9 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
         except DBAPIError as last:
             error = _first_error(last, outside)
             dialect = session.get_bind(state.mapper).dialect
-            if not left or not (_is_lost(dialect, error) or _is_hidden(dialect, state, name, error)):
+            # it has given up the transaction in favour of another one
+            is_lost = traits_for(dialect).error_code(error.orig) in traits_for(dialect).conflict_errors
+            if not left or not (is_lost or _is_hidden(dialect, state, name, error)):
                 raise error from error.orig
             session.rollback()
     raise AssertionError  # the last attempt has returned or raised
@@ -143,7 +144,11 @@ def _insert_or_find(
     state = instance_state(obj)
     public_id = state.dict[name]
     connection = session.connection(bind_arguments={"mapper": state.mapper})
-    _refuse_autocommit(connection)
+    if is_autocommit(connection):
+        raise ConfigurationError(
+            "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
+            "use an engine or a connection without it"
+        )
     # a transaction that has read may not get the lock to write
     begin(connection, "BEGIN IMMEDIATE")
     with take_turns(connection, public_id):
@@ -163,14 +168,6 @@ def _insert_or_find(
     if changed:
         raise PublicIdConflict(public_id, model=type(obj).__name__, differing=changed)
     return stored, False
-
-
-def _refuse_autocommit(connection: Connection) -> None:
-    if is_autocommit(connection):
-        raise ConfigurationError(
-            "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
-            "use an engine or a connection without it"
-        )
 
 
 @contextmanager
@@ -218,12 +215,6 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
             first = context
         context = context.__context__
     return first
-
-
-def _is_lost(dialect: Dialect, error: DBAPIError) -> bool:
-    """Return True if the database has given up the transaction in favour of another one."""
-    traits = traits_for(dialect)
-    return traits.error_code(error.orig) in traits.conflict_errors
 
 
 def _is_hidden(dialect: Dialect, state: InstanceState[Any], name: str, error: DBAPIError) -> bool:

@@ -44,8 +44,7 @@ __all__ = [
     "resolve",
 ]
 
-M = TypeVar("M")
-"""A model."""
+M = TypeVar("M")  # a model
 
 
 class LoadOptions(TypedDict, total=False):

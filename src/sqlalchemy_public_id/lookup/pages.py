@@ -15,8 +15,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, sa
 from sqlalchemy_public_id.orm.inspection import is_sharded, public_id_attribute, require_session
 from sqlalchemy_public_id.types import as_bits_format, public_id_type
 
-M = TypeVar("M")
-"""A model."""
+M = TypeVar("M")  # a model
 
 _LARGEST_LIMIT = 2**31 - 2
 """The statement selects one row more, and its LIMIT is an INTEGER of PostgreSQL."""

@@ -31,6 +31,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Collection, Iterable, MutableMapping
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select
@@ -222,18 +223,12 @@ def _listen(mapper: Mapper[Any]) -> None:
         event.listen(mapper.class_, "expire", reading.forget, raw=True)
         event.listen(mapper.class_, "refresh", _on_refresh, raw=True)
     for ref in refs.values():
-        _listen_to_relationship(mapper.class_manager[ref.relationship], ref)
+        relationship = mapper.class_manager[ref.relationship]
+        event.listen(relationship, "set", partial(writing.on_relationship_set, ref), raw=True)
 
 
 def _on_refresh(state: InstanceState[Any], context: object, attributes: Iterable[str] | None) -> None:
     reading.forget(state, attributes)
-
-
-def _listen_to_relationship(relationship: QueryableAttribute[Any], ref: PublicRef) -> None:
-    def on_set(state: InstanceState[Any], value: object, old: object, initiator: object) -> None:
-        writing.on_relationship_set(state, ref, value)
-
-    event.listen(relationship, "set", on_set, raw=True)
 
 
 _LISTENERS = Listeners(

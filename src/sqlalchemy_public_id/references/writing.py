@@ -63,7 +63,9 @@ def _unload_relationship(state: InstanceState[Any], ref: PublicRef) -> None:
         del state.dict[ref.relationship]
 
 
-def on_relationship_set(state: InstanceState[Any], ref: PublicRef, value: object) -> None:
+def on_relationship_set(
+    ref: PublicRef, state: InstanceState[Any], value: object, old: object, initiator: object
+) -> None:
     """Discard a public id assigned earlier: the relationship was set after it.
 
     ``None`` does not count for an object without a row, as in :func:`relationship_changed`.

@@ -49,8 +49,7 @@ from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
 
-M = TypeVar("M")
-"""A model."""
+M = TypeVar("M")  # a model
 
 _ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
 _SEVERAL = {operators.in_op, operators.not_in_op}

@@ -163,13 +163,10 @@ def _check(cluster: object, key_range: object, strategy: object, enforce_range: 
 # --- DDL
 
 
-def _on_attach(column: Column[Any], parent: object) -> None:
+def _on_attach(column: Column[Any], table: Table) -> None:
     spec = cluster_spec(column)  # copies of a column come here too, each with a table of its own
-    if spec is not None and isinstance(parent, Table):
-        _listen(column, cast("Table", parent), spec)
-
-
-def _listen(column: Column[Any], table: Table, spec: ClusterSpec) -> None:
+    if spec is None or not isinstance(table, Table):
+        return
     table.dialect_options["sqlite"]["autoincrement"] = True
     if spec.strategy == "function":
         _declare_config(table, spec)

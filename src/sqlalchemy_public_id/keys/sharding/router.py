@@ -206,7 +206,7 @@ class ShardRouter:
         column = _deciding(state.mapper)
         if column is None:
             return None
-        name = _attribute(state.mapper, column)
+        name = state.mapper.get_property_by_column(column).key
         if state.identity is None and name in marks_of(state).borrowed:
             state.dict.pop(name, None)  # the id of another row, of which this is a copy
             marks_of(state).forget(name)
@@ -373,10 +373,6 @@ def _parents(state: InstanceState[Any]) -> Iterator[tuple[str, object]]:
             and parent is not None
         ):
             yield relationship.key, parent
-
-
-def _attribute(mapper: Mapper[Any], column: Column[Any]) -> str:
-    return next(name for name, own in id_attributes(mapper).items() if own is column)
 
 
 def _has_integer_key(mapper: Mapper[Any]) -> bool:
