@@ -15,8 +15,6 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, saf
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
 
-__all__ = ["MAX_LENGTH", "Format", "Value", "character_class", "check_texts", "in_words", "is_printable"]
-
 MAX_LENGTH = 255
 """The length of the longest public id: a unique index of every database can hold it."""
 
@@ -27,7 +25,6 @@ class Value:
     """A frozen dataclass whose settings are its constructor arguments; ``_accepted`` and ``_before`` are not."""
 
     def _settings(self) -> dict[str, Any]:
-        """Return the constructor arguments of an equal value."""
         return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
 
     @classmethod
@@ -207,8 +204,6 @@ class Format(Value, ABC):
         """Return the budget: the number of ids that can be issued before a duplicate is likely."""
         return Budget(self.capacity)
 
-    # --- private
-
     def _accepts(self, text: str) -> bool:
         """Return True if *text* is an id of this format itself, not of an older one."""
         if len(text) != self._own_length or not self._own_regex.fullmatch(text):
@@ -241,7 +236,6 @@ class Format(Value, ABC):
         return (self._explain_body(body) if matches else self._explain_mismatch(body)) or "it is malformed"
 
     def _checked_lead(self) -> str:
-        """Return the valid prefix and separator, or an empty string."""
         prefix, separator = self.prefix, self.separator
         if not isinstance(separator, str) or not is_printable(separator):
             raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
@@ -277,7 +271,6 @@ class Format(Value, ABC):
         return f"{type(self).__name__}({arguments}){older}"
 
     def _shown(self, value: object) -> str:
-        """Return the *value* of a setting as Python code."""
         return repr(value)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -15,8 +15,6 @@ from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
 
-__all__ = ["STORAGES", "BitsFormat", "TimedFormat"]
-
 STORAGES = ("native", "text")
 """The ways to store an id in a column: as its number, or as its text."""
 
@@ -156,8 +154,6 @@ class BitsFormat(Format):
                 return None
         return f"it is too large for {self._used} bits" if number >> self._used else f"it is not {self._kind}"
 
-    # --- private
-
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         copy = super()._with_accepted(older)
         copy._describe_number()
@@ -223,6 +219,5 @@ class TimedFormat(BitsFormat):
 
 @cache  # takes up to a millisecond, and depends on the encoding and the kinds of numbers alone
 def _pattern(codec: Codec, bit_patterns: tuple[BitPattern, ...]) -> str:
-    """Return a regular expression for the texts of the numbers with one of *bit_patterns*."""
     patterns = list(dict.fromkeys(map(codec.pattern, bit_patterns)))
     return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"

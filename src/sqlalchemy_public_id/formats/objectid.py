@@ -68,8 +68,6 @@ class ObjectId(TimedFormat):
 
 
 class _Sequence(clock.Sequence):
-    """The numbers of this process."""
-
     def __init__(self, clock: clock.Clock) -> None:
         process, count = os.urandom(_PROCESS // 8), os.urandom(_COUNT // 8)
         self._process = int.from_bytes(process, "big") << _COUNT

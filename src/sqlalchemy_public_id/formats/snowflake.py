@@ -122,8 +122,6 @@ class Snowflake(TimedFormat):
 
 
 class _Sequence(clock.Sequence):
-    """The numbers of one machine in this process."""
-
     def __init__(self, clock: clock.Clock, machine_id: int | Callable[[], int], epoch: int) -> None:
         super().__init__(clock)
         self._machine = _own_machine_id(machine_id) << _COUNT

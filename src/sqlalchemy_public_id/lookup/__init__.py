@@ -222,9 +222,6 @@ def public_ids_of(
     return {key: public_ids[key] for key in wanted if key in public_ids}
 
 
-# --- inside
-
-
 def _public_id(session: object, model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
     require_session(session)
     name, column = public_id_attribute(model, attribute)
@@ -232,7 +229,6 @@ def _public_id(session: object, model: type[Any], attribute: str | None) -> tupl
 
 
 def _with_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
-    """Return *query* with its loader options and lock, and its execution options."""
     query = query.options(*load.get("options", ()))
     lock = load.get("with_for_update")
     if lock:

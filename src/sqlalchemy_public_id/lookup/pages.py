@@ -138,9 +138,6 @@ def page(
     )
 
 
-# --- inside
-
-
 def _selected(rows: Any) -> tuple[Select[Any], Any]:
     """Return *rows* as a statement, and the entity that it selects."""
     if not isinstance(rows, Select):

@@ -164,8 +164,6 @@ class Token:
 
     __reduce__ = __getstate__
 
-    # --- inside
-
     def _is_signed(self, text: str) -> bool:
         if not self.__keys:
             return True

@@ -244,7 +244,6 @@ class BlockAllocator:
         buffer.add(self._lessor.lease(max(size, count), pause))
 
     def _wait(self, missing: int, deadline: float) -> None:
-        """Wait for a lease under way, or for a new one, until *deadline* at most."""
         try:
             if self._leases_here().wait(missing, deadline - time.monotonic()):
                 return

@@ -89,8 +89,6 @@ class KeyedStep(KeySpace):
         length = self.length + 1 if length is None else length
         return KeyedStep(self.alphabet, length, self.secret, self.tweak)._after(self)
 
-    # --- inside
-
     def _text(self, place: int) -> str:
         text: str = self._cipher.encrypt(self._write(place), tweak=self.tweak)
         return text

@@ -164,8 +164,6 @@ class KeySpace(Value, ABC):
             yield from self._before.parts()
         yield self
 
-    # --- inside
-
     def _after(self, before: KeySpace) -> Self:
         """Continue after *before*. Mutates self: only for an object under construction."""
         if self.length <= before.length:
@@ -292,8 +290,6 @@ class CoprimeStep(KeySpace):
         """
         length = self.length + 1 if length is None else length
         return CoprimeStep(self.alphabet, length, step, start)._after(self)
-
-    # --- inside
 
     def _text(self, place: int) -> str:
         start, step = self._line
