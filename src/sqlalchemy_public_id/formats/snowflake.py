@@ -153,7 +153,8 @@ class _Sequence(clock.Sequence):
                 f"the clock of this machine is {-now} ms before the epoch; set the clock, or pass an earlier epoch"
             )
         if now >> _TIME:
-            raise KeySpaceExhausted(f"the 41 bits for the time of a Snowflake are used up since {_ended(self._epoch)}")
+            end = datetime.fromtimestamp((self._epoch + 2**_TIME) / 1000, timezone.utc)
+            raise KeySpaceExhausted(f"the 41 bits for the time of a Snowflake are used up since {end:%Y-%m-%d}")
         return now
 
 
@@ -209,7 +210,3 @@ def _since_1970(epoch: object) -> int:
             f"epoch is {safe_repr(epoch)}, expected a datetime with a time zone, or milliseconds since 1970"
         )
     return epoch
-
-
-def _ended(epoch: int) -> str:
-    return f"{datetime.fromtimestamp((epoch + 2**_TIME) / 1000, timezone.utc):%Y-%m-%d}"

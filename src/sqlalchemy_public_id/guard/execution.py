@@ -38,11 +38,12 @@ class GuardedInsert:
         self.statement = statement
         self.dialect = context.dialect
         self.traits: Traits = traits_for(context.dialect)
+        self.integrity_error: type[Exception] = context.dialect.dbapi.IntegrityError
         self.connection = context.root_connection
         self.options = {key: value for key, value in context.execution_options.items() if key == "schema_translate_map"}
         """For statements of the guard, so that they find the same table."""
         self._tries: Counter[tuple[int, str]] = Counter()
-        self._taken: set[tuple[Column[Any], str]] = set()
+        self.taken: set[tuple[Column[Any], str]] = set()
         """Ids that have collided."""
 
     def __enter__(self) -> GuardedInsert:
@@ -82,17 +83,6 @@ class GuardedInsert:
     def engine_without_transactions(self) -> str | None:
         """The storage engine of the table, if a statement that fails leaves rows in it."""
         return self.traits.engine_without_transactions(self.connection, *self.names)
-
-    @property
-    def has_collided(self) -> bool:
-        """True if a generated id has collided."""
-        return bool(self._taken)
-
-    @property
-    def integrity_error(self) -> type[Exception]:
-        """The driver's class of errors for a violated constraint."""
-        error: type[Exception] = self.dialect.dbapi.IntegrityError
-        return error
 
     @property
     def sees_commits(self) -> bool:
@@ -196,7 +186,7 @@ class GuardedInsert:
         # the error is about an id of the application, too, and no other id for this row is right
         if not all(map(batch.is_generated, collided + hidden)):
             return []
-        self._taken.update((slot.column, batch.text(slot)) for slot in collided)
+        self.taken.update((slot.column, batch.text(slot)) for slot in collided)
         return collided + hidden
 
     def _refuse_if_rows_stayed(self, batch: Batch, column: Column[Any], violation: Violation, error: Exception) -> None:
@@ -235,7 +225,7 @@ class GuardedInsert:
         """Return the slots whose id is *named*, in the table, or in another row of the batch."""
         duplicates: list[Slot] = []
         seen = set(named)
-        if not named or self.sees_commits or len(self._taken) >= _FEW:
+        if not named or self.sees_commits or len(self.taken) >= _FEW:
             seen |= self._readable(column, [batch.text(slot) for slot in slots])
         # ids of the application first: of two equal ids in the batch, the first one stays
         for slot in sorted(slots, key=batch.is_generated):
@@ -272,7 +262,7 @@ class GuardedInsert:
                 self._count_try(slot, held)
                 new = public_id_type(slot.column).next_id()
                 key = slot.column, new
-                if key not in self._taken and key not in held and key not in (batch.ids or ()):
+                if key not in self.taken and key not in held and key not in (batch.ids or ()):
                     break
             held.add(key)
             batch.replace(slot, new)
@@ -280,7 +270,7 @@ class GuardedInsert:
     def _count_try(self, slot: Slot, held: set[tuple[Column[Any], str]]) -> None:
         tried = slot.row, slot.parameter.name
         if self._tries[tried] >= max_retries(slot.column):
-            raise generated.exhausted(self.connection, slot.column, self._taken | held, self.options)
+            raise generated.exhausted(self.connection, slot.column, self.taken | held, self.options)
         self._tries[tried] += 1
 
 

@@ -100,7 +100,7 @@ def _run_one_row(guarded: GuardedInsert, batch: Batch, statement: str) -> None:
         except PublicIdCollision:
             _warn_of_triggers(guarded)  # the application may go on, with the rows that they wrote
             raise
-        if guarded.has_collided:
+        if guarded.taken:
             _warn_of_triggers(guarded)
 
 
@@ -125,9 +125,9 @@ def _run_many_rows(guarded: GuardedInsert, batch: Batch, statement: str, key: Co
     # the sentinel is the last column of each returned row
     keys = _keys_by_row(guarded, batch, key, [row[-1] for row in guarded.cursor.fetchall()])
     _warn_of_triggers(guarded)
-    for row, slots in batch.slots_by_row().items():
-        if keys[row] is None:
-            guarded.replace(batch, _taken_slots(guarded, batch, slots))
+    for row, row_key in keys.items():
+        if row_key is None:
+            guarded.replace(batch, _taken_slots(guarded, batch, row))
             keys[row] = _insert_row(guarded, batch, row, key)
     _return_rows(guarded, key, list(keys.values()))
 
@@ -149,8 +149,9 @@ def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserte
     return keys
 
 
-def _taken_slots(guarded: GuardedInsert, batch: Batch, slots: list[Slot]) -> list[Slot]:
+def _taken_slots(guarded: GuardedInsert, batch: Batch, row: int) -> list[Slot]:
     # none if an id of the application is taken: the INSERT has to fail with the error of the database
+    slots = [slot for slot in batch.slots if slot.row == row]
     taken = [slot for slot in slots if guarded.stored(slot.column, [batch.text(slot)])]
     return taken if all(map(batch.is_generated, taken)) else []
 

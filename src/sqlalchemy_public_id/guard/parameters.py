@@ -117,13 +117,6 @@ class Batch:
             return True
         return self.ids is not None and self.ids.get((slot.column, self.text(slot))) is not None
 
-    def slots_by_row(self) -> dict[int, list[Slot]]:
-        """Return row → its public ids."""
-        rows: dict[int, list[Slot]] = {}
-        for slot in self.slots:
-            rows.setdefault(slot.row, []).append(slot)
-        return rows
-
     def names_in_row(self) -> set[str]:
         """Return the names of the parameters of a row."""
         return set(self.context.compiled_parameters[self._first])

@@ -314,8 +314,11 @@ class CoprimeStep(KeySpace):
         left = self.length
         columns: list[list[str]] = []
         carries: list[int] = []
+        limb_digits = width  # whole tables, at least one
+        while base ** (limb_digits + width) <= _LIMB:
+            limb_digits += width
         while left:
-            digits = min(left, _limb_of(base, width))
+            digits = min(left, limb_digits)
             limb: int = base**digits
             number, low = divmod(number, limb)
             step, low_step = divmod(step, limb)
@@ -376,10 +379,3 @@ def _next_coprime(number: int, base: int) -> int:
     while math.gcd(number, base) > 1:
         number += 1
     return number
-
-
-def _limb_of(base: int, width: int) -> int:
-    digits = width  # whole tables, at least one
-    while base ** (digits + width) <= _LIMB:
-        digits += width
-    return digits
