@@ -10,7 +10,7 @@ from sqlalchemy import create_engine
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, TypedId
 from sqlalchemy_public_id.keys.ranges import ranges
-from sqlalchemy_public_id.keys.sharding.router import ShardRouter
+from sqlalchemy_public_id.keys.sharding import ShardRouter
 from sqlalchemy_public_id.keys.sharding.rules import ByHash, ByKey, ByPrefix, bucket_of, jump, rule_of
 
 SHARDS = ("a", "b", "c")
