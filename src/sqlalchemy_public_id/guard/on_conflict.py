@@ -194,7 +194,14 @@ def _warn_of_triggers(guarded: GuardedInsert) -> None:
     table, tables = guarded.names[0], _triggers_before_insert.setdefault(guarded.dialect, {})
     if guarded.names in tables:
         return
-    triggers = tables[guarded.names] = _look_for_triggers(guarded)
+    triggers: list[str] = []
+    try:
+        with guarded.savepoint():
+            triggers = guarded.traits.early_triggers(guarded.connection, *guarded.names)
+    except DBAPIError as error:
+        if not guarded.traits.is_permission_error(error.orig):
+            raise
+    tables[guarded.names] = triggers
     if triggers:
         warnings.warn(
             f"the public id of a row of {table} was taken, and PostgreSQL ran {', '.join(triggers)} before it left "
@@ -203,13 +210,3 @@ def _warn_of_triggers(guarded: GuardedInsert) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def _look_for_triggers(guarded: GuardedInsert) -> list[str]:
-    try:
-        with guarded.savepoint():
-            return guarded.traits.early_triggers(guarded.connection, *guarded.names)
-    except DBAPIError as error:
-        if not guarded.traits.is_permission_error(error.orig):
-            raise
-        return []

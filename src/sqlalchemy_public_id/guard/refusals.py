@@ -35,24 +35,20 @@ def _refuse(insert: Any) -> None:
     clauses = post_values_clauses(insert)
     if not clauses and insert.select is None:
         return
+    has_defaults = insert.select is not None and insert.include_insert_from_select_defaults
     for column in public_id_columns(plain_table(insert.table)):
+        names = {column.key, column.name}
         for clause in clauses:
-            if {column.key, column.name} & updated_columns(clause):
+            if names & updated_columns(clause):
                 raise unwrapped(_rotation(column, clause))
-        if insert.select is not None and column.default is not None and insert.include_insert_from_select_defaults:
-            _refuse_from_select(insert, column)
-
-
-def _refuse_from_select(insert: Insert, column: Column[Any]) -> None:
-    if {column.key, column.name} & selected_names(insert):
-        return
-    raise unwrapped(
-        ConfigurationError(
-            f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, because the "
-            f"default is evaluated once for the statement. Read the rows and insert them: "
-            f"connection.execute(insert(table), [dict(row) for row in connection.execute(select).mappings()])"
-        )
-    )
+        if has_defaults and column.default is not None and not names & selected_names(insert):
+            raise unwrapped(
+                ConfigurationError(
+                    f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, "
+                    f"because the default is evaluated once for the statement. Read the rows and insert them: "
+                    f"connection.execute(insert(table), [dict(row) for row in connection.execute(select).mappings()])"
+                )
+            )
 
 
 def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:

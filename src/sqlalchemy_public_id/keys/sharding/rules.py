@@ -110,14 +110,13 @@ def rule_of(by: object, shards: Sequence[str]) -> Rule:
     if not isinstance(by, Mapping) or not by:
         raise ConfigurationError(f"by is {safe_repr(rules)}; {_EXPECTED}")
     for which, shard in rules.items():
-        _refuse_empty(which)
         require_shard(shard, shards, f"by has {safe_repr(shard)} for {safe_repr(which)}")
-    prefixes = {_prefix(which): shard for which, shard in rules.items() if _prefix(which) is not None}
+    prefixes = {prefix: shard for which, shard in rules.items() if (prefix := _prefix(which)) is not None}
     clusters = {which: shard for which, shard in rules.items() if type(which) is int}
     spans = [(which, shard) for which, shard in rules.items() if _is_span(which)]
     spans.sort(key=lambda span: span[0].start)
     if len(prefixes) == len(rules):
-        return ByPrefix({str(prefix): shard for prefix, shard in prefixes.items()})
+        return ByPrefix(prefixes)
     if len(clusters) == len(rules):
         for cluster in clusters:
             if not 0 <= cluster <= LAST_CLUSTER:
@@ -141,28 +140,27 @@ def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
 
 
 def _prefix(which: Any) -> str | None:
+    prefix: str | None = None
     if isinstance(which, str) and not isinstance(which, TypedId):
-        return which
+        prefix = which
     if isinstance(which, type) and issubclass(which, TypedId):
-        return which.id_format.prefix
-    return None
-
-
-def _refuse_empty(which: Any) -> None:
-    span: Any = which
-    if isinstance(which, type) and issubclass(which, TypedId) and getattr(which, "id_format", None) is None:
-        raise ConfigurationError(f"by has {which.__name__}, which has no prefix; expected a subclass with one")
-    if which == "" or (isinstance(which, type) and _prefix(which) == ""):
+        if getattr(which, "id_format", None) is None:
+            raise ConfigurationError(f"by has {which.__name__}, which has no prefix; expected a subclass with one")
+        prefix = which.id_format.prefix
+    if prefix == "":
         raise ConfigurationError("by has an empty prefix; expected the prefix of the public ids of a model")
-    if _is_span(span) and span.start >= span.stop:
-        raise ConfigurationError(
-            f"by has {safe_repr(which)}, which holds no key; expected the first key, and one past the last"
-        )
+    return prefix
 
 
 def _is_span(which: Any) -> bool:
     ends = getattr(which, "start", None), getattr(which, "stop", None)
-    return all(type(end) is int for end in ends) and getattr(which, "step", 1) == 1
+    if not all(type(end) is int for end in ends) or getattr(which, "step", 1) != 1:
+        return False
+    if which.start >= which.stop:
+        raise ConfigurationError(
+            f"by has {safe_repr(which)}, which holds no key; expected the first key, and one past the last"
+        )
+    return True
 
 
 def engines_of(shards: Any) -> dict[str, Engine]:

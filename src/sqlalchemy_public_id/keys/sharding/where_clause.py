@@ -64,10 +64,7 @@ def _values(op: Any, other: Any, parameters: Mapping[str, Any]) -> list[Any] | N
         return _values(op, _element(other), parameters)
     if not isinstance(other, BindParameter) or op not in (operator.eq, operators.in_op):
         return None
-    return _bound_values(op, other, parameters)
-
-
-def _bound_values(op: Any, bound: Any, parameters: Mapping[str, Any]) -> list[Any] | None:
+    bound: Any = other
     value: Any = parameters.get(bound.key, _UNKNOWN)
     if value is _UNKNOWN:
         if bound.value is None and bound.callable is None:
