@@ -92,12 +92,9 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 def has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
     """Return True if the application has its own flush or insert listeners."""
-    return not all(map(_is_own, flush_listeners(session) + insert_listeners(mapper)))
-
-
-def _is_own(listener: Callable[..., Any]) -> bool:
     # wrappers of SQLAlchemy count as others: listeners of this library must not need one (see events.mappers)
-    return getattr(listener, "__module__", "").startswith(_PACKAGE)
+    modules = (getattr(one, "__module__", "") for one in flush_listeners(session) + insert_listeners(mapper))
+    return not all(module.startswith(_PACKAGE) for module in modules)
 
 
 # --- the events of a session

@@ -173,15 +173,13 @@ class _KeysetQuery:
         self.cursor = aliased(mapper.class_, flat=True)
         table = mapper.selectable
         self.cursor_table: FromClause | None = None
+        self.cursor_may_be_filtered = True
+        """True if a condition that is added to entities may have hidden the row of the cursor."""
         if mapper.inherits is None and isinstance(table, Table):
             self.cursor_table = table.alias()
+            self.cursor_may_be_filtered = False
         order = (column.desc() if descending else column.asc() for column in self.columns)
         self.statement = statement.order_by(*order)
-
-    @property
-    def cursor_may_be_filtered(self) -> bool:
-        """Return True if a condition that is added to entities may have hidden the row of the cursor."""
-        return self.cursor_table is None
 
     def fetch_after(self, public_id: object, limit: int, key: Sequence[Any] | None = None) -> tuple[list[Any], int]:
         """Return rows after that of *public_id*, each with its public id, and the number of rows that were sent.
@@ -239,6 +237,7 @@ class _ShardedKeysetQuery(_KeysetQuery):
 
     def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, descending: bool) -> None:
         super().__init__(session, statement, entity, name, descending)
+        self.cursor_may_be_filtered = False
         self.id = getattr(entity, name)
         self.format = public_id_type(public_id_attribute(self.mapper.class_, name)[1]).id_format
         if not all(isinstance(column.type, Integer) for column in self.columns):
@@ -247,10 +246,6 @@ class _ShardedKeysetQuery(_KeysetQuery):
                 f"order of other keys; a page of several shards needs an integer key"
             )
         self._cursor_keys: dict[object, Sequence[Any] | None] = {}
-
-    @property
-    def cursor_may_be_filtered(self) -> bool:
-        return False
 
     def fetch_after(self, public_id: object, limit: int, key: Sequence[Any] | None = None) -> tuple[list[Any], int]:
         statement = self.statement.limit(limit)

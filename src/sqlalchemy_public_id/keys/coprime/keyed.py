@@ -96,9 +96,6 @@ class KeyedStep(KeySpace):
     def _place(self, text: str) -> int:
         return self._read(self._cipher.decrypt(text, tweak=self.tweak))
 
-    def _texts(self, place: int, count: int) -> list[str]:
-        return [self._text(at) for at in range(place, place + count)]
-
     def _shown(self) -> dict[str, str]:
         arguments = super()._shown() | {"secret": "..."}
         if not self.tweak:

@@ -62,9 +62,9 @@ class KeySpace(Value, ABC):
     def _text(self, place: int) -> str:
         """Return the key of this length at *place*, from 0 to ``size - 1``."""
 
-    @abstractmethod
     def _texts(self, place: int, count: int) -> list[str]:
         """Return *count* keys from *place* on."""
+        return [self._text(at) for at in range(place, place + count)]
 
     @abstractmethod
     def _place(self, text: str) -> int:

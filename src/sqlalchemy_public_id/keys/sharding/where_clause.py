@@ -64,7 +64,10 @@ def _values(op: Any, other: Any, parameters: Mapping[str, Any]) -> list[Any] | N
         return _values(op, _element(other), parameters)
     if not isinstance(other, BindParameter) or op not in (operator.eq, operators.in_op):
         return None
-    bound: Any = other
+    return _bound_values(op, other, parameters)
+
+
+def _bound_values(op: Any, bound: Any, parameters: Mapping[str, Any]) -> list[Any] | None:
     value: Any = parameters.get(bound.key, _UNKNOWN)
     if value is _UNKNOWN:
         if bound.value is None and bound.callable is None:
