@@ -7,8 +7,6 @@
 They are installed when the first column type is made, never at import.
 """
 
-from __future__ import annotations
-
 from sqlalchemy.orm import Mapper, Session
 
 from sqlalchemy_public_id.events import flush, mappers

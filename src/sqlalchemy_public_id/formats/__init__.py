@@ -1,7 +1,5 @@
 """Formats of public ids, alphabets, and the probability of collisions; without a database."""
 
-from __future__ import annotations
-
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.alphabets import (
     BASE36,

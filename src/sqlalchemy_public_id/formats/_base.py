@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import Field, fields
 from functools import cache
 from typing import Any, ClassVar, cast
@@ -127,14 +128,13 @@ class Format(Value, ABC):
             raise ValueError(f"count is {count}, expected 0 or more")
         pool = self._pool
         ids: list[str] = []
-        while len(ids) < count:
-            try:
+        with suppress(IndexError):
+            while len(ids) < count:
                 ids.append(pool.pop())
-            except IndexError:
-                break
-        if len(ids) < count:
-            generated = self._make(count - len(ids))
-            surplus = len(generated) - (count - len(ids))
+        missing = count - len(ids)
+        if missing:
+            generated = self._make(missing)
+            surplus = len(generated) - missing
             ids += generated[surplus:]
             pool.extend(generated[:surplus])
         return ids

@@ -64,7 +64,6 @@ class GuardedInsert:
         self.dialect.do_execute(self.cursor, statement or self.statement, parameters, self.context)
 
     def execute_many(self, parameters: Any) -> None:
-        """Execute the statement by the driver's ``executemany``."""
         self.dialect.do_executemany(self.cursor, self.statement, parameters, self.context)
 
     def send(self, command: str) -> None:
@@ -192,14 +191,11 @@ class GuardedInsert:
     def _refuse_if_rows_stayed(self, batch: Batch, column: Column[Any], violation: Violation, error: Exception) -> None:
         # MyISAM and its like keep the rows before the refused one: another run would insert them twice
         texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
-        if len(texts) == 1:
-            return
-        engine = self.engine_without_transactions
+        engine = self.engine_without_transactions if len(texts) > 1 else None
         if engine is None:
             return
-        if (
-            match_violation(violation, column, self.dialect) is Match.MAYBE
-        ):  # the ids may be those of the rows that stay
+        # the ids may be those of the rows that stay
+        if match_violation(violation, column, self.dialect) is Match.MAYBE:
             raise error
         stored = len(self._readable(column, texts))
         raise ConfigurationError(
@@ -236,7 +232,6 @@ class GuardedInsert:
         return duplicates
 
     def stored(self, column: Column[Any], texts: list[str]) -> set[str]:
-        """Return those of *texts* that the table holds now."""
         return generated.stored_ids(self.connection, column, texts, self.options)
 
     def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:

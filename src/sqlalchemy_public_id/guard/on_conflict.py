@@ -83,8 +83,8 @@ def _can_take_clause(insert_: Any) -> bool:
 
 def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
     """Return True if each row is nothing but its parameters, so that it can be inserted by itself."""
-    statement = guarded.context.compiled.statement
-    return not has_own_values(statement) and batch.names_in_row() <= set(plain_table(statement.table).columns.keys())
+    statement, parameters = guarded.context.compiled.statement, guarded.context.compiled_parameters[batch.first]
+    return not has_own_values(statement) and parameters.keys() <= set(plain_table(statement.table).columns.keys())
 
 
 # --- one row

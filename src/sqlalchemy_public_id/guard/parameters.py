@@ -89,7 +89,7 @@ class Batch:
         self.parameters: Any = parameters
         self.ids = generated.of(context.root_connection)
         self._id_parameters = id_parameters(context.compiled)
-        self._first = first
+        self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
         self._is_copied = False
         self.rows = len(self.parameters) if self._is_many else rows_in(context, parameters)
@@ -107,7 +107,6 @@ class Batch:
         return list(self._find_slots())
 
     def text(self, slot: Slot) -> str:
-        """Return the id in *slot*."""
         value: str = self.context.compiled_parameters[slot.row][slot.parameter.name]
         return value
 
@@ -116,10 +115,6 @@ class Batch:
         if slot.parameter.is_default:
             return True
         return self.ids is not None and self.ids.get((slot.column, self.text(slot))) is not None
-
-    def names_in_row(self) -> set[str]:
-        """Return the names of the parameters of a row."""
-        return set(self.context.compiled_parameters[self._first])
 
     # --- writing
 
@@ -133,7 +128,7 @@ class Batch:
         if not self._is_copied:  # the application may still hold the parameters that it gave
             self.parameters, self._is_copied = _mutable(self.parameters), True
         if self._is_many:
-            row = self.parameters[slot.row - self._first] = _mutable(self.parameters[slot.row - self._first])
+            row = self.parameters[slot.row - self.first] = _mutable(self.parameters[slot.row - self.first])
             row[slot.place] = value
         else:
             self.parameters[slot.place] = value
@@ -149,7 +144,7 @@ class Batch:
 
     def _find_slots(self) -> Iterator[Slot]:
         compiled = self.context.compiled
-        rows = self.context.compiled_parameters[self._first : self._first + self.rows]
+        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
         positions = parameter_positions(compiled)
         escaped: dict[str, str] = compiled.escaped_bind_names or {}
         width = 0 if self._is_many else _per_row(self.context, self.parameters)[0]
@@ -162,7 +157,7 @@ class Batch:
                     place: Any = positions[parameter.name] + at * width
                 else:
                     place = f"{name}__{at}" if width else name
-                yield Slot(self._first + at, parameter, place)
+                yield Slot(self.first + at, parameter, place)
 
 
 def rows_in(context: Any, parameters: Any) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, Table, event
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.util import greenlet_spawn
-from typing_extensions import ParamSpec, Self
+from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, safe_repr
 from sqlalchemy_public_id.formats.pool import reset_in_child
@@ -25,7 +25,6 @@ __all__ = ["block_key", "BlockAllocator"]
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -230,13 +229,13 @@ class BlockAllocator:
 
     # --- leases
 
-    async def _awaited(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _awaited(self, function: Callable[..., T], *args: int) -> T:
         if not self._lessor.is_async:
             raise ConfigurationError(
                 f"{self!r} has an Engine, whose leases cannot be awaited: give it an AsyncEngine, or call "
                 f"{function.__name__}() without await"
             )
-        result: T = await greenlet_spawn(partial(function, *args, **kwargs))
+        result: T = await greenlet_spawn(function, *args)
         return result
 
     def _fill(self, buffer: Buffer, count: int, pause: Pause) -> None:

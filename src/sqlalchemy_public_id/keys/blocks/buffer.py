@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
@@ -81,7 +82,6 @@ class Buffer:
         return self._added - self.left
 
     def add(self, numbers: range) -> None:
-        """Append *numbers*."""
         with self.lock:
             self._ranges.append(numbers)
             self._in_ranges += len(numbers)
@@ -118,16 +118,11 @@ class Buffer:
 
 
 def _pop(numbers: list[int], count: int) -> list[range]:
-    taken: list[range] = []
-    for _ in range(count):  # one by one, because other threads pop as well
-        try:
-            number = numbers.pop()
-        except IndexError:
-            break
-        taken.append(range(number, number + 1))
-        if len(taken) > 1 and taken[-2].stop == number:
-            taken[-2:] = [range(taken[-2].start, number + 1)]
-    return taken
+    popped: list[int] = []
+    with suppress(IndexError):
+        while len(popped) < count:  # one by one, because other threads pop as well
+            popped.append(numbers.pop())
+    return joined([range(number, number + 1) for number in popped])
 
 
 def joined(ranges: list[range]) -> list[range]:

@@ -86,7 +86,6 @@ class TaskLeases:
         self._lease: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     def wait(self, count: int, seconds: float) -> bool:
-        """Return True if the lease has ended in time. Its error is raised."""
         try:
             return bool(await_only(self._has_ended(count, seconds)))
         except MissingGreenlet as error:

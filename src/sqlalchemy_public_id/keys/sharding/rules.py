@@ -47,15 +47,12 @@ class Rule:
     """Finds the shard of a row by one of its properties; ``None`` by the others."""
 
     def of_prefix(self, prefix: str | None) -> str | None:
-        """Return the shard of public ids with *prefix*."""
         return None
 
     def of_id(self, public_id: str) -> str | None:
-        """Return the shard of a canonical public id."""
         return None
 
     def of_key(self, key: int) -> str | None:
-        """Return the shard of a key."""
         return None
 
 
