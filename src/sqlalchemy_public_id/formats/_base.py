@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import Field, fields
 from functools import cache
+from itertools import groupby
 from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
@@ -308,14 +309,9 @@ def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
 
 def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
     """Yield the first and last character of each run of consecutive characters in *alphabet*."""
-    characters = sorted(alphabet)
-    first = last = characters[0]
-    for character in characters[1:]:
-        if ord(character) != ord(last) + 1:
-            yield first, last
-            first = character
-        last = character
-    yield first, last
+    for _, run in groupby(enumerate(sorted(alphabet)), key=lambda place: ord(place[1]) - place[0]):
+        characters = [character for _, character in run]
+        yield characters[0], characters[-1]
 
 
 @cache

@@ -10,9 +10,11 @@ sort like their numbers.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import groupby
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats._base import character_class, in_words
@@ -83,20 +85,17 @@ class Codec:
 
         Unless :attr:`is_exact`, only the first digit is restricted.
         """
-        choices = list(self._matching_digits(bits)) if self.is_exact else list(self._any_digits())
-        after_hyphens = {at - before for before, at in enumerate(self._hyphens)}
-        parts: list[str] = []
-        at = 0
-        while at < len(choices):
-            end = at + 1
-            while end < len(choices) and choices[end] == choices[at] and end not in after_hyphens:
-                end += 1
-            hyphen = "-" if at in after_hyphens else ""
-            times = f"{{{end - at}}}" if end > at + 1 else ""
-            choice = self._cases(choices[at])
-            parts.append(f"{hyphen}{choice if len(choice) == 1 else character_class(choice)}{times}")
-            at = end
-        return "".join(parts)
+        choices = self._matching_digits(bits) if self.is_exact else self._any_digits()
+        ends = [at - before for before, at in enumerate(self._hyphens)]
+        groups: list[str] = []
+        for _, digits in groupby(enumerate(choices), key=lambda place: bisect(ends, place[0])):
+            parts: list[str] = []
+            for choice, run in groupby(self._cases(choice) for _, choice in digits):
+                length = len(list(run))
+                times = f"{{{length}}}" if length > 1 else ""
+                parts.append(f"{choice if len(choice) == 1 else character_class(choice)}{times}")
+            groups.append("".join(parts))
+        return "-".join(groups)
 
     def _matching_digits(self, bits: BitPattern) -> Iterator[str]:
         """Yield the digits that are possible at each place, from the first to the last."""

@@ -142,8 +142,7 @@ class ClusterColumn(_Statements):
         self.table, self.column, self.schema = table, column, schema
         self.config = Config(dialect, schema=schema)
         self.quoted_table, self.quoted_column = self._name(table, schema), self._name(column)
-        self.sequence_name = sequence_name(sequence or table)
-        self.sequence = self._name(self.sequence_name, schema)
+        self.sequence = self._name(sequence_name(sequence or table), schema)
         self.trigger = self._name(cluster_name("key", table), schema)
         self.guard = self._name(cluster_name("range", table), schema)
         self.guard_of_given = self._name(cluster_name("given", table), schema)
