@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import Field, fields
+from dataclasses import fields
 from functools import cache
 from itertools import groupby
 from typing import Any, ClassVar, cast
@@ -27,11 +27,8 @@ class Value:
     """A frozen dataclass whose settings are its constructor arguments; ``_accepted`` and ``_before`` are not."""
 
     def _settings(self) -> dict[str, Any]:
-        return {setting.name: getattr(self, setting.name) for setting in self._fields() if setting.init}
-
-    @classmethod
-    def _fields(cls) -> tuple[Field[Any], ...]:
-        return fields(cast("Any", cls))  # each subclass is a dataclass
+        settings = fields(cast("Any", self))  # each subclass is a dataclass
+        return {setting.name: getattr(self, setting.name) for setting in settings if setting.init}
 
 
 class Format(Value, ABC):
@@ -265,7 +262,7 @@ class Format(Value, ABC):
 
     def __repr__(self) -> str:
         """Return a constructor call that evaluates to an equal format."""
-        defaults = {setting.name: setting.default for setting in self._fields()}
+        defaults = {setting.name: setting.default for setting in fields(cast("Any", self))}
         settings = ((name, value) for name, value in self._settings().items() if value != defaults[name])
         arguments = ", ".join(f"{name}={self._shown(value)}" for name, value in settings)
         older = f".accepting({', '.join(map(repr, self._accepted))})" if self._accepted else ""

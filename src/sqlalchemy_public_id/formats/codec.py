@@ -57,15 +57,13 @@ class Codec:
     @cached_property
     def characters(self) -> str:
         """All characters that a text may contain."""
-        hyphen = "-" if self.encoding == "hyphenated" else ""
-        return "".join(sorted({*self._cases(self.digits), *hyphen}))
+        return "".join(sorted({*self._cases(self.digits), *("-" if self._hyphens else "")}))
 
     @cached_property
     def expected(self) -> str:
         """The description of the texts in error messages."""
-        if self.encoding == "hyphenated":
-            return f"8-4-4-4-12 of {in_words(self.digits)}"
-        return f"{self.width} of {in_words(self.digits)}"
+        length = "8-4-4-4-12" if self._hyphens else self.width
+        return f"{length} of {in_words(self.digits)}"
 
     def canonical(self, text: str) -> str:
         """Return *text* in the case that :attr:`encode` writes."""

@@ -104,7 +104,23 @@ class Batch:
     @cached_property
     def slots(self) -> list[Slot]:
         """The public ids of all rows. They are searched for after a collision only."""
-        return list(self._find_slots())
+        compiled = self.context.compiled
+        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
+        positions = parameter_positions(compiled)
+        escaped: dict[str, str] = compiled.escaped_bind_names or {}
+        width = 0 if self._is_many else _per_row(self.context, self.parameters)[0]
+        slots: list[Slot] = []
+        for parameter in self._id_parameters:
+            name = escaped.get(parameter.name, parameter.name)
+            for at, row in enumerate(rows):
+                if parameter.name not in row:
+                    continue
+                if positions is not None:
+                    place: Any = positions[parameter.name] + at * width
+                else:
+                    place = f"{name}__{at}" if width else name
+                slots.append(Slot(self.first + at, parameter, place))
+        return slots
 
     def text(self, slot: Slot) -> str:
         value: str = self.context.compiled_parameters[slot.row][slot.parameter.name]
@@ -141,23 +157,6 @@ class Batch:
         if self._is_many:
             return [_final(row) for row in self.parameters]
         return _final(self.parameters)
-
-    def _find_slots(self) -> Iterator[Slot]:
-        compiled = self.context.compiled
-        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
-        positions = parameter_positions(compiled)
-        escaped: dict[str, str] = compiled.escaped_bind_names or {}
-        width = 0 if self._is_many else _per_row(self.context, self.parameters)[0]
-        for parameter in self._id_parameters:
-            name = escaped.get(parameter.name, parameter.name)
-            for at, row in enumerate(rows):
-                if parameter.name not in row:
-                    continue
-                if positions is not None:
-                    place: Any = positions[parameter.name] + at * width
-                else:
-                    place = f"{name}__{at}" if width else name
-                yield Slot(self.first + at, parameter, place)
 
 
 def rows_in(context: Any, parameters: Any) -> int:

@@ -171,7 +171,10 @@ def _on_attach(column: Column[Any], table: Table) -> None:
     if spec.strategy == "function":
         _declare_config(table, spec)
     elif spec.is_known:
-        _limit_identity(column, table, cast("Range", spec.keys()))
+        keys, identity = cast("Range", spec.keys()), cast("Identity", column.identity)
+        identity.start, identity.minvalue, identity.maxvalue = keys.start, keys.start, keys.last
+        for dialect in ("mysql", "mariadb"):
+            table.dialect_options[dialect]["auto_increment"] = str(keys.start)
 
     # per connection: threads share a metadata, and each may create its tables in another database
     ranges: WeakKeyDictionary[Connection, Range] = WeakKeyDictionary()
@@ -219,14 +222,6 @@ def _schema(table: Table, connection: Connection) -> str | None:
 def _send(connection: Connection, statements: Iterable[str]) -> None:
     for statement in statements:
         connection.execute(as_ddl(statement))
-
-
-def _limit_identity(column: Column[Any], table: Table, keys: Range) -> None:
-    identity = column.identity
-    assert identity is not None
-    identity.start, identity.minvalue, identity.maxvalue = keys.start, keys.start, keys.last
-    for dialect in ("mysql", "mariadb"):
-        table.dialect_options[dialect]["auto_increment"] = str(keys.start)
 
 
 def _declare_config(table: Table, spec: ClusterSpec) -> None:
