@@ -51,8 +51,7 @@ from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_r
 
 __all__ = ["PublicRef", "eager", "load", "public_ref", "public_refs"]
 
-_EQUAL = {operator.eq, operators.is_}
-_UNEQUAL = {operator.ne, operators.is_not}
+_OF_NULL = {operator.eq, operators.is_, operator.ne, operators.is_not}
 _OF_ONE = {operator.eq, operator.ne}
 _OF_SEVERAL = {operators.in_op, operators.not_in_op}
 
@@ -134,9 +133,8 @@ class _RefExpression(operators.ColumnOperators):
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         value: Any = other[0] if other else ()
-        if value is None and op in _EQUAL | _UNEQUAL:
-            foreign_key = self._ref_and_foreign_key()[1]
-            null: ColumnElement[bool] = foreign_key.is_(None) if op in _EQUAL else foreign_key.is_not(None)
+        if value is None and op in _OF_NULL:
+            null: ColumnElement[bool] = op(self._ref_and_foreign_key()[1], None)
             return null
         if (op in _OF_ONE and _is_id(value)) or (op in _OF_SEVERAL and _are_ids(value)):
             return self._compare_keys(op, value)
