@@ -83,7 +83,7 @@ class BlockAllocator:
         """The size of a block if it is fixed."""
         self.timeout: float = _checked_timeout(timeout)
         """For how many seconds a call waits for a lease."""
-        self.start: int = _checked_start(start)
+        self.start: int = _checked("start", start, END - 1, ConfigurationError)
         """The first number of the sequence."""
         self.table: Table = counter_table(table, schema)
         """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
@@ -131,7 +131,7 @@ class BlockAllocator:
         """
         buffer, deadline = self._buffer, time.monotonic() + self.timeout
         taken: list[range] = []
-        missing = _checked_count(count)
+        missing = _checked("count", count, END, ValueError)
         try:
             while missing:
                 more = buffer.take(missing)
@@ -159,7 +159,7 @@ class BlockAllocator:
         :raises ValueError: as :meth:`take`.
         """
         deadline = time.monotonic() + self.timeout
-        count = _checked_count(count)
+        count = _checked("count", count, END, ValueError)
         while (left := self._buffer.left) < count:
             self._wait(count - left, deadline)
 
@@ -351,16 +351,10 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 _LISTENERS = Listeners((Mapper, "mapper_configured", _on_mapper_configured))
 
 
-def _checked_count(count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= END:
-        raise ValueError(f"count is {safe_repr(count)}, expected a whole number from 0 to {END}")
-    return count
-
-
-def _checked_start(start: object) -> int:
-    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < END:
-        raise ConfigurationError(f"start is {safe_repr(start)}, expected a whole number from 0 to {END - 1}")
-    return start
+def _checked(name: str, number: object, last: int, error: type[Exception]) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= last:
+        raise error(f"{name} is {safe_repr(number)}, expected a whole number from 0 to {last}")
+    return number
 
 
 def _checked_timeout(timeout: object) -> float:

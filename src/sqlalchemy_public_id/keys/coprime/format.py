@@ -225,11 +225,10 @@ class CoprimeKey(Format):
         """
         return super(CoprimeKey, self.named()).__repr__()
 
-    def __copy__(self) -> Self:
+    def __copy__(self, memo: object = None) -> Self:
         return self
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+    __deepcopy__ = __copy__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return super(CoprimeKey, self.named()).__reduce__()
