@@ -18,36 +18,34 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("alembic", extra="alembic") from error
 
-from sqlalchemy_public_id.alembic.clusters.ops import (
-    ClusterOp,
-    CreateClusterConfigOp,
-    CreateClusterSequenceOp,
-    DropClusterConfigOp,
-    DropClusterSequenceOp,
-    SetClusterOp,
-    UnsetClusterOp,
-    create_cluster_config,
-    create_cluster_sequence,
-    drop_cluster_config,
-    drop_cluster_sequence,
-    set_cluster,
-    unset_cluster,
-)
 from sqlalchemy_public_id.alembic.compare import register
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     BackfillPublicIdOp,
+    ClusterOp,
     ContractPublicIdOp,
+    CreateClusterConfigOp,
+    CreateClusterSequenceOp,
+    DropClusterConfigOp,
+    DropClusterSequenceOp,
     DropPublicIdOp,
     ExpandPublicIdOp,
     LoosenPublicIdOp,
     PublicIdOp,
+    SetClusterOp,
+    UnsetClusterOp,
     add_public_id,
     backfill_public_id,
     contract_public_id,
+    create_cluster_config,
+    create_cluster_sequence,
+    drop_cluster_config,
+    drop_cluster_sequence,
     drop_public_id,
     expand_public_id,
     loosen_public_id,
+    set_cluster,
+    unset_cluster,
 )
 
 __all__ = [

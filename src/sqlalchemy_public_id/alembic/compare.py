@@ -22,7 +22,7 @@ from alembic.operations.ops import (
 )
 from sqlalchemy import VARCHAR, Column, DefaultClause, FetchedValue, Identity, Table, UniqueConstraint
 
-from sqlalchemy_public_id.alembic.clusters.compare import ignore_cluster_default, replace_cluster_ops
+from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,

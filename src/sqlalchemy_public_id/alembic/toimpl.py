@@ -1,22 +1,40 @@
-"""Implementations of the directives: in steps that commit one by one, as a script, or in the open transaction."""
+"""Implementations of the directives: in steps that commit one by one, as a script, or in the open transaction.
+
+Each can be run again, and none sets a counter back.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, column, func, inspect, select, table
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.advice import about
-from sqlalchemy_public_id.alembic.ops import PublicIdOp
+from sqlalchemy_public_id.alembic.ops import (
+    CreateClusterConfigOp,
+    CreateClusterSequenceOp,
+    DropClusterConfigOp,
+    DropClusterSequenceOp,
+    PublicIdOp,
+    SetClusterOp,
+    UnsetClusterOp,
+)
 from sqlalchemy_public_id.backfill.rows import replace_duplicates
+from sqlalchemy_public_id.dialects.catalog import columns_of
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
+from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
+from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, in_script
+from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 
@@ -30,9 +48,12 @@ _PHASES = {
     "expand_public_id": ("expand",),
     "backfill_public_id": ("backfill",),
     "contract_public_id": ("contract",),
-    "loosen_public_id": ("loosen",),
+    "loosen_public_id": ("relax",),
     "drop_public_id": ("drop",),
 }
+"""The phases of each directive; all but the backfill are methods of a plan."""
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32}
+_WIDE = {"BIGINT", "NUMERIC", "DECIMAL"}
 
 
 @Operations.implementation_for(PublicIdOp)
@@ -51,7 +72,7 @@ def _run(operations: Operations, op: PublicIdOp) -> None:
         )
     with context.autocommit_block() if op.online else nullcontext():
         for phase in _PHASES[op.name]:
-            getattr(migration, phase)()
+            migration.run(phase)
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:
@@ -82,10 +103,21 @@ class _Migration:
         assert connection is not None
         return connection
 
-    def expand(self) -> None:
-        self.run(self.plan.expand())
+    def run(self, phase: str) -> None:
+        if phase == "backfill":
+            self._backfill()
+            return
+        if phase == "contract" and not self.context.as_sql:
+            self._require_ids()
+        steps: list[Step] = getattr(self.plan, phase)()
+        if self.context.as_sql:
+            script(steps, self.context.dialect, self.op.patience, self._write)
+        elif self.op.online:
+            self._until_unique(steps)
+        else:
+            run_inside(steps, self.target, self.connection)
 
-    def backfill(self) -> None:
+    def _backfill(self) -> None:
         if self.context.as_sql:
             for sql in self.plan.backfill_sql():
                 self._write(sql)
@@ -106,32 +138,16 @@ class _Migration:
         if not progress.finished:
             raise self._incomplete()
 
-    def contract(self) -> None:
-        if not self.context.as_sql:
-            state = self.target.read_state(self.connection)
-            if not state.exists:
-                raise ConfigurationError(
-                    f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
-                )
-            if state.nullable and not state.checked and self.target.count_missing(self.connection):
-                raise self._incomplete()
-            if not self.op.online and not state.valid:
-                replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
-        self.run(self.plan.contract())
-
-    def loosen(self) -> None:
-        self.run(self.plan.relax())
-
-    def drop(self) -> None:
-        self.run(self.plan.drop())
-
-    def run(self, steps: Sequence[Step]) -> None:
-        if self.context.as_sql:
-            script(steps, self.context.dialect, self.op.patience, self._write)
-        elif self.op.online:
-            self._until_unique(steps)
-        else:
-            run_inside(steps, self.target, self.connection)
+    def _require_ids(self) -> None:
+        state = self.target.read_state(self.connection)
+        if not state.exists:
+            raise ConfigurationError(
+                f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
+            )
+        if state.nullable and not state.checked and self.target.count_missing(self.connection):
+            raise self._incomplete()
+        if not self.op.online and not state.valid:
+            replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
 
     def _until_unique(self, steps: Sequence[Step]) -> None:
         """Run *steps*. If two rows share an id, the unique index fails: replace one id, and try again."""
@@ -158,3 +174,184 @@ class _Migration:
 
     def _write(self, sql: str) -> None:
         self.context.impl.static_output(sql if sql.startswith(("--", "DELIMITER")) or sql.endswith("//") else f"{sql};")
+
+
+# --- cluster keys
+
+
+@Operations.implementation_for(CreateClusterConfigOp)
+def _create_config(operations: Operations, op: CreateClusterConfigOp) -> None:
+    config = Config(_dialect(operations), schema=op.schema)
+    if config.dialect.name == "sqlite":
+        raise config.no_functions()
+    cluster = _cluster(operations, op.cluster)
+    row = config.set(cluster) if cluster is not None else []
+    _execute(operations, [*config.create(), *config.create_function(), *row])
+
+
+@Operations.implementation_for(DropClusterConfigOp)
+def _drop_config(operations: Operations, op: DropClusterConfigOp) -> None:
+    config = Config(_dialect(operations), schema=op.schema)
+    _execute(operations, [*config.drop_function(), *config.drop()])
+
+
+@Operations.implementation_for(DropClusterSequenceOp)
+def _drop_sequence(operations: Operations, op: DropClusterSequenceOp) -> None:
+    _execute(operations, _counter(operations, op).drop_sequence())
+
+
+@Operations.implementation_for(CreateClusterSequenceOp)
+def _create_sequence(operations: Operations, op: CreateClusterSequenceOp) -> None:
+    statements, connection = _counter(operations, op).create_sequence(), _connection(operations)
+    if connection is not None:
+        _check_column(connection, op.table_name, op.column_name, op.schema)
+    _execute(operations, statements)
+
+
+@Operations.implementation_for(SetClusterOp)
+def _set(operations: Operations, op: SetClusterOp) -> None:
+    keys = op.key_range
+    if keys is None:
+        cluster = _cluster(operations, op.cluster)
+        if cluster is None and ENVIRONMENT in os.environ:
+            cluster = cluster_of_environment()
+        if cluster is None:
+            raise ConfigurationError(
+                f"op.set_cluster({op.table_name!r}) has no cluster; pass cluster=10 in the migration, or "
+                f"context.configure(..., public_id_cluster=10) in env.py, or set {ENVIRONMENT} in the environment"
+            )
+        keys = range_of(cluster)
+    connection, name = _connection(operations), op.table_name
+    if connection is not None:
+        if connection.dialect.name == "sqlite":
+            name = _stored_name(connection, name, op.schema)
+        else:
+            _check_column(connection, name, op.column_name, op.schema, keys.last)
+        _check_rows(connection, op, keys)
+    counter = ClusterColumn(_dialect(operations), name, op.column_name, schema=op.schema)
+    guard = counter.create_guard(keys) if op.enforce_range else counter.drop_guard()
+    _execute(operations, [*counter.limit(keys), *guard])
+
+
+@Operations.implementation_for(UnsetClusterOp)
+def _unset(operations: Operations, op: UnsetClusterOp) -> None:
+    _execute(operations, _counter(operations, op).free())
+
+
+def _cluster(operations: Operations, number: int | None) -> int | None:
+    """Return *number*, or else the one in env.py, which may be a function."""
+    value: Any = operations.get_context().opts.get("public_id_cluster") if number is None else number
+    return None if value is None else resolved(value)
+
+
+def _counter(operations: Operations, op: CreateClusterSequenceOp | UnsetClusterOp) -> ClusterColumn:
+    sequence = op.sequence if isinstance(op, CreateClusterSequenceOp) else None
+    return ClusterColumn(_dialect(operations), op.table_name, op.column_name, schema=op.schema, sequence=sequence)
+
+
+def _connection(operations: Operations) -> Connection | None:
+    context = operations.get_context()
+    return None if context.as_sql else context.connection  # a script checks nothing
+
+
+def _dialect(operations: Operations) -> Any:
+    return operations.get_context().dialect
+
+
+def _execute(operations: Operations, statements: Sequence[str]) -> None:
+    context = operations.get_context()
+    if context.as_sql:
+        for written in in_script(statements, context.dialect):
+            context.impl.static_output(written)
+        return
+    for statement in statements:
+        operations.execute(as_ddl(statement))
+
+
+# --- checks before the first statement
+
+
+def _check_column(connection: Connection, name: str, key: str, schema: str | None, last: int = LAST_KEY) -> None:
+    """Check that a key holds numbers up to *last*, and counts. Not for SQLite.
+
+    :raises ConfigurationError: if not, with the migration that changes it.
+    """
+    inspector = inspect(connection)
+    if not inspector.has_table(name, schema=schema):
+        raise _no_table(name)
+    dialect = connection.dialect.name
+    columns = columns_of(inspector, name, schema)
+    if key not in columns:
+        raise ConfigurationError(f"{name} has no column {key!r}; there are: {', '.join(columns)}")
+    type_: Any = columns[key]["type"]
+    type_ = getattr(type_, "data_type", type_)  # of a DOMAIN
+    kind = type(type_).__name__
+    limit = 2 ** (_BITS[kind] - 1) - 1 if kind in _BITS else LAST_KEY if kind in _WIDE else 0
+    if last > limit:
+        of_range = "a cluster key has 64 bits" if last > 1 << SEQUENCE_BITS else f"the range ends at {last}"
+        raise ConfigurationError(
+            f"the key of {name} is {kind}, {of_range}: op.alter_column({name!r}, {key!r}, type_=sa.BigInteger()) first"
+        )
+    if dialect in {"mysql", "mariadb"} and not columns[key].get("autoincrement"):
+        raise ConfigurationError(
+            f"the key of {name} is not AUTO_INCREMENT, so {dialect} has no counter for it, and does not return the key "
+            f"of a new row: op.alter_column({name!r}, {key!r}, existing_type=sa.BigInteger(), "
+            f"existing_nullable=False, autoincrement=True) first"
+        )
+
+
+def _check_rows(connection: Connection, op: SetClusterOp, keys: Range) -> None:
+    """Check that no row is outside of *keys*. Reads the smallest and the largest key, the ends of an index.
+
+    :raises ConfigurationError: if other databases may have the same keys, or if the counter would leave the range.
+    """
+    key = table(op.table_name, column(op.column_name), schema=op.schema).c[op.column_name]
+    smallest, largest = connection.execute(select(func.min(key), func.max(key))).one()
+    if smallest is None:
+        return
+    existing = f"there are rows in {op.table_name} from {smallest} to {largest}"
+    dialect = connection.dialect.name
+    elsewhere = "use op.create_cluster_sequence(), which has a counter of its own"
+    if dialect == "sqlite":
+        elsewhere = "keep them in another table"
+    if dialect != "postgresql" and largest > keys.last:
+        raise ConfigurationError(
+            f"{existing}, and the range is {keys.start} to {keys.last}: {dialect} counts on from the largest key, so "
+            f"new keys would be outside of the range, too; {elsewhere}"
+        )
+    if op.keep_outside:
+        return
+    remedy = "give these rows other keys, or pass keep_outside=True if no other database has made keys of this table"
+    if keys.cluster is not None:  # keys of other clusters come from a merge
+        if smallest < min(1 << SEQUENCE_BITS, keys.start):
+            raise ConfigurationError(
+                f"{existing}, and {smallest} is from before there were clusters: other databases may have the same "
+                f"keys; {remedy}"
+            )
+    elif smallest < keys.start or largest > keys.last:
+        raise ConfigurationError(
+            f"{existing}, and the range is {keys.start} to {keys.last}: keys outside of it may be those of other "
+            f"databases as well; {remedy}"
+        )
+
+
+def _stored_name(connection: Connection, name: str, schema: str | None) -> str:
+    """Return the name of a table as SQLite stores it. Unlike table names, names of counters are case-sensitive.
+
+    :raises ConfigurationError: if there is no such table, or if it has no counter.
+    """
+    master = quoted_table("sqlite_master", schema, connection.dialect)
+    query = f"SELECT name, sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
+    row = connection.exec_driver_sql(query, (name,)).one_or_none()
+    if row is None:
+        raise _no_table(name)
+    if "AUTOINCREMENT" not in row.sql.upper():
+        raise ConfigurationError(
+            f"the key of {name} is not AUTOINCREMENT, so SQLite has no counter for it; "
+            f"create the table with sqlite_autoincrement=True"
+        )
+    return str(row.name)
+
+
+def _no_table(name: str) -> ConfigurationError:
+    return ConfigurationError(f"there is no table {name!r}: create it first, or correct its name")

@@ -1,1 +1,0 @@
-"""Alembic operations for cluster keys."""
