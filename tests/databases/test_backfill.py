@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from sqlalchemy_public_id.backfill import Progress
 
 pytestmark = pytest.mark.backend
 
-MODULE: Any = import_module("sqlalchemy_public_id.backfill.run")  # the package has a function of this name
+MODULE: Any = backfill
 ROWS = 3_000
 KEYS = {
     "integer": ("id integer PRIMARY KEY", "{n}"),

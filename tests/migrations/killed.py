@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, NoReturn
 
 from people import People
@@ -15,9 +14,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
+from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.online import run
-
-backfill = import_module("sqlalchemy_public_id.backfill.run")  # the package has a function of this name
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pymysql", "psycopg", "sqlalchemy_public_id.alembic.toimpl"])

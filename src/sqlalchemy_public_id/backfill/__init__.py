@@ -16,6 +16,239 @@ which ends with its connection.
 
 from __future__ import annotations
 
-from sqlalchemy_public_id.backfill.run import Progress, run
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import count
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
+from sqlalchemy_public_id.dialects import ManyRows, traits_for
+from sqlalchemy_public_id.dialects.advisory_locks import try_lock
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.online.run import is_lock_error, transaction
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import MAX_RETRIES
 
 __all__ = ["Progress", "run"]
+
+WINDOW = 20_000
+"""The number of neighbouring rows that a process claims."""
+_FIRST, _SMALLEST, _LARGEST = 1_000, 50, 10_000
+"""Rows in a batch: in the first one, at least, at most."""
+_SWEEPS = 5
+"""The number of times that the table is read again, for rows that were locked or are new."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a backfill."""
+
+    table: str
+    filled: int = 0
+    """The number of rows that got an id."""
+    seen: int = 0
+    """The number of rows that were passed, including those that had an id."""
+    total: int | None = None
+    """The number of rows of the table, as the database estimates it."""
+    seconds: float = 0.0
+    batch: int = _FIRST
+    """The number of rows of the next batch."""
+    finished: bool = False
+    """True if no row is left without an id."""
+
+    @property
+    def rate(self) -> float:
+        """Rows filled per second."""
+        return self.filled / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> int | None:
+        """About how many rows are still to be read."""
+        if self.finished:
+            return 0
+        return None if self.total is None else max(0, self.total - self.seen)
+
+
+def run(
+    bind: Engine | Connection,
+    table: str,
+    column: str = "public_id",
+    *,
+    format: Format | type[TypedId] | None = None,
+    schema: str | None = None,
+    batch_seconds: float = 0.5,
+    pause: float = 0.1,
+    wait_while: Callable[[Connection], bool] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Progress:
+    """Set an id of *format* in each row of *table* whose *column* is NULL.
+
+    Rows that are inserted later are left to the server default, or to the application. With a
+    :class:`~sqlalchemy.Connection` that is inside a transaction, everything happens in that transaction.
+
+    :param batch_seconds: about how long a batch takes. A batch is one statement and one transaction.
+    :param pause: how long to rest after a batch, as a multiple of its time.
+    :param wait_while: called before each batch. The backfill waits as long as it returns True: for the lag of a
+        replica, or the load of the server.
+    :param on_progress: called after each batch.
+    :param should_stop: called before each batch. The backfill ends if it returns True.
+    :raises ConfigurationError: if there is no such table or column, or no primary key.
+    :raises PublicIdCollision: if the unique index exists already, and no free id is found.
+    """
+    if batch_seconds <= 0 or pause < 0:
+        raise ConfigurationError(
+            f"batch_seconds={batch_seconds!r}, pause={pause!r} cannot work: expected times above 0"
+        )
+    target = PublicIdColumn.of(table, column, format=format, schema=schema)
+    connected = bind.connect() if isinstance(bind, Engine) else nullcontext(bind)
+    with connected as connection:
+        if isinstance(bind, Engine):
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        with _short_lock_timeout(connection):
+            return _Backfill(connection, target, batch_seconds, pause, wait_while, on_progress, should_stop).run()
+
+
+class _Stopped(Exception):
+    """should_stop() returned True."""
+
+
+@dataclass
+class _Backfill:
+    connection: Connection
+    target: PublicIdColumn
+    batch_seconds: float
+    pause: float
+    wait_while: Callable[[Connection], bool] | None
+    on_progress: Callable[[Progress], None] | None
+    should_stop: Callable[[], bool] | None
+
+    def __post_init__(self) -> None:
+        table, schema = self.target.table, self.target.schema
+        self.rows = Rows(self.connection, self.target)
+        self.traits = traits_for(self.connection.dialect)
+        self.began = time.monotonic()
+        self.progress = Progress(table, total=self.traits.estimated_rows(self.connection, table, schema))
+
+    def run(self) -> Progress:
+        try:
+            until, sweeps = self.rows.last(self.connection), 0
+            while until is not None and sweeps < _SWEEPS:
+                if not self._sweep(until):
+                    sweeps += 1  # sweeps beside other processes do not count
+                until = self.rows.last(self.connection, missing=True)
+                if until is not None:
+                    self._wait()
+                    time.sleep(min(1.0, 0.1 * 2**sweeps))  # others may be about to commit
+            self._report(replace(self.progress, finished=until is None))
+        except _Stopped:
+            pass
+        return self.progress
+
+    def _sweep(self, until: Key) -> bool:
+        """Fill the windows up to *until*. Return True if another process had claimed some of them."""
+        after: Key | None = None
+        others = False
+        for number in count():
+            end = self.rows.end_of_window(self.connection, after, until, WINDOW)
+            target = self.target
+            with try_lock(self.connection, target.table, target.column, after, schema=target.schema) as is_ours:
+                if is_ours:
+                    self._window(after, end or until)
+                others = others or not is_ours
+            self.progress = replace(self.progress, seen=max(self.progress.seen, (number + 1) * WINDOW))
+            if end is None or end == until:
+                break
+            after = end
+        return others
+
+    def _window(self, after: Key | None, until: Key) -> None:
+        window = window_for(self.connection, self.rows, after, until)
+        filled: int | None = 0
+        while filled is not None:
+            self._wait()
+            began = time.monotonic()
+            filled = self._batch(window)
+            took = time.monotonic() - began
+            if filled:
+                factor = min(2.0, max(0.5, self.batch_seconds / max(took, 1e-4)))
+                size = min(_LARGEST, max(_SMALLEST, int(self.progress.batch * factor)))
+                self._report(replace(self.progress, filled=self.progress.filled + filled, batch=size))
+                time.sleep(took * self.pause)
+
+    def _batch(self, window: Window) -> int | None:
+        """Fill the next rows of *window*. If an id exists already, the whole batch fails: retry with fewer rows."""
+        size, failures = self.progress.batch, 0
+        while True:
+            try:
+                with self._savepoint():
+                    return window.fill(self.target.format.generate_many(size))
+            except IntegrityError as error:
+                if not isinstance(error.orig, Exception) or self.traits.violation(error.orig) is None:
+                    raise  # another constraint
+                failures += 1
+                if size > 1:
+                    size = size if failures == 1 else size // 2
+                elif failures > MAX_RETRIES:
+                    target, format = self.target, self.target.format
+                    raise PublicIdCollision(
+                        model=target.table,
+                        column=target.column,
+                        format=format,
+                        attempts=MAX_RETRIES,
+                        capacity=format.capacity,
+                    ) from None
+            except DBAPIError as error:
+                if not is_lock_error(error, self.connection.dialect):
+                    raise
+                window.skip(size)  # the next sweep returns to them
+                return 0
+
+    def _savepoint(self) -> AbstractContextManager[object]:
+        if not _in_autocommit(self.connection):  # the caller's transaction has to survive a failed statement
+            return self.connection.begin_nested()
+        is_split = self.traits.many_rows is ManyRows.ROW_BY_ROW  # SQLite: its driver commits each row by itself
+        return transaction(self.connection, "BEGIN IMMEDIATE") if is_split else nullcontext()
+
+    def _wait(self) -> None:
+        while True:
+            if self.should_stop is not None and self.should_stop():
+                raise _Stopped
+            if self.wait_while is None or not self.wait_while(self.connection):
+                return
+            time.sleep(1.0)
+
+    def _report(self, progress: Progress) -> None:
+        self.progress = replace(progress, seconds=time.monotonic() - self.began)
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+
+@contextmanager
+def _short_lock_timeout(connection: Connection) -> Generator[None]:
+    """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked."""
+    if connection.dialect.name not in ("mysql", "mariadb") or not _in_autocommit(connection):
+        yield
+        return
+    isolation = "tx_isolation" if getattr(connection.dialect, "is_mariadb", False) else "transaction_isolation"
+    timeout, level = connection.exec_driver_sql(
+        f"SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.{isolation}"
+    ).one()
+    connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+    # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
+    connection.exec_driver_sql(f"SET SESSION {isolation} = 'READ-COMMITTED'")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
+        connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
+
+
+def _in_autocommit(connection: Connection) -> bool:
+    return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"

@@ -159,6 +159,18 @@ def is_lock_error(error: DBAPIError, dialect: Dialect) -> bool:
     return traits.error_code(error.orig) in traits.lock_errors
 
 
+@contextmanager
+def transaction(connection: Connection, begin: str) -> Generator[None]:
+    """Send *begin*, and COMMIT or ROLLBACK, which SQLAlchemy does not send in AUTOCOMMIT mode."""
+    _send(connection, begin)
+    try:
+        yield
+    except BaseException:
+        _send(connection, "ROLLBACK")
+        raise
+    _send(connection, "COMMIT")
+
+
 # --- settings for one step, restored afterwards
 
 
@@ -200,14 +212,9 @@ def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator
         finally:
             _send(connection, f"SET lock_timeout = '{before}'")
         return
-    _send(connection, "BEGIN")
-    try:
+    with transaction(connection, "BEGIN"):
         _send(connection, f"SET LOCAL lock_timeout = {milliseconds}")
         yield
-    except BaseException:
-        _send(connection, "ROLLBACK")
-        raise
-    _send(connection, "COMMIT")
 
 
 @contextmanager
@@ -226,14 +233,12 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
 @contextmanager
 def _sqlite(connection: Connection, lock: Lock, timeout: float) -> Generator[None]:
     legacy = _send(connection, "PRAGMA legacy_alter_table").scalar()
-    _send(connection, "BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        _send(connection, "ROLLBACK")
-        _send(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
-        raise
-    _send(connection, "COMMIT")
+    with transaction(connection, "BEGIN IMMEDIATE"):
+        try:
+            yield
+        except BaseException:
+            _send(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
+            raise
 
 
 _SESSION_SETTINGS = {"mariadb": _mysql, "mysql": _mysql, "postgresql": _postgresql, "sqlite": _sqlite}
