@@ -25,6 +25,8 @@ error has its facts as attributes, and can be pickled.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -59,13 +61,6 @@ def safe_repr(value: object) -> str:
     return text if len(text) <= 4 * _LIMIT else f"{text[: 4 * _LIMIT]}..."
 
 
-def _rebuild(cls: type[PublicIdError], state: dict[str, Any], args: tuple[Any, ...]) -> PublicIdError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
-
-
 class PublicIdError(Exception):
     """The base of every error of this library."""
 
@@ -74,7 +69,8 @@ class PublicIdError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the attributes: the constructors take keywords, which the default would lose."""
-        return _rebuild, (self._pickled_as or type(self), dict(self.__dict__), self.args)
+        cls = self._pickled_as or type(self)
+        return cls.__new__, (cls, *self.args), dict(self.__dict__)
 
 
 class InvalidPublicId(PublicIdError, ValueError):
@@ -307,9 +303,15 @@ class MissingExtra(PublicIdError, ModuleNotFoundError):
         """The extra of this distribution that brings the package."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments: the attributes of an ImportError are not in its ``__dict__``."""
-        return _missing, (self.name, self.extra)
+        """Pickle name and message as well, which an ImportError does not have in its ``__dict__``."""
+        rebuild, arguments, state = super().__reduce__()
+        return rebuild, arguments, {**state, "name": self.name, "msg": self.msg}
 
 
-def _missing(package: str, extra: str) -> MissingExtra:
-    return MissingExtra(package, extra=extra)
+@contextmanager
+def require(package: str, *, extra: str | None = None) -> Generator[None]:
+    """Raise :class:`MissingExtra` if a module that the block imports is missing; the extra is called as its package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(package, extra=extra or package) from error

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from sqlalchemy_public_id.errors import MissingExtra
+from sqlalchemy_public_id.errors import require
 
-try:
+with require("alembic"):
     import_module("alembic")
-except ModuleNotFoundError as error:
-    raise MissingExtra("alembic", extra="alembic") from error
 
 from sqlalchemy_public_id.alembic.compare import register
 from sqlalchemy_public_id.alembic.ops import (

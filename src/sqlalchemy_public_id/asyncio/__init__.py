@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from sqlalchemy_public_id.errors import MissingExtra
+from sqlalchemy_public_id.errors import require
 
-try:
+with require("greenlet", extra="asyncio"):
     import_module("greenlet")
-except ModuleNotFoundError as error:
-    raise MissingExtra("greenlet", extra="asyncio") from error
 
 from sqlalchemy_public_id.asyncio import bulk, guard, idempotency, lookup, references, tokens
 

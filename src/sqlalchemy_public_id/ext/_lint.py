@@ -19,24 +19,19 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from inspect import Parameter
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, registry
 
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 
-try:
-    import_module("fastapi")
-except ModuleNotFoundError as error:
-    raise MissingExtra("fastapi", extra="fastapi") from error
-
-from fastapi import FastAPI, routing
-from fastapi.routing import APIRoute
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Host, Mount, WebSocketRoute
+with require("fastapi"):
+    from fastapi import FastAPI, routing
+    from fastapi.routing import APIRoute
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import BaseRoute, Host, Mount, WebSocketRoute
 
 from sqlalchemy_public_id.ext._annotations import read_paths
 from sqlalchemy_public_id.ext._integers import Value, integers

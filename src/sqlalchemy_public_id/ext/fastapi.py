@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -32,26 +31,22 @@ from sqlalchemy.util import ThreadLocalRegistry
 from sqlalchemy_public_id.errors import (
     ConfigurationError,
     InvalidPublicId,
-    MissingExtra,
     PublicIdConflict,
     PublicIdNotFound,
+    require,
     safe_repr,
 )
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.types import public_id_type
 
-try:
-    import_module("fastapi")
-except ModuleNotFoundError as error:
-    raise MissingExtra("fastapi", extra="fastapi") from error
-
-from fastapi import Depends, FastAPI, HTTPException, Path, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.exception_handlers import request_validation_exception_handler
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import WithJsonSchema
+with require("fastapi"):
+    from fastapi import Depends, FastAPI, HTTPException, Path, Request
+    from fastapi.concurrency import run_in_threadpool
+    from fastapi.exception_handlers import request_validation_exception_handler
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from pydantic import WithJsonSchema
 
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicId

@@ -17,27 +17,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, MissingExtra, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
-try:
-    import_module("flask")
-except ModuleNotFoundError as error:
-    raise MissingExtra("flask", extra="flask") from error
-
-from flask import Flask, abort
-from werkzeug.routing import BaseConverter, ValidationError
+with require("flask"):
+    from flask import Flask, abort
+    from werkzeug.routing import BaseConverter, ValidationError
 
 __all__ = ["get_or_404", "register"]
 

@@ -32,27 +32,22 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`P
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any, ClassVar
 
 from sqlalchemy.orm import RelationshipProperty, Session
 from typing_extensions import Self
 
 from sqlalchemy_public_id import references
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
 
-try:
-    import_module("pydantic")
-except ModuleNotFoundError as error:
-    raise MissingExtra("pydantic", extra="pydantic") from error
-
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError, core_schema
+with require("pydantic"):
+    from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+    from pydantic.fields import FieldInfo
+    from pydantic_core import PydanticCustomError, core_schema
 
 from sqlalchemy_public_id.ext import _annotations
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of

@@ -18,13 +18,12 @@ Response models declare the id like any model of Pydantic: ``public_id: Annotate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any, ClassVar, cast
 
 from sqlalchemy.orm.attributes import set_attribute
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra
+from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.mixins import bigint_key, public_id_column
@@ -32,13 +31,9 @@ from sqlalchemy_public_id.orm.inspection import MIXED_IN
 from sqlalchemy_public_id.references.reference import Declared, UnresolvedKey
 from sqlalchemy_public_id.typed import TypedId
 
-try:
-    import_module("sqlmodel")
-except ModuleNotFoundError as error:
-    raise MissingExtra("sqlmodel", extra="sqlmodel") from error
-
-from pydantic import BaseModel, ConfigDict
-from sqlmodel import Field, SQLModel
+with require("sqlmodel"):
+    from pydantic import BaseModel, ConfigDict
+    from sqlmodel import Field, SQLModel
 
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
