@@ -143,8 +143,12 @@ def _group_by_columns(
     rows: list[dict[str, Any]], columns: dict[str, Column[Any]]
 ) -> Iterator[tuple[frozenset[str], list[dict[str, Any]]]]:
     """Yield groups of neighbouring rows with the same attributes to send; as in a flush, a default replaces None."""
-    optional = [name for name, column in columns.items() if column.primary_key or _may_be_left_out(column)]
-    with_null = {name for name in optional if columns[name].type.should_evaluate_none}  # JSON: None is a value
+    with_null = {name for name, column in columns.items() if column.type.should_evaluate_none}  # JSON: None is a value
+    optional = [
+        name
+        for name, column in columns.items()
+        if column.primary_key or column.default is not None or column.server_default is not None or name in with_null
+    ]
 
     def left_out(row: dict[str, Any]) -> list[str]:
         missing = [name for name in optional if row.get(name) is None]
@@ -152,10 +156,6 @@ def _group_by_columns(
 
     for names, group in groupby(rows, key=left_out):
         yield frozenset(columns).difference(names), list(group)
-
-
-def _may_be_left_out(column: Column[Any]) -> bool:
-    return column.default is not None or column.server_default is not None or column.type.should_evaluate_none
 
 
 def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[dict[str, Any]], unset: list[str]) -> None:

@@ -84,12 +84,12 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
 
     def _with_type(self, op: Any, value: Any) -> Any:
         """Return *value*; a string parameter gets the type of the comparison, unless it is sent right without it."""
-        if not _is_string_parameter(value) or not (self._ids.is_native or self._has_other_spelling(op, value.value)):
+        if not _is_string_parameter(value):
             return value
-        return type_coerce(value, self._ids.coerce_compared_value(op, None))
-
-    def _has_other_spelling(self, op: Any, value: object) -> bool:
-        return op in EQUALITIES and isinstance(value, str) and self._ids.canonical(value) != value
+        text, is_equality = value.value, op in EQUALITIES
+        if self._ids.is_native or (is_equality and isinstance(text, str) and self._ids.canonical(text) != text):
+            return type_coerce(value, self._ids.coerce_compared_value(op, None))
+        return value
 
     def _expanding(self, parameter: Any) -> Any:
         """Return *parameter*, which holds the list of an IN, with the type of the column and without malformed ids."""

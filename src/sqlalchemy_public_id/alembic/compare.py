@@ -59,10 +59,7 @@ class FinishPublicIdOp(AddPublicIdOp):
 
 @cache
 def register() -> None:
-    """Register the comparators: as a plugin that is on by default, or directly in Alembic before 1.18.
-
-    >>> register()
-    """
+    """Register the comparators: as a plugin that is on by default, or directly in Alembic before 1.18."""
     comparators: list[tuple[Comparator, str, str, str]] = [
         (render_types, "schema", "public_id", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),

@@ -7,6 +7,7 @@ A migration with ``sa.String(length=12)`` does not depend on this library. With
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from alembic.autogenerate.render import renderers  # alembic.autogenerate itself may be half imported
@@ -93,34 +94,28 @@ def _importable(format: Format) -> Format:
 def render_types(context: AutogenContext, *schemas: object) -> bool:
     """Add the rendering of public ids to ``render_item`` of env.py. Compares nothing."""
     own = context.opts.get("render_item")
-    if not isinstance(own, _RenderItem):
-        context.opts["render_item"] = _RenderItem(own)
+    if getattr(own, "func", None) is not _render_item:
+        context.opts["render_item"] = partial(_render_item, own)
     return False
 
 
-class _RenderItem:
-    """``render_item`` of env.py, then ours."""
-
-    def __init__(self, own: RenderItem | None) -> None:
-        self.own = own
-
-    def __call__(self, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
-        rendered = self.own(kind, item, context) if self.own is not None else False
-        if rendered is not False or kind != "type":
-            return rendered
-        if isinstance(item, TokenType):
-            return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
-        if not isinstance(item, PublicIdType):
-            return False
-        style = context.opts.get("public_id_render") or "plain"
-        if style == "plain":
-            return _plain(context, lambda traits: column_type_for(item.id_format, traits))
-        if style != "type":
-            raise ConfigurationError(f'public_id_render is {safe_repr(style)}, expected "plain" or "type"')
-        if type(item) is not PublicIdType:
-            return False  # a subclass is rendered by the render_item of its authors
-        context.imports.add(f"import {_PACKAGE}")
-        return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
+def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
+    rendered = own(kind, item, context) if own is not None else False
+    if rendered is not False or kind != "type":
+        return rendered
+    if isinstance(item, TokenType):
+        return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
+    if not isinstance(item, PublicIdType):
+        return False
+    style = context.opts.get("public_id_render") or "plain"
+    if style == "plain":
+        return _plain(context, lambda traits: column_type_for(item.id_format, traits))
+    if style != "type":
+        raise ConfigurationError(f'public_id_render is {safe_repr(style)}, expected "plain" or "type"')
+    if type(item) is not PublicIdType:
+        return False  # a subclass is rendered by the render_item of its authors
+    context.imports.add(f"import {_PACKAGE}")
+    return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
 
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
@@ -96,12 +96,7 @@ class _Migration:
         self.op = op
         self.target = op.target
         self.plan: Plan = plan_for(op.target, context.dialect, online=op.online)
-
-    @property
-    def connection(self) -> Connection:
-        connection = self.context.connection
-        assert connection is not None
-        return connection
+        self.connection = cast("Connection", context.connection)  # a script has none, and reads nothing
 
     def run(self, phase: str) -> None:
         if phase == "backfill":
@@ -161,14 +156,13 @@ class _Migration:
                     raise
 
     def _incomplete(self) -> BackfillIncomplete:
-        missing = self.target.count_missing(self.connection)
-        advice = about("no-default", table=self.target.table, column=self.target.column)
+        target, advice = self.target, about("no-default", table=self.target.table, column=self.target.column)
         return BackfillIncomplete(
-            table=self.target.table,
-            column=self.target.column,
-            schema=self.target.schema,
-            format=self.target.format,
-            missing=missing,
+            table=target.table,
+            column=target.column,
+            schema=target.schema,
+            format=target.format,
+            missing=target.count_missing(self.connection),
             advice=f"{advice.danger}\n{advice.good}",
         )
 
