@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from inspect import Parameter
 from typing import Any, NamedTuple
 
-from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, registry
+from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty, registry
 
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
@@ -107,7 +107,8 @@ class _Keys:
                     continue
                 relationship = name.removesuffix("_id")
                 names = {name, str(key.column.name)}
-                if _mapped.relationship_of(mapper, relationship) is not None:
+                prop = mapper.get_property(relationship) if mapper.has_property(relationship) else None
+                if isinstance(prop, RelationshipProperty):
                     names.add(relationship)  # customer: int
                 for one in names:
                     self._by_name.setdefault(one, []).append(key)
@@ -228,53 +229,40 @@ def _problems_of_route(route: Any, keys: _Keys) -> Iterator[_Problem]:
     if not isinstance(getattr(route, "original_route", route), APIRoute):
         yield _Problem("response", "", None, "make it a route of FastAPI, with a response model")
         return
-    for where, parameter in _parameters(route.dependant):
-        yield from _problems_of_input(where, keys, _of_parameter(parameter, is_input=True))
+    yield from _problems_of_parameters(route.dependant, keys, is_input=True)
     status = route.status_code or 200
     if _response_model(route) is None and status not in (204, 205, 304) and _may_be_json(route):
         yield _Problem(f"response {status}", "", None, "declare a response model")
     for code, model in _responses(route):
-        for problem in _problems_of_output(f"response {code}", keys, integers(model)):
+        for problem in _problems_of_type(f"response {code}", keys, model, Value(), is_input=False):
             if code != status or not _is_left_out(problem.field, route):
                 yield problem
 
 
 def _problems_of_sender(route: Any, keys: _Keys) -> Iterator[_Problem]:
     # the application sends webhooks and callbacks: their parameters go out, and their responses come in
-    for where, parameter in _parameters(route.dependant):
-        yield from _problems_of_output(where, keys, _of_parameter(parameter, is_input=False))
+    yield from _problems_of_parameters(route.dependant, keys, is_input=False)
     for code, model in _responses(route):
-        yield from _problems_of_input(f"response {code}", keys, integers(model, is_input=True))
+        yield from _problems_of_type(f"response {code}", keys, model, Value(), is_input=True)
 
 
-def _problems_of_input(where: str, keys: _Keys, values: Iterable[Value]) -> Iterator[_Problem]:
-    for value in values:
-        key = keys.key_of(value)
-        if key is not None:
-            yield _Problem(where, value.path, str(key.column), "take the public id")
-
-
-def _problems_of_output(where: str, keys: _Keys, values: Iterable[Value]) -> Iterator[_Problem]:
-    for value in values:
-        key = keys.key_of(value)
-        if key is not None:
-            yield _Problem(where, value.path, str(key.column), f"show {key.instead}")
-        elif value.advice or value.is_element or not value.names:
-            yield _Problem(where, value.path, None, value.advice or "show a model, whose fields have names")
-
-
-def _of_parameter(parameter: Any, *, is_input: bool) -> Iterator[Value]:
-    names = (parameter.name, parameter.alias)
-    return integers(parameter.field_info.annotation, Value(parameter.alias, names), is_input=is_input)
-
-
-def _parameters(dependant: Any) -> Iterator[tuple[str, Any]]:
-    """Return kind and parameter of each, with those of dependencies."""
+def _problems_of_parameters(dependant: Any, keys: _Keys, *, is_input: bool) -> Iterator[_Problem]:
     for kind in ("path", "query", "header", "cookie", "body"):
         for parameter in getattr(dependant, f"{kind}_params"):
-            yield kind, parameter
+            value = Value(parameter.alias, (parameter.name, parameter.alias))
+            yield from _problems_of_type(kind, keys, parameter.field_info.annotation, value, is_input=is_input)
     for dependency in dependant.dependencies:
-        yield from _parameters(dependency)
+        yield from _problems_of_parameters(dependency, keys, is_input=is_input)
+
+
+def _problems_of_type(where: str, keys: _Keys, annotation: Any, whole: Value, *, is_input: bool) -> Iterator[_Problem]:
+    for value in integers(annotation, whole, is_input=is_input):
+        key = keys.key_of(value)
+        if key is not None:
+            advice = "take the public id" if is_input else f"show {key.instead}"
+            yield _Problem(where, value.path, str(key.column), advice)
+        elif not is_input and (value.advice or value.is_element or not value.names):
+            yield _Problem(where, value.path, None, value.advice or "show a model, whose fields have names")
 
 
 def _responses(route: Any) -> list[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy import Column, ColumnClause, Integer, inspect
-from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty, registry
+from sqlalchemy.orm import Mapper, RelationshipDirection, registry
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.types import NullType, TypeDecorator
 
@@ -104,12 +104,6 @@ def key_of(mapper: Mapper[Any], column: ColumnClause[Any]) -> Key | None:
     table = getattr(column.table, "name", None)  # of a lightweight table(); a name in textual SQL has none
     named = (key for other in [mapper, *others] for key in keys(other).values() if key.column.name == column.name)
     return next((key for key in named if table in (None, key.column.table.name)), None)
-
-
-def relationship_of(mapper: Mapper[Any], name: str) -> RelationshipProperty[Any] | None:
-    """Return the relationship *name* of *mapper*, or ``None``."""
-    prop = mapper.get_property(name) if mapper.has_property(name) else None
-    return prop if isinstance(prop, RelationshipProperty) else None
 
 
 def snake_case(name: str) -> str:
