@@ -135,9 +135,17 @@ def cluster_key_sql(connection: Connection, name: str, schema: str | None, key: 
 
 def limits(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
     """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is none."""
-    if connection.dialect.name == "postgresql":
-        return _of_sequence(connection, name, schema, key)
-    return _of_guard(connection, name, schema)
+    if connection.dialect.name != "postgresql":
+        match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
+        return None if match is None else Range(int(match[1]), int(match[2]) + 1)
+    quoted = quoted_table(name, schema, connection.dialect)
+    query = "SELECT seqmin, seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :key)::regclass"
+    sequence = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
+    if sequence is None or sequence.seqmin < 1:
+        return None
+    if sequence.seqmin == 1 and sequence.seqmax in {2**31 - 1, 2**15 - 1, LAST_KEY}:
+        return None  # the default of PostgreSQL
+    return Range(sequence.seqmin, sequence.seqmax + 1)
 
 
 def _of_config(connection: Connection, inspector: Inspector, schema: str | None) -> Range | None:
@@ -153,22 +161,6 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
         return range_of(numbers[0])
     except ValueError:
         return None
-
-
-def _of_sequence(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
-    quoted = quoted_table(name, schema, connection.dialect)
-    query = "SELECT seqmin, seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :key)::regclass"
-    sequence = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
-    if sequence is None or sequence.seqmin < 1:
-        return None
-    if sequence.seqmin == 1 and sequence.seqmax in {2**31 - 1, 2**15 - 1, LAST_KEY}:
-        return None  # the default of PostgreSQL
-    return Range(sequence.seqmin, sequence.seqmax + 1)
-
-
-def _of_guard(connection: Connection, name: str, schema: str | None) -> Range | None:
-    match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
-    return None if match is None else Range(int(match[1]), int(match[2]) + 1)
 
 
 def _trigger(connection: Connection, name: str, schema: str | None) -> str | None:

@@ -9,7 +9,7 @@ import sys
 import click
 from sqlalchemy import make_url
 
-from sqlalchemy_public_id.audit import Finding, Report, Severity
+from sqlalchemy_public_id.audit import Report, Severity
 from sqlalchemy_public_id.audit import run as run_audit
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, safe_url, table_format_argument
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -100,7 +100,11 @@ def _show(report: Report, column: str, advice: bool) -> None:
         else:
             click.echo(f"{table.name}: no {column}")
         for finding in findings:
-            _show_finding(finding, advice)
+            severity = click.style(f"{finding.severity:<7}", fg=_COLOURS[finding.severity])
+            click.echo(f"  {severity}  {finding.problem:<16}  {finding.message}")
+            if advice and finding.advice is not None and finding.severity != "info":
+                for line in finding.advice.good.splitlines():
+                    click.echo(f"               {line}")
     audited = sum(table.has_column for table in report.tables)
     totals = [
         counted(count, name)
@@ -109,11 +113,3 @@ def _show(report: Report, column: str, advice: bool) -> None:
     ]
     tables = counted(len(report.tables), "table")
     echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
-
-
-def _show_finding(finding: Finding, advice: bool) -> None:
-    severity = click.style(f"{finding.severity:<7}", fg=_COLOURS[finding.severity])
-    click.echo(f"  {severity}  {finding.problem:<16}  {finding.message}")
-    if advice and finding.advice is not None and finding.severity != "info":
-        for line in finding.advice.good.splitlines():
-            click.echo(f"               {line}")

@@ -38,16 +38,23 @@ def with_column(sql: str, column: str, definition: str) -> str:
     for first, last in parts:
         if _first_word(sql[first:last]) == column.lower():
             return sql[:first] + _spaced(sql[first:last], definition) + sql[last:]
-    constraint = next((part for part in parts if _starts_constraint(sql[part[0] : part[1]])), None)
+    constraint = next((part for part in parts if next(_words(sql[slice(*part)]), "").lower() in _CONSTRAINTS), None)
     if constraint is None:
-        return _at_the_end(sql, definition)
+        return with_constraint(sql, definition)
     first, last = constraint
     return sql[:first] + _spaced(sql[first:last], f"{definition},") + " " + sql[first:].lstrip()
 
 
 def with_constraint(sql: str, definition: str) -> str:
-    """Return the statement with one more table constraint, after all others."""
-    return _at_the_end(sql, definition)
+    """Return the statement with one more *definition*, after all others."""
+    # before the comments that follow the last one: "--" would hide it
+    start, end = _body(sql)
+    last = max(
+        at + len(token)
+        for at, token, _ in _tokens(sql[:end], start)
+        if not token.isspace() and not token.startswith(("--", "/*"))
+    )
+    return f"{sql[:last]}, {definition}{sql[last:]}"
 
 
 def without_constraint(sql: str, name: str) -> str:
@@ -58,17 +65,6 @@ def without_constraint(sql: str, name: str) -> str:
         if words[0].lower() == "constraint" and _first_word(words[1]) == name.lower():
             return sql[: first - 1] + sql[last:]
     return sql
-
-
-def _at_the_end(sql: str, definition: str) -> str:
-    # after the last definition, and before the comments that follow it: "--" would hide it
-    start, end = _body(sql)
-    last = max(
-        at + len(token)
-        for at, token, _ in _tokens(sql[:end], start)
-        if not token.isspace() and not token.startswith(("--", "/*"))
-    )
-    return f"{sql[:last]}, {definition}{sql[last:]}"
 
 
 def _body(sql: str) -> tuple[int, int]:
@@ -107,10 +103,6 @@ def _first_word(part: str) -> str:
     if word[:1] in "\"'`":
         return word[1:-1].replace(word[0] * 2, word[0]).lower()
     return word.strip("[]").lower()
-
-
-def _starts_constraint(part: str) -> bool:
-    return next(_words(part), "").lower() in _CONSTRAINTS
 
 
 def _spaced(old: str, new: str) -> str:

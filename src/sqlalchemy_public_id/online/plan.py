@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias, get_args
 from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy.engine import Dialect
 
+from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects import catalog
 from sqlalchemy_public_id.dialects.catalog import State
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.naming import generator_name, not_null_check_name, unique_name
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import column_type, format_of
 
@@ -54,13 +54,16 @@ class PublicIdColumn:
             str(table),
             str(column),
             NanoId() if format is None else format_of(format),
-            unique_name=unique_name or _unique_name(str(table), str(column)),
+            unique_name=unique_name or naming.unique_name(str(table), str(column)),
             **options,
         )
 
     def __post_init__(self) -> None:
-        _require_one_of("unique", self.unique, Unique)
-        _require_one_of("server_default", self.server_default, ServerDefault)
+        for name, choices in (("unique", get_args(Unique)), ("server_default", get_args(ServerDefault))):
+            value: object = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
 
     def read_state(self, connection: Connection) -> State:
         """Read what exists of the column.
@@ -83,15 +86,6 @@ class PublicIdColumn:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
-
-
-_unique_name = unique_name  # which the argument of PublicIdColumn.of() shadows
-
-
-def _require_one_of(name: str, value: object, choices: object) -> None:
-    if value not in get_args(choices):
-        expected = ", ".join(map(repr, get_args(choices)))
-        raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
 
 
 @dataclass(frozen=True)
@@ -160,8 +154,8 @@ class Plan(ABC):
         self.table = quoted_table(target.table, target.schema, dialect)
         self.column = self.quoted(target.column)
         self.unique = self.quoted(target.unique_name)
-        self.check = self.quoted(not_null_check_name(target.table, target.column))
-        self.generator_name = generator_name(target.table, target.column)
+        self.check = self.quoted(naming.not_null_check_name(target.table, target.column))
+        self.generator_name = naming.generator_name(target.table, target.column)
         self.generator = f"{self.schema}{self.quoted(self.generator_name)}"
         self.type = dialect.type_compiler_instance.process(column_type(target.format, dialect))
 
