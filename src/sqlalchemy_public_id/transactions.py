@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import event
@@ -86,7 +86,9 @@ def run_transaction(
     while True:
         session = session_factory()
         if not isinstance(session, Session):
-            _refuse_session(session)
+            if hasattr(session, "sync_session"):
+                _refuse_async("the session")
+            raise TypeError(f"expected a function that makes a Session, but it made {safe_repr(session)}")
         refuse_begun(session)
         try:
             with session, tries.watching(session):
@@ -138,28 +140,28 @@ class Tries:
         self._joined = isinstance(bind, Connection) and bind.in_transaction()
         self._commits, self.may_commit = 0, False
         connections: list[Connection] = []
+        with ExitStack() as stack:
 
-        def after_begin(session: Session, transaction: Any, connection: Connection) -> None:
-            if connection in connections:  # a savepoint
-                return
-            self._refuse_autocommit(connection)
-            connections.append(connection)
-            self._traits.append(traits_for(connection.dialect))
-            for name in _COMMITS:
-                event.listen(connection, name, self._on_commit)
-            event.listen(connection, "savepoint", _begin)
+            def listen(target: Session | Connection, name: str, listener: Callable[..., None]) -> None:
+                event.listen(target, name, listener)
+                stack.callback(event.remove, target, name, listener)
 
-        event.listen(session, "after_begin", after_begin)
-        event.listen(session, "before_commit", self._before_commit)
-        try:
-            yield
-        finally:
-            event.remove(session, "before_commit", self._before_commit)
-            event.remove(session, "after_begin", after_begin)
-            for connection in connections:
+            def after_begin(session: Session, transaction: Any, connection: Connection) -> None:
+                if connection in connections:  # a savepoint
+                    return
+                if is_autocommit(connection):
+                    raise ConfigurationError(
+                        "run_transaction() cannot undo what AUTOCOMMIT has committed; use an engine without it"
+                    )
+                connections.append(connection)
+                self._traits.append(traits_for(connection.dialect))
                 for name in _COMMITS:
-                    event.remove(connection, name, self._on_commit)
-                event.remove(connection, "savepoint", _begin)
+                    listen(connection, name, self._on_commit)
+                listen(connection, "savepoint", _begin)
+
+            listen(session, "after_begin", after_begin)
+            listen(session, "before_commit", self._before_commit)
+            yield
 
     @contextmanager
     def undoing(self, error: BaseException) -> Generator[None]:
@@ -206,7 +208,6 @@ class Tries:
         return None
 
     def _fate(self, error: SQLAlchemyError) -> Outcome:
-        """Return the outcome of the transaction that ended with *error*."""
         if self._joined or self._over:
             return Outcome.FAILED  # it is part of the caller's transaction, or committed
         fates: set[Outcome] = set()
@@ -228,12 +229,6 @@ class Tries:
         if not self.may_commit:
             raise ConfigurationError(_COMMITS_ITSELF)
         self._commits += 1
-
-    def _refuse_autocommit(self, connection: Connection) -> None:
-        if is_autocommit(connection):
-            raise ConfigurationError(
-                "run_transaction() cannot undo what AUTOCOMMIT has committed; use an engine without it"
-            )
 
 
 def _begin(connection: Connection, _: str) -> None:
@@ -262,12 +257,6 @@ def refuse_factory(session_factory: object) -> None:
         raise TypeError(
             f"expected a sessionmaker, or a function that makes a session, not {safe_repr(session_factory)}"
         )
-
-
-def _refuse_session(session: object) -> NoReturn:
-    if hasattr(session, "sync_session"):
-        _refuse_async("the session")
-    raise TypeError(f"expected a function that makes a Session, but it made {safe_repr(session)}")
 
 
 def _refuse_async(what: str) -> NoReturn:

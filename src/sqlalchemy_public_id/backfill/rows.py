@@ -6,7 +6,6 @@ A batch is one statement, one round trip and one transaction.
 from __future__ import annotations
 
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -142,32 +141,15 @@ def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
     return replaced
 
 
-# --- windows
+# --- windows: the rows behind *after* up to *until* that have no id, in the order of their key. Locked rows are left
+# out if the database can skip them. After a failure, the next rows are still the same.
 
 
-class Window(ABC):
-    """The rows behind *after* up to *until* that have no id, in the order of their key."""
+class _PostgreSQLWindow:
+    """One statement selects its rows, and returns the last key."""
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
-        self.connection = connection
-        self.rows = rows
-        self.after = after
-        self.until = until
-
-    @abstractmethod
-    def fill(self, ids: Sequence[str]) -> int | None:
-        """Set *ids* in the next rows, and return how many rows got one; ``None`` at the end of the window.
-
-        If the database can skip locked rows, they are left out. After a failure, the next rows are still the same.
-        """
-
-    @abstractmethod
-    def skip(self, count: int) -> None:
-        """Go past the next *count* rows."""
-
-
-class _PostgreSQLWindow(Window):
-    """One statement selects its rows, and returns the last key."""
+        self.connection, self.rows, self.after, self.until = connection, rows, after, until
 
     def fill(self, ids: Sequence[str]) -> int | None:
         rows, key = self.rows, self.rows.key
@@ -202,14 +184,14 @@ class _PostgreSQLWindow(Window):
         self.after = self.until  # SKIP LOCKED skips single rows
 
 
-class _KeysWindow(Window):
+class _KeysWindow:
     """All keys are read first. The database is in the same process: there are no round trips to save."""
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
-        super().__init__(connection, rows, after, until)
-        self.keys = rows.missing(connection, after, until)
+        self.connection, self.rows, self.keys = connection, rows, rows.missing(connection, after, until)
 
     def fill(self, ids: Sequence[str]) -> int | None:
+        """Set *ids* in the next rows, and return how many rows got one; ``None`` at the end of the window."""
         keys = self.keys[: len(ids)]
         if not keys:
             return None
@@ -218,6 +200,7 @@ class _KeysWindow(Window):
         return filled
 
     def skip(self, count: int) -> None:
+        """Go past the next *count* rows."""
         del self.keys[:count]
 
     def write(self, keys: Sequence[Key], ids: Sequence[str]) -> int:
@@ -254,6 +237,9 @@ class _MySQLWindow(_KeysWindow):
         value: Any = func.elt(numbered_rows.c.public_id_n, literals)
         statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value})
         return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
+
+
+Window: TypeAlias = _PostgreSQLWindow | _KeysWindow
 
 
 def window_for(connection: Connection, rows: Rows, after: Key | None, until: Key) -> Window:
