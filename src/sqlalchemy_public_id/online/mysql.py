@@ -6,6 +6,8 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects.catalog import State
@@ -24,15 +26,8 @@ class MySQLPlan(Plan):
 
     def expand(self) -> list[Step]:
         add = f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type} NULL{self._comment(None)}"
-        return [
-            Step(
-                "add the column",
-                self._if(f"NOT {self._has_column()}", add + _INSTANT),
-                lambda state: not state.exists,
-                fallback=always(add + _INPLACE),
-            ),
-            *self._generate_ids(),
-        ]
+        sql, fallback = self._if(f"NOT {self._has_column()}", add + _INSTANT), always(add + _INPLACE)
+        return [Step("add the column", sql, lambda state: not state.exists, fallback=fallback), *self._generate_ids()]
 
     def contract(self) -> list[Step]:
         return [
@@ -45,22 +40,14 @@ class MySQLPlan(Plan):
                 ),
                 lambda state: not state.index,
             ),
-            Step(
-                "forbid NULL",
-                lambda connection, state: self._if(
-                    self._has_column(" AND IS_NULLABLE = 'YES'"), self._modify(state, "NOT NULL", _INPLACE)
-                )(connection, state),
-                lambda state: state.nullable,
-            ),
+            Step("forbid NULL", self._forbid_null, lambda state: state.nullable),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
         return [
             Step(
-                "allow NULL",
-                lambda connection, state: [self._modify(state, "NULL", _INPLACE)],
-                lambda state: not state.nullable,
+                "allow NULL", lambda _, state: [self._modify(state, "NULL", _INPLACE)], lambda state: not state.nullable
             ),
             *self._generate_ids(),
             self._drop_index(),
@@ -71,15 +58,11 @@ class MySQLPlan(Plan):
         name = self.target.column
         # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
         algorithm = _INSTANT if name.isascii() or len(name.encode()) <= _NOT_CUT else _INPLACE
+        sql = self._if(self._has_column(), drop + algorithm)
         return [
             self._drop_trigger(),
             self._drop_index(),
-            Step(
-                "drop the column",
-                self._if(self._has_column(), drop + algorithm),
-                lambda state: state.exists,
-                fallback=always(drop + _INPLACE),
-            ),
+            Step("drop the column", sql, lambda state: state.exists, fallback=always(drop + _INPLACE)),
         ]
 
     def backfill_sql(self) -> list[str]:
@@ -115,28 +98,17 @@ class MySQLPlan(Plan):
         generated = self._expression
         if generated is not None:
             set_default = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DEFAULT ({generated})"
-            return [
-                Step(
-                    "set the default",
-                    always(set_default + _INSTANT),
-                    lambda state: state.default is None and self._needs_generator(state),
-                    fallback=always(set_default + _INPLACE),
-                )
-            ]
+            sql, fallback = always(set_default + _INSTANT), always(set_default + _INPLACE)
+            return [Step("set the default", sql, self._needs_generator, fallback=fallback)]
         body = trigger_body(self.target.format, self.column)
         trigger = f"{self.generator} BEFORE INSERT ON {self.table} FOR EACH ROW {body}"
-        return [
-            Step(
-                "create the trigger that makes ids",
-                unless_script(
-                    f"CREATE TRIGGER {trigger}", in_script=delimited(f"CREATE TRIGGER IF NOT EXISTS {trigger}")
-                ),
-                lambda state: not state.trigger and self._needs_generator(state),
-            )
-        ]
+        in_script = delimited(f"CREATE TRIGGER IF NOT EXISTS {trigger}")
+        sql = unless_script(f"CREATE TRIGGER {trigger}", in_script=in_script)
+        return [Step("create the trigger that makes ids", sql, self._needs_generator)]
 
     def _needs_generator(self, state: State) -> bool:
-        return not (state.complete and self.target.server_default == "drop")
+        has_one = state.default is not None if self._expression is not None else state.trigger
+        return not has_one and not (state.complete and self.target.server_default == "drop")
 
     def _stop_generating_ids(self) -> list[Step]:
         if self._expression is None:
@@ -175,6 +147,10 @@ class MySQLPlan(Plan):
             f"EXISTS (SELECT 1 FROM information_schema.{kind} WHERE TABLE_SCHEMA = {schema} "
             f"AND TABLE_NAME = {self.literal(self.target.table)} AND {condition})"
         )
+
+    def _forbid_null(self, connection: Connection | None, state: State) -> Sequence[str]:
+        is_nullable = self._has_column(" AND IS_NULLABLE = 'YES'")
+        return self._if(is_nullable, self._modify(state, "NOT NULL", _INPLACE))(connection, state)
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait
