@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, inspect
 
 from sqlalchemy_public_id.audit import sampling
 from sqlalchemy_public_id.audit.checks import Subject, findings
-from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings, key_range
+from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings
 from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport, worst_first
 from sqlalchemy_public_id.dialects.catalog import read_facts
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -72,11 +72,10 @@ def run(
         for name in sorted(audited):
             full_name = f"{schema}.{name}" if schema else name
             facts = read_facts(connection, inspector, name, schema, column)
-            keys = key_range(connection, inspector, name, schema, clusters)
-            of_keys = list(cluster_findings(connection, full_name, name, schema, keys)) if keys else []
+            of_keys = cluster_findings(connection, inspector, name, schema, clusters)
             if facts is None:
                 report.tables.append(TableReport(full_name, has_column=False))
-                report.findings.extend(worst_first(of_keys))
+                report.findings.extend(worst_first(of_keys or []))
                 continue
             rows = sampling.read(connection, facts, sample, formats.get(name))
             forms = sampling.forms_of(rows.ids)
@@ -84,8 +83,8 @@ def run(
             report.tables.append(TableReport(full_name, True, len(rows.ids), counts))
             subject = Subject(connection, full_name, facts, rows, forms, formats.get(name), sample)
             # a key that counts within a range is full at the end of the range, not of its type
-            others = [finding for finding in findings(subject) if not keys or finding.problem != "key-nearly-full"]
-            report.findings.extend(worst_first([*others, *of_keys]))
+            others = [one for one in findings(subject) if of_keys is None or one.problem != "key-nearly-full"]
+            report.findings.extend(worst_first([*others, *(of_keys or ())]))
     return report
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
+from sqlalchemy import ColumnClause, Connection, Inspector, column, func, not_, select, table, text
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.dialects.catalog import primary_key_of
@@ -25,58 +24,46 @@ _NEARLY_USED_UP = 0.9
 _BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
 
 
-@dataclass(frozen=True)
-class KeyRange:
-    """A key that counts within a range."""
-
-    column: str
-    keys: Range | None
-    """``None`` if the keys look up their cluster, and there is none."""
-    own_counter: bool
-    """``False`` if the counter continues from the largest key of the table."""
-
-
-def key_range(
+def cluster_findings(
     connection: Connection, inspector: Inspector, name: str, schema: str | None, clusters: Clusters
-) -> KeyRange | None:
-    """Return the range of the key of the table *name*; ``None`` if it has none.
+) -> list[Finding] | None:
+    """Return the problems of the keys of the table *name*; ``None`` if no range limits them.
 
     PostgreSQL shows the limits of a sequence. All databases but SQLite show the default or trigger of
     ``strategy="function"``, and a trigger of ``enforce_range=True`` has its range. An ``AUTO_INCREMENT`` without one
-    has to be in *clusters*.
+    has to be in *clusters*. Only the ends of the range are read, and of its index.
     """
     primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
         if name in clusters:
             raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")
         return None
-    key = primary_key[0]
+    full_name, key = f"{schema}.{name}" if schema else name, primary_key[0]
     keys = _range_in(clusters, name)
+    own_counter = connection.dialect.name == "postgresql"  # others continue from the largest key of the table
     if cluster_key_sql(connection, name, schema, key) is not None:
-        of_config = _of_config(connection, inspector, schema)
-        return KeyRange(key, of_config and (keys or of_config), own_counter=True)
-    if keys is None:
+        of_config, own_counter = _of_config(connection, inspector, schema), True
+        if of_config is None:
+            message = (
+                f"the keys of {full_name} are those of the cluster in {CONFIG}, which does not have one row with a "
+                f"number from 0 to {LAST_CLUSTER}, so every INSERT fails: INSERT INTO {CONFIG} (cluster) VALUES (10)"
+            )
+            return [Finding(full_name, key, "cluster-unknown", "error", message, {"config": CONFIG})]
+        keys = keys or of_config
+    elif keys is None:
         keys = limits(connection, name, schema, key)
-    return None if keys is None else KeyRange(key, keys, own_counter=connection.dialect.name == "postgresql")
-
-
-def cluster_findings(
-    connection: Connection, full_name: str, name: str, schema: str | None, key_range: KeyRange
-) -> Iterator[Finding]:
-    """Yield the problems of the keys of a table. Reads only the ends of the range, and of its index."""
-
-    def finding(problem: Problem, severity: Severity, message: str, **facts: Any) -> Finding:
-        return Finding(full_name, key_range.column, problem, severity, message, facts)
-
-    keys = key_range.keys
     if keys is None:
-        message = (
-            f"the keys of {full_name} are those of the cluster in {CONFIG}, which does not have one row with a number "
-            f"from 0 to {LAST_CLUSTER}, so every INSERT fails: INSERT INTO {CONFIG} (cluster) VALUES (10)"
-        )
-        yield finding("cluster-unknown", "error", message, config=CONFIG)
-        return
-    key = table(name, column(key_range.column), schema=schema).c[key_range.column]
+        return None
+    column_of_keys = table(name, column(key), schema=schema).c[key]
+    return list(_of_range(connection, full_name, column_of_keys, keys, own_counter))
+
+
+def _of_range(
+    connection: Connection, full_name: str, key: ColumnClause[Any], keys: Range, own_counter: bool
+) -> Iterator[Finding]:
+    def finding(problem: Problem, severity: Severity, message: str, **facts: Any) -> Finding:
+        return Finding(full_name, key.name, problem, severity, message, facts)
+
     cluster = keys.cluster
     range_name = f"cluster {cluster}" if cluster is not None else f"the range {keys.start} to {keys.last}"
     facts = {"start": keys.start, "last": keys.last}
@@ -90,7 +77,7 @@ def cluster_findings(
         used_up = {"value": last, "used": round(used, 4)}
         yield finding("key-range-nearly-full", severity, message, **facts, **used_up, cluster=cluster)
     largest = connection.scalar(select(func.max(key)))
-    if largest is not None and largest > keys.last and not key_range.own_counter:
+    if largest is not None and largest > keys.last and not own_counter:
         message = (
             f"key {largest} is above the keys of {range_name}, and {connection.dialect.name} counts on from the "
             f'largest key: new keys will be outside of the range; use strategy="function" for tables with '
