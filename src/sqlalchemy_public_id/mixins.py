@@ -213,17 +213,21 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 def declared_format(model: Any) -> Format | type[TypedId]:
     """Return ``__public_id__`` of *model*, or the typed id in ``PublicIdMixin[…]``, or the default format."""
+    declared = one_format(model, _typed_id_of_mixin(model), "mixin")
+    _refuse_other_annotation(model, declared)
+    return declared
+
+
+def one_format(model: Any, typed: type[TypedId] | None, place: str) -> Format | type[TypedId]:
+    """Return ``__public_id__`` of *model*, or the typed id in *place*, or the default format; refuse two."""
     explicit = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
-    typed = _typed_id_of_mixin(model)
     if typed is not None and explicit is not None and explicit is not typed:
         raise ConfigurationError(
             f"{model.__name__} has two formats, {explicit!r} as __public_id__ and {typed.__name__} "
-            f"as the type of its mixin; leave one out"
+            f"as the type of its {place}; leave one out"
         )
     declared = typed or explicit
-    declared = NanoId() if declared is None else declared
-    _refuse_other_annotation(model, declared)
-    return declared
+    return NanoId() if declared is None else declared
 
 
 def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:

@@ -25,8 +25,8 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.mixins import bigint_key, public_id_column
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.mixins import bigint_key, one_format, public_id_column
 from sqlalchemy_public_id.orm.inspection import MIXED_IN
 from sqlalchemy_public_id.references.reference import Declared, UnresolvedKey
 from sqlalchemy_public_id.typed import TypedId
@@ -74,7 +74,9 @@ class PublicIdColumnSQLModel(SQLModel):
         super().__pydantic_init_subclass__(**kwargs)
         if "__abstract__" in vars(cls):
             return
-        declared = _format_of(cls)
+        type_ = cls.model_fields["public_id"].annotation
+        typed = type_ if isinstance(type_, type) and issubclass(type_, TypedId) else None
+        declared = one_format(cls, typed, "field")
         own: dict[str, Any] = {}  # new columns for each table: SQLModel would share those of a base
         if issubclass(cls, PublicIdSQLModel):
             own["id"] = Field(default=None, sa_column=bigint_key(info={MIXED_IN: True}).column, exclude=True)
@@ -128,19 +130,6 @@ class PublicIdSQLModel(PublicIdColumnSQLModel):
     __abstract__ = True
 
     id: int | None = Field(default=None, exclude=True)
-
-
-def _format_of(cls: type[PublicIdColumnSQLModel]) -> Format | type[TypedId]:
-    """Return the format of *cls*: ``__public_id__``, the type of its field, or the default."""
-    declared, type_ = cls.__public_id__, cls.model_fields["public_id"].annotation
-    if isinstance(type_, type) and issubclass(type_, TypedId):
-        if declared is not None and declared is not type_:
-            raise ConfigurationError(
-                f"{cls.__name__} has two formats, {declared!r} as __public_id__ and {type_.__name__} as the type of "
-                f"its field; leave one out"
-            )
-        return type_
-    return NanoId() if declared is None else declared
 
 
 def _reference_names(cls: type[Any]) -> set[str]:
