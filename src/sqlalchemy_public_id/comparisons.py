@@ -110,7 +110,6 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
         )
 
     def _is_malformed(self, value: Any) -> bool:
-        """Return True for a parameter with a string that no row can have."""
         return (
             _is_string_parameter(value)
             and value.callable is None

@@ -148,11 +148,7 @@ def name_index(column: Column[Any], table: Any) -> None:
 if TYPE_CHECKING:
 
     class _id_attribute(Generic[IdT]):  # noqa: N801  named like declared_attr
-        """:class:`declared_attr` for type checkers, with a type for assignment.
-
-        With a plain annotation ``Mapped[IdT]``, mypy refuses ``Order.public_id`` in a query.
-        """
-
+        # declared_attr with a type for assignment: with Mapped[IdT], mypy refuses Order.public_id in a query
         def __init__(self, method: Callable[..., Mapped[IdT]]) -> None: ...
         @overload
         def __get__(self, instance: None, owner: Any) -> InstrumentedAttribute[IdT]: ...

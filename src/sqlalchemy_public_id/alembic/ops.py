@@ -44,7 +44,6 @@ class Directive(MigrateOperation):
 
     @classmethod
     def invoke(cls, operations: Any, *args: Any, **kwargs: Any) -> None:
-        """Run the directive."""
         operations.invoke(cls(*args, **kwargs))
 
     def to_diff_tuple(self) -> tuple[object, ...]:
@@ -168,12 +167,10 @@ class PublicIdOp(Directive):
 
     @classmethod
     def invoke(cls, operations: Any, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
-        """Run the directive."""
         operations.invoke(cls(table, column, **options))
 
     @classmethod
     def batch_invoke(cls, operations: Any, column: str = "public_id", **options: Unpack[Options]) -> None:
-        """Run the directive on the table of the batch."""
         options = {**options, "schema": operations.impl.schema}
         operations.invoke(cls(operations.impl.table_name, column, **options))
 

@@ -19,15 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.advice import about
-from sqlalchemy_public_id.alembic.ops import (
-    CreateClusterConfigOp,
-    CreateClusterSequenceOp,
-    DropClusterConfigOp,
-    DropClusterSequenceOp,
-    PublicIdOp,
-    SetClusterOp,
-    UnsetClusterOp,
-)
+from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.backfill.rows import replace_duplicates
 from sqlalchemy_public_id.dialects.catalog import columns_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
@@ -56,8 +48,8 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32
 _WIDE = {"BIGINT", "NUMERIC", "DECIMAL"}
 
 
-@Operations.implementation_for(PublicIdOp)
-def _run(operations: Operations, op: PublicIdOp) -> None:
+@Operations.implementation_for(ops.PublicIdOp)
+def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     context: MigrationContext = operations.get_context()
     migration = _Migration(context, op)
     if context.as_sql and context.dialect.name == "sqlite":
@@ -91,7 +83,7 @@ def _log_progress() -> Callable[[backfill.Progress], None]:
 class _Migration:
     """The phases of one table, as steps that commit, as a script, or inside the open transaction."""
 
-    def __init__(self, context: MigrationContext, op: PublicIdOp) -> None:
+    def __init__(self, context: MigrationContext, op: ops.PublicIdOp) -> None:
         self.context = context
         self.op = op
         self.target = op.target
@@ -173,8 +165,8 @@ class _Migration:
 # --- cluster keys
 
 
-@Operations.implementation_for(CreateClusterConfigOp)
-def _create_config(operations: Operations, op: CreateClusterConfigOp) -> None:
+@Operations.implementation_for(ops.CreateClusterConfigOp)
+def _create_config(operations: Operations, op: ops.CreateClusterConfigOp) -> None:
     config = Config(_dialect(operations), schema=op.schema)
     if config.dialect.name == "sqlite":
         raise config.no_functions()
@@ -183,27 +175,27 @@ def _create_config(operations: Operations, op: CreateClusterConfigOp) -> None:
     _execute(operations, [*config.create(), *config.create_function(), *row])
 
 
-@Operations.implementation_for(DropClusterConfigOp)
-def _drop_config(operations: Operations, op: DropClusterConfigOp) -> None:
+@Operations.implementation_for(ops.DropClusterConfigOp)
+def _drop_config(operations: Operations, op: ops.DropClusterConfigOp) -> None:
     config = Config(_dialect(operations), schema=op.schema)
     _execute(operations, [*config.drop_function(), *config.drop()])
 
 
-@Operations.implementation_for(DropClusterSequenceOp)
-def _drop_sequence(operations: Operations, op: DropClusterSequenceOp) -> None:
+@Operations.implementation_for(ops.DropClusterSequenceOp)
+def _drop_sequence(operations: Operations, op: ops.DropClusterSequenceOp) -> None:
     _execute(operations, _counter(operations, op).drop_sequence())
 
 
-@Operations.implementation_for(CreateClusterSequenceOp)
-def _create_sequence(operations: Operations, op: CreateClusterSequenceOp) -> None:
+@Operations.implementation_for(ops.CreateClusterSequenceOp)
+def _create_sequence(operations: Operations, op: ops.CreateClusterSequenceOp) -> None:
     statements, connection = _counter(operations, op).create_sequence(), _connection(operations)
     if connection is not None:
         _check_column(connection, op.table_name, op.column_name, op.schema)
     _execute(operations, statements)
 
 
-@Operations.implementation_for(SetClusterOp)
-def _set(operations: Operations, op: SetClusterOp) -> None:
+@Operations.implementation_for(ops.SetClusterOp)
+def _set(operations: Operations, op: ops.SetClusterOp) -> None:
     keys = op.key_range
     if keys is None:
         cluster = _cluster(operations, op.cluster)
@@ -227,8 +219,8 @@ def _set(operations: Operations, op: SetClusterOp) -> None:
     _execute(operations, [*counter.limit(keys), *guard])
 
 
-@Operations.implementation_for(UnsetClusterOp)
-def _unset(operations: Operations, op: UnsetClusterOp) -> None:
+@Operations.implementation_for(ops.UnsetClusterOp)
+def _unset(operations: Operations, op: ops.UnsetClusterOp) -> None:
     _execute(operations, _counter(operations, op).free())
 
 
@@ -238,8 +230,8 @@ def _cluster(operations: Operations, number: int | None) -> int | None:
     return None if value is None else resolved(value)
 
 
-def _counter(operations: Operations, op: CreateClusterSequenceOp | UnsetClusterOp) -> ClusterColumn:
-    sequence = op.sequence if isinstance(op, CreateClusterSequenceOp) else None
+def _counter(operations: Operations, op: ops.CreateClusterSequenceOp | ops.UnsetClusterOp) -> ClusterColumn:
+    sequence = op.sequence if isinstance(op, ops.CreateClusterSequenceOp) else None
     return ClusterColumn(_dialect(operations), op.table_name, op.column_name, schema=op.schema, sequence=sequence)
 
 
@@ -294,7 +286,7 @@ def _check_column(connection: Connection, name: str, key: str, schema: str | Non
         )
 
 
-def _check_rows(connection: Connection, op: SetClusterOp, keys: Range) -> None:
+def _check_rows(connection: Connection, op: ops.SetClusterOp, keys: Range) -> None:
     """Check that no row is outside of *keys*. Reads the smallest and the largest key, the ends of an index.
 
     :raises ConfigurationError: if other databases may have the same keys, or if the counter would leave the range.

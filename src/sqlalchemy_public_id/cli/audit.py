@@ -21,7 +21,6 @@ _CLUSTER = re.compile(r"(.+)=([0-9]{1,19})(?:-([0-9]{1,19}))?", re.DOTALL)
 
 
 def _table_cluster_argument(text: str) -> tuple[str, Range]:
-    """Return table and key range of ``TABLE=CLUSTER`` or ``TABLE=FIRST-LAST``."""
     match = _CLUSTER.fullmatch(text)
     if match is None:
         raise click.BadParameter(

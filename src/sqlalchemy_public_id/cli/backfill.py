@@ -145,7 +145,6 @@ def _progress_display(table: str) -> Generator[Callable[[Progress], None]]:
 
 
 def _summary(progress: Progress) -> str:
-    """Return rows, rate and time left."""
     summary = f"{counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
     if progress.left and progress.rate:
         summary += f", about {_duration(progress.left / progress.rate)} left"

@@ -44,7 +44,6 @@ def inspect(id: str, format: Format | None) -> None:
 
 
 def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
-    """Return the lines of the output: a name and a value each."""
     prefix, separator, body = _split(text, format)
     if prefix:
         yield "prefix", prefix

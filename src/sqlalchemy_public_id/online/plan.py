@@ -92,12 +92,9 @@ class PublicIdColumn:
 class Patience:
     """The limits of waiting for locks, in seconds and attempts."""
 
-    lock_timeout: float = 1.0
-    """The seconds that a statement waits for a strong lock. All other users of the table wait as long."""
-    attempts: int = 30
-    """The number of times that the statement is tried, with growing pauses between."""
-    index_timeout: float = 600.0
-    """The seconds that the build of the index may wait for open transactions."""
+    lock_timeout: float = 1.0  # for strong locks: all other users of the table wait as long
+    attempts: int = 30  # with growing pauses between
+    index_timeout: float = 600.0  # for open transactions, before the build of the index
 
     def __post_init__(self) -> None:
         if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
