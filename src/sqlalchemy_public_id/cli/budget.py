@@ -61,6 +61,7 @@ def _draw(path: Path, format: Format, per_hour: float) -> None:
     """Draw the probability of a collision by the number of ids, and mark 1 %."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import PercentFormatter
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
@@ -77,7 +78,7 @@ def _draw(path: Path, format: Format, per_hour: float) -> None:
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("ids issued")
     axes.set_ylabel("chance of a collision")
-    axes.yaxis.set_major_formatter(_percent)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(alpha=0.3)
     axes.axvline(marked, color=_RED, linestyle="--", linewidth=1)
     label = f"1 % at {marked:,} ids:\n{marked / per_hour / _HOURS_PER_YEAR:,.1f} years of {per_hour:,.6g} an hour"
@@ -86,10 +87,6 @@ def _draw(path: Path, format: Format, per_hour: float) -> None:
     )
     axes.set_title(repr(format), parse_math=False, wrap=True)
     figure.savefig(path, dpi=150)
-
-
-def _percent(value: float, position: object) -> str:
-    return f"{value:.0%}"
 
 
 def _rounded(count: int) -> str:
