@@ -18,6 +18,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -114,6 +115,8 @@ def as_markdown() -> str:
     return "\n".join([head, *(piece.as_markdown() for piece in ADVICE.values())])
 
 
+_sql = partial(Advice, language="sql")
+
 _PIECES = (
     Advice(
         "not-null-at-once",
@@ -127,7 +130,7 @@ _PIECES = (
         'op.create_unique_constraint("{index}", "{table}", ["{column}"])',
         'op.add_public_id("{table}", "{column}")',
     ),
-    Advice(
+    _sql(
         "volatile-default",
         "A column added together with a default that generates ids",
         "Each row needs a different value, so the whole table is rewritten before it can be used again. SQLite "
@@ -139,9 +142,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});\n"
         "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT make_public_id();",
         _SERVERS,
-        "sql",
     ),
-    Advice(
+    _sql(
         "unique-constraint",
         "A unique constraint or index without CONCURRENTLY",
         "Writers wait while the index is built. This is harmless on a small table and stops the service on a large "
@@ -151,9 +153,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD CONSTRAINT {index} UNIQUE ({column});",
         "CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
         ("postgresql",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "unique-index-algorithm",
         "A unique index without an explicit algorithm",
         "If the server cannot build the index beside writers, it silently copies the table. If the statement names "
@@ -163,9 +164,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column});",
         "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
-        "sql",
     ),
-    Advice(
+    _sql(
         "unique-missing",
         "No unique index",
         "Two rows can have the same public id, and a lookup returns either of them. Nothing else prevents this: a "
@@ -174,9 +174,8 @@ _PIECES = (
         "CREATE INDEX ix_{table}_{column} ON {table} ({column});",
         "CREATE UNIQUE INDEX {index} ON {table} ({column});",
         ("sqlite",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "set-not-null",
         "SET NOT NULL without a validated CHECK",
         "PostgreSQL scans the whole table for NULL, and blocks all access during the scan. With a CHECK constraint "
@@ -189,9 +188,8 @@ _PIECES = (
         "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL;\n"
         "ALTER TABLE {table} DROP CONSTRAINT {check};",
         ("postgresql",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "modify-not-null",
         "MODIFY with an incomplete definition",
         "MODIFY drops every attribute that it does not repeat. Without the character set, the column reverts to the "
@@ -203,7 +201,6 @@ _PIECES = (
         "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');\n"
         "ALTER TABLE {table} MODIFY {column} {type} NOT NULL, ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
-        "sql",
     ),
     Advice(
         "half-done",
@@ -215,7 +212,7 @@ _PIECES = (
         'op.alter_column("{table}", "{column}", existing_type=sa.String({length}), nullable=False)',
         'op.contract_public_id("{table}", "{column}")  # with the format= of the model',
     ),
-    Advice(
+    _sql(
         "empty-text",
         "ADD COLUMN … NOT NULL fills in the empty string",
         "Neither MySQL nor MariaDB refuses the column, not even in strict mode. Every row gets the empty string as "
@@ -225,7 +222,6 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NULL,"
         " ALGORITHM=INSTANT;",
         _MYSQL,
-        "sql",
     ),
     Advice(
         "one-update",
@@ -240,7 +236,7 @@ _PIECES = (
         _ALL,
         "sh",
     ),
-    Advice(
+    _sql(
         "no-lock-timeout",
         "ALTER TABLE without a lock timeout",
         "The statement itself takes milliseconds. But while it waits behind one long SELECT, all later statements "
@@ -253,7 +249,6 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});\n"
         "COMMIT;",
         _SERVERS,
-        "sql",
     ),
     Advice(
         "no-default",
@@ -264,7 +259,7 @@ _PIECES = (
         'op.expand_public_id("{table}", "{column}", server_default="none")',
         'op.expand_public_id("{table}", "{column}")  # sets a default that generates ids of the same format',
     ),
-    Advice(
+    _sql(
         "default-collation",
         "Public ids with the default collation",
         "The default collations of MySQL and MariaDB ignore case: aB and Ab are one id to the unique index and to "
@@ -274,9 +269,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) NULL;",
         "ALTER TABLE {table} MODIFY {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;",
         _MYSQL,
-        "sql",
     ),
-    Advice(
+    _sql(
         "linguistic-collation",
         "Public ids with a linguistic collation",
         "Each comparison in the index follows the rules of a language. An upgrade of the C library or of ICU can "
@@ -285,9 +279,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});",
         'ALTER TABLE {table} ALTER COLUMN {column} TYPE varchar({length}) COLLATE "C";',
         ("postgresql",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "nocase-collation",
         "Public ids compared without regard to case",
         "With COLLATE NOCASE, aB and Ab are one id to the unique index and to every lookup.",
@@ -295,9 +288,8 @@ _PIECES = (
         "ALTER TABLE {table} ADD COLUMN {column} VARCHAR({length}) COLLATE NOCASE;",
         "ALTER TABLE {table} ADD COLUMN {column} VARCHAR({length});",
         ("sqlite",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "invalid-index",
         "An INVALID index left behind",
         "If CREATE UNIQUE INDEX CONCURRENTLY fails, at a duplicate or a timeout, it leaves an index behind. No query "
@@ -307,9 +299,8 @@ _PIECES = (
         "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table} ({column});",
         "DROP INDEX CONCURRENTLY {index};\nCREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
         ("postgresql",),
-        "sql",
     ),
-    Advice(
+    _sql(
         "left-over-check",
         "A CHECK constraint left over",
         "The constraint was there to make SET NOT NULL fast. It now adds a small cost to each write, and Alembic may "
@@ -318,7 +309,6 @@ _PIECES = (
         "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL);",
         "ALTER TABLE {table} DROP CONSTRAINT {check};",
         _SERVERS,
-        "sql",
     ),
     Advice(
         "copying-tools",
