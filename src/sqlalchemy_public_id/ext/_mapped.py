@@ -6,14 +6,12 @@ being imported. What depends on configured mappers is left out before that.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy import Column, ColumnClause, Integer, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, registry
-from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.types import NullType, TypeDecorator
 
 from sqlalchemy_public_id._compat import mapped_classes
@@ -95,9 +93,7 @@ def key_of(mapper: Mapper[Any], column: ColumnClause[Any]) -> Key | None:
     """Return *column* as a key of *mapper* or of another model of its registry, or ``None`` if it is no key."""
     if isinstance(column, Column) and any(column is own for own in mapper.columns):
         return Key(mapper, column) if _is_key(mapper, column) else None
-    others: list[Mapper[Any]] = []
-    with contextlib.suppress(UnmappedClassError):  # the mapping of the class failed
-        others = mappers_of(mapper.registry)
+    others = mappers_of(mapper.registry)
     if isinstance(column, Column):
         owner = next((other for other in others if other.local_table is column.table), mapper)
         return Key(owner, column) if _is_key(owner, column) else None
