@@ -7,8 +7,6 @@ the same, with ``op`` as their first argument: the module ``alembic.op``, or an
 :class:`~alembic.operations.Operations`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from sqlalchemy_public_id.errors import require

@@ -5,8 +5,6 @@
 Models, formats and the guard need no twin: an ``AsyncSession`` runs the same unit of work.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from sqlalchemy_public_id.errors import require

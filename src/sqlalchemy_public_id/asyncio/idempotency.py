@@ -1,7 +1,5 @@
 """:mod:`sqlalchemy_public_id.idempotency` for an ``AsyncSession``."""
 
-from __future__ import annotations
-
 from sqlalchemy_public_id import idempotency
 from sqlalchemy_public_id.asyncio._awaited import awaited
 

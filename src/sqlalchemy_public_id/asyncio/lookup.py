@@ -1,7 +1,5 @@
 """:mod:`sqlalchemy_public_id.lookup` for an ``AsyncSession``."""
 
-from __future__ import annotations
-
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.asyncio._awaited import awaited
 

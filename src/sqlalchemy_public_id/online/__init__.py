@@ -3,8 +3,6 @@
 :mod:`sqlalchemy_public_id.alembic` and the command line call it. It depends on Core and the catalogs, not on Alembic.
 """
 
-from __future__ import annotations
-
 from sqlalchemy_public_id.online.plan import Patience, PublicIdColumn, ServerDefault, Unique
 
 __all__ = ["Patience", "PublicIdColumn", "ServerDefault", "Unique"]
