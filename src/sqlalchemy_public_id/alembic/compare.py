@@ -135,8 +135,7 @@ def ignore_server_default(
 def ignore_identity(context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]) -> bool:
     """Ignore that a ``bigint_key()`` is no IDENTITY, if the database has none: the key counts all the same."""
     identity = BIGINT_KEY in column.info and isinstance(column.server_default, Identity)
-    has_identities = getattr(context.dialect, "supports_identity_columns", True)
-    if identity and not has_identities and existing.server_default is None:
+    if identity and not context.dialect.supports_identity_columns and existing.server_default is None:
         op.modify_server_default = False
     return False
 
