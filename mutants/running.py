@@ -72,8 +72,14 @@ def run(mutant: Mutant, tests: set[str], options: Sequence[str], timeout: float)
         # Sybil imports a module whose docstrings it runs by its path, which is that of the module without the mutant.
         run_with_mutant = sorted((test for test in tests if not test.startswith("src/")), key=_cost)
         names.write_text("\n".join(run_with_mutant), encoding="utf-8")
-        done = _pytest(copy, [*options, *_until_killed(timeout), f"@{names}"], {})
-    return Result(mutant, _outcome(done), len(tests), _changed_line(source, mutated))
+        try:
+            # Each test has its own limit: that of the whole is for a module that is imported for ever.
+            done = _pytest(copy, [*options, *_until_killed(timeout), f"@{names}"], {}, 10 * timeout + 5 * len(tests))
+        except subprocess.TimeoutExpired:
+            outcome = "killed"
+        else:
+            outcome = _outcome(done)
+    return Result(mutant, outcome, len(tests), _changed_line(source, mutated))
 
 
 def _outcome(done: subprocess.CompletedProcess[str]) -> str:
@@ -94,7 +100,9 @@ def _cost(test: str) -> tuple[bool, str]:
     return any(server in test for server in ("postgresql", "mysql", "mariadb")), test
 
 
-def _pytest(source: Path, arguments: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    source: Path, arguments: Sequence[str], environment: dict[str, str], timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *arguments],
         cwd=ROOT,
@@ -102,6 +110,7 @@ def _pytest(source: Path, arguments: Sequence[str], environment: dict[str, str])
         capture_output=True,
         text=True,
         check=False,
+        timeout=timeout,
     )
 
 
