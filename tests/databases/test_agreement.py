@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, make_transient, map
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, testing
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 
 class Base(DeclarativeBase):

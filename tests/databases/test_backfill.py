@@ -364,6 +364,7 @@ def test_row_that_is_locked(people: People) -> None:
     assert is_full(people, 200)
 
 
+@pytest.mark.slow
 @on("postgresql", "mysql", "mariadb")
 def test_row_that_stays_locked(people: People) -> None:
     """When a row is locked all the time, it is told that not everything is done; nothing hangs."""
@@ -401,6 +402,7 @@ def test_collisions(people: People, narrow: Callable[[People, int], NanoId]) -> 
     assert is_full(people, 30, format)
 
 
+@pytest.mark.slow
 def test_no_free_id(people: People, narrow: Callable[[People, int], NanoId]) -> None:
     """With more rows than ids, it ends with an error that says so, and keeps what was filled."""
     format = narrow(people, 37)

@@ -145,6 +145,7 @@ def test_own_function() -> None:
     assert "uuidv7" not in function_body(Uuid7())
 
 
+@pytest.mark.backend(format=[NATIVE[0], NATIVE[-1], TEXT[1], *REFUSED[::2]])
 @pytest.mark.parametrize("format", [*NATIVE, *TEXT, *REFUSED], ids=repr)
 def test_migrated(engine: Engine, format: BitsFormat) -> None:
     """Every format goes onto a table with rows, is unique and NOT NULL, and goes away again."""

@@ -157,9 +157,10 @@ SHOPS: dict[str, Callable[[], MetaData]] = {
     "snowflake": lambda: shop(Snowflake(machine_id=1)),
 }
 """Ways to say that a customer has a public id."""
+DIFFERENT_SQL = ["index", "named constraint", "database default", "uuid", "object id", "snowflake"]
 
 
-@pytest.mark.backend(options=["compare_server_default=True,"])
+@pytest.mark.backend(options=["compare_server_default=True,"], declared=DIFFERENT_SQL)
 @pytest.mark.parametrize("options", ["", "compare_server_default=True,"], ids=["", "with defaults"])
 @pytest.mark.parametrize("declared", SHOPS)
 def test_there_and_back(project: Project, declared: str, options: str) -> None:

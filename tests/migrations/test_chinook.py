@@ -12,7 +12,7 @@ from sqlalchemy import Column, Engine, Index, MetaData, func, insert, select
 
 from sqlalchemy_public_id import NanoId, PublicIdType, audit
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 FORMATS = {"Customer": NanoId(prefix="cus"), "Invoice": NanoId(prefix="inv"), "PlaylistTrack": NanoId(length=16)}
 

@@ -16,6 +16,8 @@ from sqlalchemy import Engine
 from sqlalchemy_public_id.errors import LockNotAvailable
 
 LOCK_TIMEOUT = 1.0
+pytestmark = pytest.mark.slow
+
 on_servers = on("postgresql", "mysql", "mariadb")
 
 

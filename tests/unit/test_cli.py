@@ -286,9 +286,16 @@ def test_budget_of_few_ids() -> None:
     assert run("budget", "NanoId(200, alphabet=BASE62)").exit_code == 0
 
 
-@pytest.mark.parametrize(("name", "magic"), [("budget.png", b"\x89PNG"), ("budget.SVG", b"<?xml")])
-@pytest.mark.parametrize("format", ["NanoId", "NanoId(1)", "NanoId(1, 'a')", f"NanoId(60, '{BASE58}')"])
-def test_plot(tmp_path: Path, name: str, magic: bytes, format: str) -> None:
+@pytest.mark.parametrize(
+    ("format", "name", "magic"),
+    [
+        ("NanoId", "budget.png", b"\x89PNG"),
+        ("NanoId(1)", "budget.SVG", b"<?xml"),
+        ("NanoId(1, 'a')", "budget.png", b"\x89PNG"),
+        (f"NanoId(60, '{BASE58}')", "budget.SVG", b"<?xml"),
+    ],
+)
+def test_plot(tmp_path: Path, format: str, name: str, magic: bytes) -> None:
     """A picture is drawn, PNG or SVG by its name."""
     result = run("budget", format, "--plot", tmp_path / name)
 
