@@ -20,7 +20,7 @@ REFUSED = sorted(PROGRAMS.glob("should_fail/*.py"))
 EXPECTATION = re.compile(r"# expect mypy (?P<mypy>[a-z-]+), pyright (?P<pyright>\w+)\n")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Complaint:
     file: Path
     line: int
@@ -51,33 +51,20 @@ def run(checker: str, *arguments: str) -> str:
 CHECKERS = {"mypy": mypy, "pyright": pyright}
 
 
-@pytest.fixture(scope="module", params=CHECKERS)
-def checker(request: pytest.FixtureRequest) -> str:
-    """The name of each checker."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def complaints(checker: str, tmp_path_factory: pytest.TempPathFactory) -> list[Complaint]:
-    """The complaints of one checker, run once for all programs."""
-    return list(CHECKERS[checker](tmp_path_factory.mktemp("cache")))
-
-
-@pytest.mark.parametrize("program", ACCEPTED, ids=lambda path: path.stem)
-def test_correct_programs_are_accepted(program: Path, complaints: list[Complaint]) -> None:
-    """Neither checker complains of a correct program."""
-    assert program not in [complaint.file for complaint in complaints]
-
-
-@pytest.mark.parametrize("program", REFUSED, ids=lambda path: path.stem)
-def test_mistakes_are_found(program: Path, checker: str, complaints: list[Complaint]) -> None:
-    """Each checker complains once of a program with a mistake: where it is, by the rule the first line names."""
+def mistake(program: Path, checker: str) -> Complaint:
+    """The complaint that a program is about: at its line that is wrong, by the rule that its first line names."""
     text = program.read_text()
     expected = EXPECTATION.match(text)
     (wrong,) = (number for number, line in enumerate(text.splitlines(), 1) if line.endswith("  # wrong"))
+    assert expected is not None, program
+    return Complaint(program, wrong, expected[checker])
 
-    assert expected is not None
-    assert [Complaint(program, wrong, expected[checker])] == [each for each in complaints if each.file == program]
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_mistakes_are_found_and_nothing_else(checker: str, tmp_path: Path) -> None:
+    """Each checker complains once of a program with a mistake, and never of a correct one."""
+    assert REFUSED
+    assert sorted(CHECKERS[checker](tmp_path)) == sorted(mistake(program, checker) for program in REFUSED)
 
 
 def test_accepted_programs_run() -> None:
