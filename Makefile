@@ -56,11 +56,11 @@ test-all:
 programs: $(VENV)/test.done databases
 	$(BIN)/python -m pytest tests/programs --programs $(PROGRAMS) $(ARGS)
 
-# Left out is what takes minutes and computes with nobody else's code. Old releases use what their neighbours have
+# Left out are slow tests, which take minutes and call nobody else's code. Old releases use what their neighbours have
 # deprecated since.
 lowest: $(LOWEST)/installed.done databases
 	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
-	    -k "test_drivers or not (postgresql or mysql or mariadb or million or 1000000)" \
+	    -m "not slow" -k "test_drivers or not (postgresql or mysql or mariadb)" \
 	    tests/unit tests/sql tests/databases examples docs src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
