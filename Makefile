@@ -1,6 +1,6 @@
 # make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
 # make shop    a service behind FastAPI that shows no key, on http://127.0.0.1:8000
-# make check   the tests on SQLite, in two minutes: no server, no browser
+# make check   the tests on SQLite, in about a minute: no server, no browser
 # make test    the tests on every database that can be had here, against the built wheel
 # make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
 # make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
