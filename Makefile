@@ -14,9 +14,10 @@ PROGRAMS   ?= 10000
 TIER       ?= quick
 
 CPUS      := $(shell getconf _NPROCESSORS_ONLN)
-PROCESSES := -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
+# "worksteal" leaves the tests of a module to one process, which keeps their tables.
+PROCESSES := --dist worksteal -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
 # A test on a server waits for it half of the time.
-WITH_SERVERS := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
+WITH_SERVERS := --dist worksteal -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
 
