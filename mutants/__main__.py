@@ -30,7 +30,8 @@ def main() -> None:
     """Change the library in one place, and run the tests that execute the place: one of them has to fail."""
 
 
-_tests = click.option("--tests", default="", help="Arguments of pytest that choose the tests: '--on sqlite'.")
+_QUICK = '-m "not slow and not nodes and not browser and not housekeeping"'
+_tests = click.option("--tests", default=_QUICK, show_default=True, help="Arguments of pytest that choose the tests.")
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 

@@ -22,6 +22,7 @@ def fork(format: Format, path: Path, count: int) -> int:
     return child
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("restless")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("format", [NanoId(), NanoId(prefix="cus", check_digit=True)], ids=repr)
@@ -29,7 +30,7 @@ def fork(format: Format, path: Path, count: int) -> int:
     ("threads", "by_thread", "children", "by_child"),
     [
         pytest.param(30, 1_000, 4, 2_000, id="thousands"),
-        pytest.param(200, 2_495, 8, 62_500, marks=pytest.mark.slow, id="a million"),
+        pytest.param(200, 2_495, 8, 62_500, id="a million"),
     ],
 )
 def test_ids_of_threads_and_children(
