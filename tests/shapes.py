@@ -36,9 +36,6 @@ Shape = Callable[[], tuple[Any, dict[str, type[str]]]]
 
 SHAPES: dict[str, Shape] = {}
 
-FOR_SERVERS = ["joined_tables", "columns_with_weirder_names", "several_public_ids", "composite_key"]
-"""The shapes whose SQL differs between databases: several tables, names that are quoted, several indexes and keys."""
-
 
 def shape(declare: Shape) -> Shape:
     SHAPES[declare.__name__.replace("_", " ")] = declare
@@ -326,3 +323,9 @@ def key_that_was_there_before() -> Any:
         number: Mapped[int] = mapped_column(primary_key=True)
 
     return Box, {"public_id": str}
+
+
+FOR_SERVERS = ["joined tables", "columns with weirder names", "several public ids", "composite key"]
+"""The shapes whose SQL differs between databases: several tables, names that are quoted, several indexes and keys."""
+
+assert SHAPES.keys() >= set(FOR_SERVERS)
