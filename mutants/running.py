@@ -62,24 +62,26 @@ def run(mutant: Mutant, tests: set[str], options: Sequence[str], timeout: float)
     mutated = mutant.code(source)
     if mutated is None:
         return Result(mutant, "broken", 0, "")
-    if all(test.startswith("src/") for test in tests):
+    # Sybil imports a module whose docstrings it runs by its path, which is that of the module without the mutant.
+    names = sorted((test for test in tests if not test.startswith("src/")), key=_cost)
+    if not names:
         return Result(mutant, "survived", 0, _changed_line(source, mutated))
     with tempfile.TemporaryDirectory(prefix="public-id-mutant-") as folder:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
         (copy.parent / mutant.path).write_text(mutated, encoding="utf-8")
-        names = Path(folder) / "tests"
-        # Sybil imports a module whose docstrings it runs by its path, which is that of the module without the mutant.
-        run_with_mutant = sorted((test for test in tests if not test.startswith("src/")), key=_cost)
-        names.write_text("\n".join(run_with_mutant), encoding="utf-8")
+        arguments = Path(folder) / "tests"
+        arguments.write_text("\n".join(names), encoding="utf-8")
         try:
             # Each test has its own limit: that of the whole is for a module that is imported for ever.
-            done = _pytest(copy, [*options, *_until_killed(timeout), f"@{names}"], {}, 10 * timeout + 5 * len(tests))
+            done = _pytest(
+                copy, [*options, *_until_killed(timeout), f"@{arguments}"], {}, 10 * timeout + 5 * len(names)
+            )
         except subprocess.TimeoutExpired:
             outcome = "killed"
         else:
             outcome = _outcome(done)
-    return Result(mutant, outcome, len(tests), _changed_line(source, mutated))
+    return Result(mutant, outcome, len(names), _changed_line(source, mutated))
 
 
 def _outcome(done: subprocess.CompletedProcess[str]) -> str:
