@@ -44,10 +44,14 @@ class Project:
 
     def revision(self, metadata: MetaData, message: str = "next") -> str:
         """What ``alembic revision --autogenerate`` writes, all files in order."""
+        return "\n".join(self.files(metadata, message))
+
+    def files(self, metadata: MetaData, message: str = "next") -> list[str]:
+        """Return the files that ``alembic revision --autogenerate`` writes, in order."""
         self.config.attributes["metadata"] = metadata
         made = command.revision(self.config, message, autogenerate=True)
         scripts = made if isinstance(made, list) else [made]
-        return "\n".join(Path(script.path).read_text() for script in scripts if script)
+        return [Path(script.path).read_text() for script in scripts if script]
 
     def write(self, upgrade: str, downgrade: str = "pass") -> None:
         """Write a revision by hand."""
@@ -61,6 +65,17 @@ class Project:
             .replace("import sqlalchemy as sa", "import sqlalchemy as sa\nimport sqlalchemy_public_id.alembic")
         )
         path.write_text(f"{head}def upgrade():\n    {upgrade}\n\n\ndef downgrade():\n    {downgrade}\n")
+
+    def rewrite(self, old: str, new: str) -> None:
+        """Replace *old* in the revision that has it."""
+        path = next(path for path in (self.folder / "versions").glob("*.py") if old in path.read_text())
+        path.write_text(path.read_text().replace(old, new))
+
+    def script(self) -> str:
+        """Return what ``alembic upgrade head --sql`` writes."""
+        self.output.truncate(0)
+        command.upgrade(self.config, "head", sql=True)
+        return self.output.getvalue()
 
     def execute(self, statement: str) -> None:
         """Run *statement* in the database."""

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.dialects import catalog
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.online import PublicIdColumn
 
 pytestmark = pytest.mark.backend
@@ -26,7 +27,7 @@ table = Table(
 )
 
 
-Read = tuple[catalog.State, catalog.Facts | None]
+Read = tuple[State, catalog.Facts | None]
 
 
 def read(connection: Connection) -> Read:

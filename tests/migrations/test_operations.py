@@ -401,16 +401,15 @@ def test_inside_a_transaction(new_people: Callable[..., People], engine: Engine,
     assert people.columns() == ["id", "name"]
 
 
-def test_other_operations_around(new_people: Callable[..., People], engine: Engine) -> None:
-    """Operations before and after it in one migration are done, and committed."""
+def test_other_operations_after_it(new_people: Callable[..., People], engine: Engine) -> None:
+    """Operations after it in one migration are done, and committed."""
     people = new_people()
 
     with people.migrating() as op:
-        op.execute(text(f"INSERT INTO {people.name} (name) VALUES ('before')"))
         people.say(op, "add_public_id")
         op.execute(text(f"INSERT INTO {people.name} (name) VALUES ('after')"))
 
-    people.check_complete(ROWS + 2)
+    people.check_complete(ROWS + 1)
 
 
 def test_one_transaction_for_all_migrations(new_people: Callable[..., People], engine: Engine) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.plan import Lock, Plan

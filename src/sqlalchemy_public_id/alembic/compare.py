@@ -17,21 +17,26 @@ from alembic.operations.ops import (
     AlterColumnOp,
     CreateIndexOp,
     CreateUniqueConstraintOp,
+    DropConstraintOp,
+    DropIndexOp,
     MigrateOperation,
     ModifyTableOps,
 )
-from sqlalchemy import VARCHAR, Column, DefaultClause, FetchedValue, Identity, Table, UniqueConstraint
+from sqlalchemy import VARCHAR, Column, DefaultClause, FetchedValue, Identity, Index, Table, UniqueConstraint
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
     ExpandPublicIdOp,
+    FinishPublicIdOp,
     LoosenPublicIdOp,
     Options,
+    PublicIdOp,
 )
 from sqlalchemy_public_id.alembic.render import render_types
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.alembic.revisions import separate_revisions
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.formats import NanoId
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
@@ -50,18 +55,12 @@ Comparator: TypeAlias = Callable[..., bool]
 """Returns True if there is nothing more to compare."""
 
 
-class FinishPublicIdOp(AddPublicIdOp):
-    """``op.add_public_id()`` for a column that exists already. Its downgrade keeps the ids."""
-
-    def reverse(self) -> MigrateOperation:
-        return LoosenPublicIdOp(self.table_name, self.column_name, **self.options)
-
-
 @cache
 def register() -> None:
     """Register the comparators: as a plugin that is on by default, or directly in Alembic before 1.18."""
     comparators: list[tuple[Comparator, str, str, str]] = [
         (render_types, "schema", "public_id", "FIRST"),
+        (separate_revisions, "schema", "public_id_revisions", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),
         (_of_columns(ignore_server_default), "column", "server_default", "FIRST"),
         (_of_columns(ignore_cluster_default), "column", "server_default", "FIRST"),
@@ -111,7 +110,8 @@ def replace_ops(
             continue  # the model does not declare its ids unique
         added = [op for op in changes.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
         if existing is None:
-            if _wants_default(column):  # CREATE TABLE cannot have one
+            if _wants_default(column):  # CREATE TABLE cannot have one; nobody else uses the table yet
+                options["online"] = False
                 changes.ops.append(ExpandPublicIdOp(table_name, column.name, **options))
         elif added:
             if not column.nullable and not _has_own_default(column):
@@ -146,21 +146,60 @@ def _finish(
     """Replace *changes* of a column that exists, but is not complete."""
     if not context.run_object_filters(column, column.name, "column", False, existing):
         return
-    op = FinishPublicIdOp(changes.table_name, column.name, **options)
+    target = FinishPublicIdOp(changes.table_name, column.name, **options).target
     assert context.connection is not None
-    state = op.target.read_state(context.connection)
+    state = target.read_state(context.connection)
     for alter in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.column_name == column.name]:
         _reduce(alter, column, existing, state)
         if not alter.has_changes():
             changes.ops.remove(alter)
     without_default = _wants_default(column) and state.default is None and not state.trigger
-    if (column.nullable or state.complete) and not without_default:
+    replaced = _replaced(changes, column, existing)
+    if replaced is not None and not any(_makes_unique(op, column) for op in changes.ops):
+        replaced = None  # one more that the model does not declare
+    if (column.nullable or (state.complete and replaced is None)) and not without_default:
         return
-    log.info("Detected unfinished public ids '%s': %s", op.target, ", ".join(_missing(state, without_default)))
-    if state.nullable or without_default:
-        _replace(changes, column, [], op)
-    else:  # each row has an id
-        _replace(changes, column, [], ContractPublicIdOp(changes.table_name, column.name, **options))
+    log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default)))
+    if replaced is not None:
+        options["replaces"] = _name_of(replaced)
+    kind = FinishPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
+    op: PublicIdOp = kind(changes.table_name, column.name, **options)
+    if replaced is not None:
+        op.undone_by = _back_to(replaced, op)
+    _replace(changes, column, [] if replaced is None else [replaced], op)
+
+
+def _replaced(
+    changes: ModifyTableOps, column: Column[Any], existing: Column[Any]
+) -> DropConstraintOp | DropIndexOp | None:
+    """Return the operation that drops a unique constraint or index of *column*: the column would not be unique."""
+    table = existing.table
+    constraints = {_string(item.name) for item in table.constraints if _is_unique_on(item, column)}
+    indexes = {_string(item.name) for item in table.indexes if item.unique and _is_unique_on(item, column)}
+    for op in changes.ops:
+        if isinstance(op, DropConstraintOp) and op.constraint_name in constraints:
+            return op
+        if isinstance(op, DropIndexOp) and op.index_name in indexes | constraints:
+            return op
+    return None
+
+
+def _is_unique_on(item: Any, column: Column[Any]) -> bool:
+    return isinstance(item, (UniqueConstraint, Index)) and [part.name for part in item.columns] == [column.name]
+
+
+def _back_to(replaced: DropConstraintOp | DropIndexOp, op: PublicIdOp) -> PublicIdOp:
+    """Return the downgrade, which brings back what *op* has replaced."""
+    options = op.options.copy()
+    options["unique"] = "index" if isinstance(replaced, DropIndexOp) else "constraint"
+    options["unique_name"] = _name_of(replaced)
+    options["replaces"] = op.target.unique_name
+    kind = LoosenPublicIdOp if isinstance(op, FinishPublicIdOp) else ContractPublicIdOp
+    return kind(op.table_name, op.column_name, **options)
+
+
+def _name_of(op: DropConstraintOp | DropIndexOp) -> str:
+    return str(op.index_name if isinstance(op, DropIndexOp) else op.constraint_name)
 
 
 def _reduce(alter: AlterColumnOp, column: Column[Any], existing: Column[Any], state: State) -> None:

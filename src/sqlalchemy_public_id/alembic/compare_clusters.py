@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from alembic.operations.ops import AlterColumnOp, CreateTableOp, DropTableOp, MigrateOperation, UpgradeOps
 from sqlalchemy import Column, Connection, Identity, Table
 
-from sqlalchemy_public_id.alembic.ops import (
+from sqlalchemy_public_id.alembic.ops_clusters import (
     ClusterOp,
     CreateClusterConfigOp,
     CreateClusterSequenceOp,

@@ -1,18 +1,13 @@
-"""Alembic's directives: what a migration contains. ``toimpl`` has what they do.
+"""Alembic's directives for public ids: what a migration contains. ``toimpl`` has what they do.
 
-Each is a method of :class:`Operations <alembic.operations.Operations>`. Those for public ids are also methods of
+Each is a method of :class:`Operations <alembic.operations.Operations>`, and of
 :class:`BatchOperations <alembic.operations.BatchOperations>`, without the table.
-
-Those for cluster keys take the number of the cluster, or ``env.py`` has it, so that one migration serves all clusters::
-
-    context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any, ClassVar, Concatenate
 
@@ -21,9 +16,8 @@ from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.keys.ranges import Range
 from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.typed import TypedId
 
@@ -53,7 +47,8 @@ class Directive(MigrateOperation):
 @Operations.implementation_for(Directive)
 def _load_implementations(operations: Operations, directive: Directive) -> None:
     # at the first call: Alembic is only half imported while it loads plugins
-    import_module("sqlalchemy_public_id.alembic.toimpl")
+    for module in ("toimpl", "toimpl_clusters"):
+        import_module(f"sqlalchemy_public_id.alembic.{module}")
     operations.invoke(directive)  # now finds the implementation of its class
 
 
@@ -95,6 +90,9 @@ class Options(TypedDict, total=False):
     """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
     unique: Unique
     """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does."""
+    replaces: str | None
+    """The name of a unique index or constraint that the column has. It is renamed to the new one if it is as good, or
+    dropped after the new one exists."""
     server_default: ServerDefault
     """The server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place,
     ``"drop"`` removes it when the column is complete, ``"none"`` never adds it: all writers pass ids already."""
@@ -116,12 +114,15 @@ class Options(TypedDict, total=False):
     """Called before each batch. The backfill waits while it returns true: for the lag of replicas, or the load."""
 
 
-_OF_TARGET = ("format", "schema", "unique_name", "unique", "server_default", "comment")
+_OF_TARGET = ("format", "schema", "unique_name", "unique", "replaces", "server_default", "comment")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
 
 
 class PublicIdOp(Directive):
     """Base of the directives for public ids."""
+
+    undone_by: PublicIdOp | None = None
+    """Its downgrade, instead of that of its class."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
@@ -159,6 +160,8 @@ class PublicIdOp(Directive):
         return getattr(holder, name)
 
     def reverse(self) -> MigrateOperation:
+        if self.undone_by is not None:
+            return self.undone_by
         undone: MigrateOperation = self.reversed_by(self.table_name, self.column_name, **self.options)
         return undone
 
@@ -234,131 +237,14 @@ class ContractPublicIdOp(PublicIdOp):
     name = "contract_public_id"
 
 
-@dataclass(eq=False)  # Alembic compares directives by identity
-class ClusterOp(Directive):
-    """Base of the directives for cluster keys."""
-
-    def arguments(self) -> dict[str, Any]:
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+class FinishPublicIdOp(AddPublicIdOp):
+    """``op.add_public_id()`` for a column that exists already. Its downgrade keeps the ids."""
 
     def reverse(self) -> MigrateOperation:
-        shared = {field.name for field in fields(self)} & {field.name for field in fields(self.reversed_by)}
-        undone: MigrateOperation = self.reversed_by(**{name: getattr(self, name) for name in shared})
-        return undone
+        return self.undone_by or LoosenPublicIdOp(self.table_name, self.column_name, **self.options)
 
 
-@dataclass(eq=False)
-class _KeyOp(ClusterOp):
-    table: str
-    column: str = "id"
-    schema: str | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        self.table, self.column = str(self.table), str(self.column)  # may be quoted_name
-
-    @property
-    def table_name(self) -> str:
-        return self.table
-
-    @property
-    def column_name(self) -> str:
-        return self.column
-
-
-@registered
-@dataclass(eq=False)
-class CreateClusterConfigOp(ClusterOp):
-    """Create the table ``cluster_config``, and on PostgreSQL the function ``this_cluster()``.
-
-    :param cluster: the number of the cluster, instead of that in ``env.py``. Without either, the table stays empty,
-        and every INSERT that needs a key fails until it has its row.
-    """
-
-    name = "create_cluster_config"
-    cluster: int | None = None
-    schema: str | None = field(default=None, kw_only=True)
-
-
-@registered
-@dataclass(eq=False)
-class DropClusterConfigOp(ClusterOp):
-    """Drop the table ``cluster_config``, and the function. No table may use them any more."""
-
-    name = "drop_cluster_config"
-    schema: str | None = field(default=None, kw_only=True)
-
-
-@registered
-@dataclass(eq=False)
-class CreateClusterSequenceOp(_KeyOp):
-    """Give the key of *table* a counter, and a default or trigger that looks up the cluster (``strategy="function"``).
-
-    Existing rows keep their keys. The counter begins behind the largest sequence among them: the table is read once.
-
-    :param sequence: the name of the counter: the first argument of ``cluster_key()``.
-    :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with less than 64
-        bits, and on MySQL and MariaDB for one without ``AUTO_INCREMENT``. A script (``--sql``) checks no columns.
-    """
-
-    name = "create_cluster_sequence"
-    sequence: str | None = field(default=None, kw_only=True)
-
-
-@registered
-class DropClusterSequenceOp(CreateClusterSequenceOp):
-    """Undo :func:`create_cluster_sequence`. The key is ``IDENTITY`` or ``AUTO_INCREMENT`` again.
-
-    It continues behind the largest key of the table.
-    """
-
-    name = "drop_cluster_sequence"
-
-
-@registered
-@dataclass(eq=False)
-class SetClusterOp(_KeyOp):
-    """Limit the ``IDENTITY`` or ``AUTO_INCREMENT`` of a key to the range of a cluster (``strategy="identity"``).
-
-    :param cluster: the number of the cluster, instead of that in ``env.py``, or else that of the environment variable
-        ``PUBLIC_ID_CLUSTER``.
-    :param key_range: a range in its place.
-    :param enforce_range: refuse other keys with a trigger, on MySQL, MariaDB and SQLite.
-    :param keep_outside: accept rows from before there were clusters, or outside of *key_range*. (Rows of other clusters
-        are always accepted.)
-    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows, if the key has not enough bits or does not
-        count, and for rows behind the range if the counter continues from the largest key. A script (``--sql``) checks
-        nothing of this.
-    """
-
-    name = "set_cluster"
-    cluster: int | None = field(default=None, kw_only=True)
-    key_range: Range | None = field(default=None, kw_only=True)
-    enforce_range: bool = field(default=False, kw_only=True)
-    keep_outside: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        value: object = self.key_range
-        if value is not None and not isinstance(value, Range):
-            raise ConfigurationError(f"key_range is {safe_repr(value)}, expected one of ranges(shards=...)")
-        if self.key_range is not None and self.cluster is not None:
-            raise ConfigurationError("key_range is a range that takes the place of a cluster; leave one of them out")
-
-
-@registered
-class UnsetClusterOp(_KeyOp):
-    """Undo :func:`set_cluster`: no limits, no trigger. The counter does not go back, and the keys stay."""
-
-    name = "unset_cluster"
-
-
-for _done, _undone in (
-    (AddPublicIdOp, DropPublicIdOp),
-    (ContractPublicIdOp, LoosenPublicIdOp),
-    (CreateClusterConfigOp, DropClusterConfigOp),
-    (CreateClusterSequenceOp, DropClusterSequenceOp),
-    (SetClusterOp, UnsetClusterOp),
-):
+for _done, _undone in ((AddPublicIdOp, DropPublicIdOp), (ContractPublicIdOp, LoosenPublicIdOp)):
     _done.reversed_by, _undone.reversed_by = _undone, _done
 
 add_public_id = as_function(AddPublicIdOp)
@@ -367,9 +253,3 @@ backfill_public_id = as_function(BackfillPublicIdOp)
 contract_public_id = as_function(ContractPublicIdOp)
 loosen_public_id = as_function(LoosenPublicIdOp)
 drop_public_id = as_function(DropPublicIdOp)
-create_cluster_config = as_function(CreateClusterConfigOp)
-drop_cluster_config = as_function(DropClusterConfigOp)
-create_cluster_sequence = as_function(CreateClusterSequenceOp)
-drop_cluster_sequence = as_function(DropClusterSequenceOp)
-set_cluster = as_function(SetClusterOp)
-unset_cluster = as_function(UnsetClusterOp)

@@ -1,16 +1,12 @@
-"""Read one table from the catalogs: through the Inspector, and by queries if it reports too little.
-
-A migration reads the :class:`State` of a column before each of its steps; an audit reads :class:`Facts` once.
-"""
+"""Read one table for an audit: through the Inspector, and by queries of the catalogs if it reports too little."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger, String, func, inspect, select, text
+from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger, String, func, select, text
 from sqlalchemy import column as sql_column
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
@@ -18,61 +14,8 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite, traits_for
-from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.naming import generator_name, not_null_check_name
-
-
-@dataclass(frozen=True)
-class State:
-    """The column of public ids as a migration has left it so far."""
-
-    exists: bool = False
-    nullable: bool = True
-    collated: bool = True
-    """True if ids are compared byte by byte."""
-    comment: str | None = None
-    default: str | None = None
-    """The server default as an expression, of this library or not."""
-    function: bool = False
-    """True if the function of PostgreSQL exists that generates ids."""
-    trigger: bool = False
-    """True if the trigger of MySQL or MariaDB exists that generates ids."""
-    index: bool = False
-    """True if the unique index exists, valid or not."""
-    valid: bool = False
-    constraint: bool = False
-    """True if the index belongs to a constraint."""
-    check: bool = False
-    """True if the temporary CHECK constraint exists that forbids NULL."""
-    checked: bool = False
-    """True if that constraint is validated for the existing rows."""
-    strict: bool = False
-    """True if the table of SQLite is STRICT."""
-
-    @property
-    def complete(self) -> bool:
-        """True if the column is NOT NULL, unique, and compared byte by byte."""
-        return self.exists and not self.nullable and self.index and self.valid and self.collated
-
-
-@dataclass(frozen=True)
-class IndexFacts:
-    """An index on the column of public ids alone."""
-
-    name: str
-    unique: bool
-    valid: bool = True
-    """False after a failed ``CREATE INDEX CONCURRENTLY`` on PostgreSQL."""
-    partial: bool = False
-    constraint: bool = False
-    """True if it belongs to a UNIQUE or PRIMARY KEY constraint."""
-    primary: bool = False
-
-    @property
-    def guards(self) -> bool:
-        """True if it keeps duplicates out."""
-        return self.unique and self.valid and not self.partial
+from sqlalchemy_public_id.dialects.indexes import IndexFacts, names_in_queries, read_indexes
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 
 @dataclass(frozen=True)
@@ -132,98 +75,6 @@ def _unescaped(name: str, dialect: Dialect) -> str:
     # on MySQL and MariaDB, SQLAlchemy parses SHOW CREATE TABLE, and leaves a quote inside a name doubled
     quote: str = dialect.identifier_preparer.initial_quote
     return name.replace(quote * 2, quote) if traits_for(dialect).escapes_reflected_names else name
-
-
-# --- the state of a migration
-
-
-def read_state(
-    connection: Connection, table: str, schema: str | None, column: str, *, unique_name: str, is_constraint: bool
-) -> State:
-    """Read the state of *column*.
-
-    :param unique_name: the name of its unique index, or of the constraint if *is_constraint*.
-    :raises ConfigurationError: if there is no such table, or PostgreSQL cannot make the column unique.
-    """
-    where = f"{table!r} in schema {schema!r}" if schema else repr(table)
-    if not inspect(connection).has_table(table, schema=schema):
-        raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
-    dialect = connection.dialect.name
-    names = _parameters(connection, table, schema, column, unique_name)
-    if dialect == "postgresql":
-        row = connection.execute(postgresql.COLUMN, names).one()
-        if row.kind not in ("r", "p"):
-            raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
-        if row.kind == "p":
-            raise ConfigurationError(
-                f"{where} is partitioned: PostgreSQL requires the partition key in every unique index, so {column!r} "
-                f"alone cannot be unique there; add column and index to each partition by hand"
-            )
-        indexes = connection.execute(postgresql.INDEXES, names)
-        index = next((index for index in indexes if index.name == unique_name), None)
-        return State(
-            exists=row.exists,
-            nullable=row.nullable is not False,
-            collated=row.collation in ("C", "POSIX", None),
-            comment=row.comment,
-            default=row.default,
-            function=row.function,
-            index=index is not None and index.is_unique,
-            valid=index is not None and index.valid,
-            constraint=index is not None and index.is_unique_constraint,
-            check=row.checked is not None,
-            checked=bool(row.checked),
-        )
-    if dialect in ("mysql", "mariadb"):
-        return _mysql_state(connection, connection.execute(mysql.COLUMN, names).one_or_none())
-    return _sqlite_state(connection, names, is_constraint)
-
-
-def _mysql_state(connection: Connection, row: Any) -> State:
-    if row is None:
-        return State()
-    default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
-    if default is not None and not getattr(connection.dialect, "is_mariadb", False):
-        # MySQL returns a constant without its quotes, and an expression with escaped ones
-        is_expression = "DEFAULT_GENERATED" in row.extra
-        default = default.replace("\\'", "'") if is_expression else "'" + default.replace("'", "''") + "'"
-    has_index = bool(row.has_index)
-    return State(
-        exists=True,
-        nullable=bool(row.nullable),
-        collated=row.collation in ("ascii_bin", None),
-        comment=row.comment or None,
-        default=default,
-        trigger=bool(row.has_generator),
-        index=has_index,
-        valid=has_index,
-        constraint=has_index,
-    )
-
-
-_STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
-
-
-def _sqlite_state(connection: Connection, names: dict[str, Any], is_constraint: bool) -> State:
-    master = f"{quoted(names['database'], connection.dialect)}.sqlite_master"
-    query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?"  # a schema may be called ":table"
-    created = connection.exec_driver_sql(query, (names["table"],)).scalar()
-    strict = _STRICT.search(created or "") is not None
-    row = connection.execute(sqlite.COLUMN, names).one_or_none()
-    if row is None:
-        return State(strict=strict)
-    uniques = connection.execute(sqlite.UNIQUE, names).all()
-    has_constraint = any(unique.origin == "u" for unique in uniques)
-    is_unique = has_constraint if is_constraint else any(unique.name == names["unique"] for unique in uniques)
-    return State(
-        exists=True,
-        nullable=not row.not_null,
-        default=row.default,
-        index=is_unique,
-        valid=is_unique,
-        constraint=has_constraint,
-        strict=strict,
-    )
 
 
 # --- the facts of an audit
@@ -287,12 +138,10 @@ _BYTEWISE = {"C", "POSIX", "ucs_basic", "pg_c_utf8"}
 
 
 def _refine_postgresql(connection: Connection, facts: Facts) -> Facts:
-    names = _parameters(connection, facts.table, facts.schema, facts.column)
+    names = names_in_queries(connection, facts.table, facts.schema, facts.column)
     row = connection.execute(postgresql.COLUMN, names).one()
     indexes = tuple(
-        IndexFacts(index.name, index.is_unique, index.valid, index.partial, index.is_constraint, index.is_primary)
-        for index in connection.execute(postgresql.INDEXES, names)
-        if index.only_column == facts.column
+        index for index in read_indexes(connection, facts.table, facts.schema) if index.only_column == facts.column
     )
     return replace(
         facts,
@@ -307,7 +156,7 @@ def _refine_postgresql(connection: Connection, facts: Facts) -> Facts:
 
 def _refine_mysql(connection: Connection, facts: Facts) -> Facts:
     # reflection loses what follows a default with parentheses inside parentheses
-    row = connection.execute(mysql.COLUMN, _parameters(connection, facts.table, facts.schema, facts.column)).one()
+    row = connection.execute(mysql.COLUMN, names_in_queries(connection, facts.table, facts.schema, facts.column)).one()
     return replace(
         facts,
         nullable=bool(row.nullable),
@@ -319,7 +168,7 @@ def _refine_mysql(connection: Connection, facts: Facts) -> Facts:
 
 def _refine_sqlite(connection: Connection, facts: Facts) -> Facts:
     # no pragma returns the collation of a column; its indexes have it
-    names = _parameters(connection, facts.table, facts.schema, facts.column)
+    names = names_in_queries(connection, facts.table, facts.schema, facts.column)
     collations = connection.execute(sqlite.COLLATIONS, names).scalars()
     others = [collation for collation in collations if collation != "BINARY"]
     return replace(facts, collation=(others or ["BINARY"])[0], collated=not others)
@@ -354,19 +203,3 @@ def _limit(dialect: str, type_: Integer) -> int:
     elif isinstance(type_, SmallInteger):
         bits = 16
     return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
-
-
-def _parameters(
-    connection: Connection, table: str, schema: str | None, column: str, unique_name: str = ""
-) -> dict[str, Any]:
-    """Return the parameters of all catalog queries; each one uses some of them."""
-    return {
-        "table": table,
-        "schema": schema,
-        "database": schema or "main",
-        "regclass": quoted_table(table, schema, connection.dialect),
-        "column": column,
-        "unique": unique_name,
-        "check": not_null_check_name(table, column),
-        "generator": generator_name(table, column),
-    }

@@ -43,14 +43,24 @@ SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUM
        c.COLLATION_NAME AS collation, c.EXTRA AS extra,
        EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.TRIGGER_SCHEMA = c.TABLE_SCHEMA
                AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.TRIGGER_NAME = :generator) AS has_generator,
-       EXISTS (SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA
-               AND s.TABLE_NAME = c.TABLE_NAME AND s.INDEX_NAME = :unique AND s.NON_UNIQUE = 0) AS has_index,
        EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
                AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
                AND t.EVENT_MANIPULATION = 'INSERT'
                AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
 FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
+""")
+
+# a part without a column is an expression; SUB_PART is the length of a prefix
+INDEXES = text("""
+SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,
+       INDEX_NAME = 'PRIMARY' AS `primary`,
+       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NULL THEN MAX(COLUMN_NAME) END AS only_column,
+       LOWER(MAX(INDEX_TYPE)) AS kind
+FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
+GROUP BY INDEX_NAME, NON_UNIQUE
+ORDER BY INDEX_NAME
 """)
 
 

@@ -51,12 +51,13 @@ WHERE c.oid = to_regclass(:regclass)
 
 # conindid is the index of a foreign key's target, too
 INDEXES = text("""
-SELECT c.relname AS name, i.indisunique AS is_unique, i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
-       i.indisprimary AS is_primary, CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid) AS is_constraint,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype = 'u') AS is_unique_constraint
+SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
+       i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
+       NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
+JOIN pg_am am ON am.oid = c.relam
 LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = to_regclass(:regclass)
 ORDER BY c.relname

@@ -19,10 +19,11 @@ COLUMN = text("""
 SELECT "notnull" AS not_null, dflt_value AS "default" FROM pragma_table_xinfo(:table, :database) WHERE name = :column
 """)
 
-UNIQUE = text("""
-SELECT l.name, l.origin FROM pragma_index_list(:table, :database) l
-WHERE l."unique" AND l.partial = 0
-  AND (SELECT count(*) = 1 AND min(i.name) = :column FROM pragma_index_info(l.name, :database) i)
+INDEXES = text("""
+SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
+       l.origin = 'pk' AS "primary",
+       (SELECT CASE WHEN count(*) = 1 THEN min(i.name) END FROM pragma_index_info(l.name, :database) i) AS only_column
+FROM pragma_index_list(:table, :database) l
 """)
 
 COLLATIONS = text("""

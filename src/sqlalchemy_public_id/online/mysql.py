@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import delimited
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unless_script
@@ -32,14 +32,7 @@ class MySQLPlan(Plan):
     def contract(self) -> list[Step]:
         return [
             Step("compare byte by byte", self._collate, lambda state: not state.collated),
-            Step(
-                "build the unique index",
-                self._if(
-                    f"NOT {self._has_index()}",
-                    f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column}){_INPLACE}",
-                ),
-                lambda state: not state.index,
-            ),
+            *self._make_unique(),
             Step("forbid NULL", self._forbid_null, lambda state: state.nullable),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
@@ -50,7 +43,7 @@ class MySQLPlan(Plan):
                 "allow NULL", lambda _, state: [self._modify(state, "NULL", _INPLACE)], lambda state: not state.nullable
             ),
             *self._generate_ids(),
-            self._drop_index(),
+            *(self._make_unique() if self.target.replaces else [self._drop_index()]),
         ]
 
     def drop(self) -> list[Step]:
@@ -83,9 +76,13 @@ class MySQLPlan(Plan):
     # --- parts
 
     @property
+    def _is_mariadb(self) -> bool:
+        return bool(getattr(self.dialect, "is_mariadb", False))
+
+    @property
     def _expression(self) -> str | None:
         version = self.dialect.server_version_info
-        if getattr(self.dialect, "is_mariadb", False) and version is not None and version < (10, 10):
+        if self._is_mariadb and version is not None and version < (10, 10):
             raise ConfigurationError(
                 f"MariaDB {'.'.join(map(str, version[:2]))} has no RANDOM_BYTES() to generate ids with, 10.10 has; "
                 f'pass server_default="none", and let every application set the ids'
@@ -120,9 +117,36 @@ class MySQLPlan(Plan):
         drop = f"DROP TRIGGER IF EXISTS {self.generator}"
         return Step("drop the trigger that makes ids", always(drop), lambda state: state.trigger)
 
+    def _make_unique(self) -> list[Step]:
+        unique = self.target.unique_name
+        add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column}){_INPLACE}"
+        build = Step(
+            "build the unique index", self._if(f"NOT {self._has_index(unique)}", add), lambda state: not state.index
+        )
+        if self.target.replaces is None:
+            return [build]
+        rename = f"ALTER TABLE {self.table} RENAME INDEX {self.replaced} TO {self.unique}{_INPLACE}"
+        drop = f"ALTER TABLE {self.table} DROP INDEX {self.replaced}{_INPLACE}"
+        has_other = self._has_index(self.target.replaces)
+        # at every moment, one of the two guards the column
+        return [
+            Step("rename the unique index", unless_script(rename), self._is_renamed),
+            build,
+            Step(
+                "drop the unique index that is replaced",
+                self._if(has_other, drop),
+                lambda state: state.valid and state.replaced is not None,
+            ),
+        ]
+
+    def _is_renamed(self, state: State) -> bool:
+        version = self.dialect.server_version_info or ()
+        return self.can_rename(state) and not (self._is_mariadb and version < (10, 5, 2))  # older: no RENAME INDEX
+
     def _drop_index(self) -> Step:
         drop = f"ALTER TABLE {self.table} DROP INDEX {self.unique}{_INPLACE}"
-        return Step("drop the unique index", self._if(self._has_index(), drop), lambda state: state.index)
+        has_index = self._has_index(self.target.unique_name)
+        return Step("drop the unique index", self._if(has_index, drop), lambda state: state.index)
 
     def _if(self, condition: str, sql: str) -> Statements:
         """Return *sql*; in a script, which can be run again, only if *condition* holds."""
@@ -137,8 +161,8 @@ class MySQLPlan(Plan):
     def _has_column(self, also: str = "") -> str:
         return self._exists("COLUMNS", f"COLUMN_NAME = {self.literal(self.target.column)}{also}")
 
-    def _has_index(self) -> str:
-        return self._exists("STATISTICS", f"INDEX_NAME = {self.literal(self.target.unique_name)}")
+    def _has_index(self, name: str) -> str:
+        return self._exists("STATISTICS", f"INDEX_NAME = {self.literal(name)}")
 
     def _exists(self, kind: str, condition: str) -> str:
         """Return a condition on *kind*, a table of ``information_schema``."""

@@ -12,8 +12,7 @@ from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
-from sqlalchemy_public_id.dialects import catalog
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.column_state import State, read_state
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
@@ -35,6 +34,8 @@ class PublicIdColumn:
     unique_name: str = ""
     """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
     unique: Unique = "index"
+    replaces: str | None = None
+    """The name of a unique index or constraint of the column that is renamed, or dropped after this one exists."""
     server_default: ServerDefault = "keep"
     """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
     comment: str | None = None
@@ -70,13 +71,14 @@ class PublicIdColumn:
 
         :raises ConfigurationError: if there is no such table, or the column cannot become unique.
         """
-        return catalog.read_state(
+        return read_state(
             connection,
             self.table,
             self.schema,
             self.column,
             unique_name=self.unique_name,
             is_constraint=self.unique == "constraint",
+            replaces=self.replaces,
         )
 
     def count_missing(self, connection: Connection) -> int:
@@ -161,6 +163,16 @@ class Plan(ABC):
 
     def literal(self, text: str) -> str:
         return literal(text, self.dialect)
+
+    @property
+    def replaced(self) -> str:
+        """The quoted name of the unique index or constraint that is replaced."""
+        return self.quoted(self.target.replaces or "")
+
+    def can_rename(self, state: State) -> bool:
+        """Return True if the index that is replaced is as good as the new one, which does not exist yet."""
+        old = state.replaced
+        return old is not None and not state.index and old.valid and old.can_be_unique_index_of(self.target.column)
 
     @property
     def generates_ids(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
 from sqlalchemy_public_id.online.server_defaults import function_body, function_type
@@ -31,7 +31,7 @@ class PostgreSQLPlan(Plan):
         return [*self._create_function(), add, *self._set_default(), *self._comment()]
 
     def contract(self) -> list[Step]:
-        steps = [self._collate(), self._build_index(), *self._not_null()]
+        steps = [self._collate(), *self._make_unique(), *self._not_null()]
         if self.target.unique == "constraint":
             steps.append(self._make_constraint())
         if self.target.server_default == "drop":
@@ -43,7 +43,7 @@ class PostgreSQLPlan(Plan):
             *self._create_function(_has_no_default),
             *self._set_default(_has_no_default),
             self._alter("allow NULL", "DROP NOT NULL", lambda state: not state.nullable),
-            *self._drop_unique(),
+            *(self._make_unique() if self.target.replaces else self._drop_unique()),
         ]
 
     def drop(self) -> list[Step]:
@@ -114,6 +114,51 @@ class PostgreSQLPlan(Plan):
         )
         sql = unless_script(add, in_script=[_block(existing, add, negated=True)])
         return Step("make the index a constraint", sql, lambda state: not state.constraint)
+
+    def _make_unique(self) -> list[Step]:
+        if self.target.replaces is None:
+            return [self._build_index()]
+        # at every moment, one of the two guards the column
+        return [*self._rename_unique(), self._build_index(), *self._drop_replaced()]
+
+    def _rename_unique(self) -> list[Step]:
+        def is_kept(state: State) -> bool:
+            # a constraint cannot become an index
+            wants_index = self.target.unique == "index"
+            return (
+                self.can_rename(state)
+                and state.replaced is not None
+                and not (state.replaced.constraint and wants_index)
+            )
+
+        def sql(connection: Connection | None, state: State) -> list[str]:
+            if connection is None:
+                return []
+            if state.replaced is not None and state.replaced.constraint:
+                return [f"ALTER TABLE {self.table} RENAME CONSTRAINT {self.replaced} TO {self.unique}"]
+            return [f"ALTER INDEX {self.schema}{self.replaced} RENAME TO {self.unique}"]
+
+        return [Step("rename the unique index", sql, is_kept)]
+
+    def _drop_replaced(self) -> list[Step]:
+        concurrently = "CONCURRENTLY " if self.online else ""
+
+        def is_dropped(constraint: bool) -> Callable[[State], bool]:
+            return lambda state: state.valid and state.replaced is not None and state.replaced.constraint == constraint
+
+        return [
+            Step(
+                "drop the unique constraint that is replaced",
+                always(f"ALTER TABLE {self.table} DROP CONSTRAINT IF EXISTS {self.replaced}"),
+                is_dropped(True),
+            ),
+            Step(
+                "drop the unique index that is replaced",
+                always(f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.replaced}"),
+                is_dropped(False),
+                Lock.BUILD if self.online else Lock.STRONG,
+            ),
+        ]
 
     def _build_index(self) -> Step:
         concurrently = "CONCURRENTLY " if self.online else ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.advice import about
-from sqlalchemy_public_id.dialects.catalog import State
+from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.create_table import renamed, with_column, with_constraint, without_constraint
@@ -34,14 +34,14 @@ class SQLitePlan(Plan):
             self._rebuild(
                 "copy the table, with NOT NULL",
                 lambda state: self._definition(state, not_null=True, generates_ids=keeps),
-                lambda state: state.nullable or (self.target.unique == "constraint" and not state.constraint),
+                lambda state: state.nullable or self._constraint_differs(state),
             )
         ]
         if self.target.unique == "index":
             table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
             create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
             steps.insert(0, Step("build the unique index", always(create), lambda state: not state.index))
-        return steps
+        return [*steps, *self._drop_replaced()]
 
     def relax(self) -> list[Step]:
         allow = self._rebuild(
@@ -49,6 +49,8 @@ class SQLitePlan(Plan):
             lambda state: self._definition(state, not_null=False, generates_ids=self.generates_ids),
             lambda state: not state.nullable,
         )
+        if self.target.replaces:
+            return [*self.contract(), allow]
         return [self._drop_index(), allow]
 
     def drop(self) -> list[Step]:
@@ -63,6 +65,23 @@ class SQLitePlan(Plan):
         )
 
     # --- parts
+
+    def _constraint_differs(self, state: State) -> bool:
+        if self.target.unique == "constraint":
+            return not state.constraint
+        return state.replaced is not None and state.replaced.constraint
+
+    def _drop_replaced(self) -> list[Step]:
+        if self.target.replaces is None:
+            return []
+        drop = f"DROP INDEX IF EXISTS {self.schema}{self.replaced}"
+        return [
+            Step(
+                "drop the unique index that is replaced",
+                always(drop),
+                lambda state: state.valid and state.replaced is not None and not state.replaced.constraint,
+            )
+        ]
 
     def _drop_index(self) -> Step:
         drop = f"DROP INDEX IF EXISTS {self.schema}{self.unique}"
@@ -104,8 +123,11 @@ class SQLitePlan(Plan):
         others = list(connection.exec_driver_sql(f"{query} IN ('index', 'trigger')", (name,)).scalars())
         quote = self.quoted
         copy = f"{schema}{quote(f'_copy_of_{name}')}"
-        new = with_column(without_constraint(old, self.target.unique_name), self.target.column, definition)
-        if self.target.unique == "constraint" and definition.endswith("NOT NULL"):
+        for unique_name in filter(None, (self.target.unique_name, self.target.replaces)):
+            old = without_constraint(old, unique_name)
+        new = with_column(old, self.target.column, definition)
+        is_unique = definition.endswith("NOT NULL") or self.target.replaces is not None
+        if self.target.unique == "constraint" and is_unique:
             new = with_constraint(new, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
         columns = ", ".join(map(quote, _stored_columns(connection, database, name)))
         legacy = connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar()

@@ -1,0 +1,167 @@
+"""Read the state of a column of public ids from the catalogs, before each step of a migration."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import SAWarning
+
+from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
+from sqlalchemy_public_id.dialects.indexes import IndexFacts, names_in_queries, read_indexes
+from sqlalchemy_public_id.dialects.quoting import quoted
+from sqlalchemy_public_id.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class State:
+    """The column of public ids as a migration has left it so far."""
+
+    exists: bool = False
+    nullable: bool = True
+    collated: bool = True
+    """True if ids are compared byte by byte."""
+    comment: str | None = None
+    default: str | None = None
+    """The server default as an expression, of this library or not."""
+    function: bool = False
+    """True if the function of PostgreSQL exists that generates ids."""
+    trigger: bool = False
+    """True if the trigger of MySQL or MariaDB exists that generates ids."""
+    index: bool = False
+    """True if the unique index exists, valid or not."""
+    valid: bool = False
+    constraint: bool = False
+    """True if the index belongs to a constraint."""
+    check: bool = False
+    """True if the temporary CHECK constraint exists that forbids NULL."""
+    checked: bool = False
+    """True if that constraint is validated for the existing rows."""
+    replaced: IndexFacts | None = None
+    """The unique index or constraint of another name that is to be replaced."""
+    strict: bool = False
+    """True if the table of SQLite is STRICT."""
+
+    @property
+    def complete(self) -> bool:
+        """True if the column is NOT NULL, unique, and compared byte by byte."""
+        return self.exists and not self.nullable and self.index and self.valid and self.collated
+
+
+def read_state(
+    connection: Connection,
+    table: str,
+    schema: str | None,
+    column: str,
+    *,
+    unique_name: str,
+    is_constraint: bool,
+    replaces: str | None = None,
+) -> State:
+    """Read the state of *column*.
+
+    :param unique_name: the name of its unique index, or of the constraint if *is_constraint*.
+    :param replaces: the name of a unique index or constraint that this one replaces.
+    :raises ConfigurationError: if there is no such table, or PostgreSQL cannot make the column unique.
+    """
+    where = f"{table!r} in schema {schema!r}" if schema else repr(table)
+    if not inspect(connection).has_table(table, schema=schema):
+        raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
+    names = names_in_queries(connection, table, schema, column, unique_name)
+    read = {"postgresql": _postgresql_state, "sqlite": _sqlite_state}.get(connection.dialect.name, _mysql_state)
+    state = read(connection, names, where)
+    if not state.exists:
+        return state
+    if connection.dialect.name == "sqlite":
+        indexes = _with_names_of_constraints(connection, table, schema, unique_name)
+    else:
+        indexes = read_indexes(connection, table, schema)
+    on_column = [index for index in indexes if index.can_be_unique_index_of(column)]
+    ours = next((index for index in on_column if index.name == unique_name), None)
+    if connection.dialect.name == "sqlite" and ours is not None and ours.constraint != is_constraint:
+        ours = None
+    return replace(
+        state,
+        index=ours is not None,
+        valid=ours is not None and ours.valid,
+        constraint=ours is not None and ours.constraint,
+        replaced=next((index for index in indexes if index.name == replaces and index.name != unique_name), None),
+    )
+
+
+def _postgresql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
+    row = connection.execute(postgresql.COLUMN, names).one()
+    if row.kind not in ("r", "p"):
+        raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
+    if row.kind == "p":
+        raise ConfigurationError(
+            f"{where} is partitioned: PostgreSQL requires the partition key in every unique index, so "
+            f"{names['column']!r} alone cannot be unique there; add column and index to each partition by hand"
+        )
+    return State(
+        exists=row.exists,
+        nullable=row.nullable is not False,
+        collated=row.collation in ("C", "POSIX", None),
+        comment=row.comment,
+        default=row.default,
+        function=row.function,
+        check=row.checked is not None,
+        checked=bool(row.checked),
+    )
+
+
+def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
+    row = connection.execute(mysql.COLUMN, names).one_or_none()
+    if row is None:
+        return State()
+    default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
+    if default is not None and not getattr(connection.dialect, "is_mariadb", False):
+        # MySQL returns a constant without its quotes, and an expression with escaped ones
+        is_expression = "DEFAULT_GENERATED" in row.extra
+        default = default.replace("\\'", "'") if is_expression else "'" + default.replace("'", "''") + "'"
+    return State(
+        exists=True,
+        nullable=bool(row.nullable),
+        collated=row.collation in ("ascii_bin", None),
+        comment=row.comment or None,
+        default=default,
+        trigger=bool(row.has_generator),
+    )
+
+
+_STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
+
+
+def _with_names_of_constraints(
+    connection: Connection, table: str, schema: str | None, unique_name: str
+) -> tuple[IndexFacts, ...]:
+    indexes = read_indexes(connection, table, schema)
+    if not any(index.constraint and not index.primary for index in indexes):
+        return indexes
+    # only the stored statement has the name of a constraint; one without a name is taken for any
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # indexes on expressions
+        constraints = inspect(connection).get_unique_constraints(table, schema=schema)
+    names: dict[tuple[str | None, ...], str] = {
+        tuple(constraint["column_names"]): constraint["name"] or unique_name for constraint in constraints
+    }
+    return tuple(
+        replace(index, name=names.get((index.only_column,), unique_name))
+        if index.constraint and not index.primary
+        else index
+        for index in indexes
+    )
+
+
+def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> State:
+    master = f"{quoted(names['database'], connection.dialect)}.sqlite_master"
+    query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?"  # a schema may be called ":table"
+    created = connection.exec_driver_sql(query, (names["table"],)).scalar()
+    strict = _STRICT.search(created or "") is not None
+    row = connection.execute(sqlite.COLUMN, names).one_or_none()
+    if row is None:
+        return State(strict=strict)
+    return State(exists=True, nullable=not row.not_null, default=row.default, strict=strict)

@@ -1,0 +1,77 @@
+"""Read the indexes of one table from the catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.naming import generator_name, not_null_check_name
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """An index, or the index of a constraint."""
+
+    name: str
+    unique: bool
+    valid: bool = True
+    """False after a failed ``CREATE INDEX CONCURRENTLY`` on PostgreSQL."""
+    partial: bool = False
+    constraint: bool = False
+    """True if it belongs to a UNIQUE or PRIMARY KEY constraint."""
+    primary: bool = False
+    only_column: str | None = None
+    """Its column, if it has one only, and that as a whole."""
+    deferrable: bool = False
+    """True if PostgreSQL may look for duplicates as late as at COMMIT."""
+    kind: str = ""
+    """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
+
+    @property
+    def guards(self) -> bool:
+        """True if it keeps duplicates out."""
+        return self.unique and self.valid and not self.partial
+
+    def can_be_unique_index_of(self, column: str) -> bool:
+        """Return True if it is the unique index of *column*, or will be when its build is finished."""
+        return self.unique and not self.partial and not self.deferrable and self.only_column == column
+
+
+def read_indexes(connection: Connection, table: str, schema: str | None) -> tuple[IndexFacts, ...]:
+    """Read all indexes of *table* on PostgreSQL, MySQL, MariaDB or SQLite."""
+    result = connection.execute(_QUERIES[connection.dialect.name], names_in_queries(connection, table, schema, ""))
+    return tuple(IndexFacts(**_with_booleans(row)) for row in result.mappings())
+
+
+def _with_booleans(row: Mapping[Any, Any]) -> dict[str, Any]:
+    # MySQL and SQLite return 0 and 1
+    return {name: bool(value) if isinstance(value, int) else value for name, value in row.items()}
+
+
+_QUERIES = {
+    "mariadb": mysql.INDEXES,
+    "mysql": mysql.INDEXES,
+    "postgresql": postgresql.INDEXES,
+    "sqlite": sqlite.INDEXES,
+}
+
+
+def names_in_queries(
+    connection: Connection, table: str, schema: str | None, column: str, unique_name: str = ""
+) -> dict[str, Any]:
+    """Return the parameters of all catalog queries; each one uses some of them."""
+    return {
+        "table": table,
+        "schema": schema,
+        "database": schema or "main",
+        "regclass": quoted_table(table, schema, connection.dialect),
+        "column": column,
+        "unique": unique_name,
+        "check": not_null_check_name(table, column),
+        "generator": generator_name(table, column),
+    }
