@@ -207,11 +207,10 @@ def _is_reverse_of(ops: Sequence[MigrateOperation]) -> Callable[[MigrateOperatio
     return lambda op: _identity(op) in undone
 
 
-def _identity(op: Any) -> tuple[Any, ...]:
+def _identity(op: object) -> tuple[Any, ...]:
     """Return the class of an operation and the names it has, by which two of them are the same."""
     names = ("schema", "table_name", "column_name", "index_name", "constraint_name")
-    kind: type[Any] = type(op)
-    return kind, *(getattr(op, name, None) for name in names)
+    return type(op), *(getattr(op, name, None) for name in names)
 
 
 def _in_tables(ops: Iterable[Any]) -> list[MigrateOperation]:
