@@ -10,7 +10,8 @@
     ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
-    │   └── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones
+    │   ├── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones
+    │   └── MigrationRefused              a migration cannot reach its end, and has changed nothing
     ├── BackfillIncomplete                rows have no public id yet, so the column cannot become NOT NULL
     ├── LockNotAvailable                  a migration could not lock a table in time
     ├── LeaseNotAvailable                 no block of keys could be leased in time
@@ -18,15 +19,16 @@
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-``ConfigurationError``, ``DuplicatePrefix``, ``BackfillIncomplete``, ``KeySpaceExhausted`` and ``MissingExtra`` require
-a change of the program, its database or its installation. The other errors occur at run time and can be handled. Each
-error has its facts as attributes, and can be pickled.
+``ConfigurationError``, ``DuplicatePrefix``, ``MigrationRefused``, ``BackfillIncomplete``, ``KeySpaceExhausted`` and
+``MissingExtra`` require a change of the program, its database or its installation. The other errors occur at run time
+and can be handled. Each error has its facts as attributes, and can be pickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "KeySpaceExhausted",
     "LeaseNotAvailable",
     "LockNotAvailable",
+    "MigrationRefused",
     "MissingExtra",
     "PublicIdCollision",
     "PublicIdConflict",
@@ -245,6 +248,31 @@ class BackfillIncomplete(PublicIdError):
         """The format of the missing ids."""
         self.missing: int = missing
         """The number of rows without an id."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something in a database that stands in the way of a migration."""
+
+    code: str
+    """A short name, such as ``"foreign-default"``."""
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
+class MigrationRefused(ConfigurationError):
+    """A migration cannot reach its end, or would change what it must not. Nothing was changed."""
+
+    def __init__(self, *, target: object, obstacles: Sequence[Obstacle]) -> None:
+        count = "1 obstacle" if len(obstacles) == 1 else f"{len(obstacles)} obstacles"
+        lines = "".join(f"\n- {obstacle}" for obstacle in obstacles)
+        super().__init__(f"{target}: {count}, and nothing was changed:{lines}")
+        self.target: str = str(target)
+        """The column, with its table and schema."""
+        self.obstacles: tuple[Obstacle, ...] = tuple(obstacles)
 
 
 class LockNotAvailable(PublicIdError):

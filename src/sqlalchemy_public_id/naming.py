@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Literal, TypeAlias
 
+MARK = "sqlalchemy-public-id"
+"""The comment of functions that this library has created, by which it recognizes them."""
 ClusterObject: TypeAlias = Literal["key", "range", "given", "sequence"]
 """The trigger that makes keys, those that check their range, and the counter, which is a table on MySQL."""
 _BYTES = 63

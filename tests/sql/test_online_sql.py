@@ -42,6 +42,8 @@ def test_postgresql_expand() -> None:
         "FROM (SELECT 'ab' AS a, ('x' || substr(u0, 18, 15))::bit(60)::bigint AS n0",
         "      FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS u0) AS random) AS numbers",
         "$public_id$",
+        "GRANT EXECUTE ON FUNCTION shop.make_person_public_id() TO PUBLIC",
+        "COMMENT ON FUNCTION shop.make_person_public_id() IS 'sqlalchemy-public-id'",
         'ALTER TABLE shop.person ADD COLUMN IF NOT EXISTS public_id VARCHAR(4) COLLATE "C"',
         "ALTER TABLE shop.person ALTER COLUMN public_id SET DEFAULT shop.make_person_public_id()",
     ]

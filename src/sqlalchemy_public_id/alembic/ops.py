@@ -16,9 +16,11 @@ from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
+from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
 from sqlalchemy_public_id.typed import TypedId
 
 P = ParamSpec("P")
@@ -112,9 +114,19 @@ class Options(TypedDict, total=False):
     """The rest after a batch, as a share of its time: 0.1."""
     wait_while: Callable[[Connection], bool] | None
     """Called before each batch. The backfill waits while it returns true: for the lag of replicas, or the load."""
+    update_triggers: Triggers
+    """If triggers of the table fire for an UPDATE: ``"refuse"``, the default, ``"fire"`` them, or ``"skip"`` them.
+    PostgreSQL skips them for superusers, SQLite for all."""
+    on_duplicate: OnDuplicate
+    """If rows share an id: ``"refuse"``, the default, or ``"replace"`` all but the first. Replaced ids are logged."""
+    on_invalid: OnInvalid
+    """If the format does not accept an id: ``"refuse"``, the default, ``"keep"`` it, or ``"replace"`` it."""
+    allow_lock: bool
+    """``True`` allows steps during which writers wait, if the database has no other way."""
 
 
 _OF_TARGET = ("format", "schema", "unique_name", "unique", "replaces", "server_default", "comment")
+_OF_CONSENT = ("update_triggers", "on_duplicate", "on_invalid", "allow_lock")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
 
 
@@ -134,6 +146,7 @@ class PublicIdOp(Directive):
         self.target = PublicIdColumn.of(table, column, **{name: values[name] for name in _OF_TARGET if name in values})
         self.patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
         self.online = bool(values.get("online", True))
+        self.consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
         self.batch_seconds: float = values.get("batch_seconds", 0.5)
         self.pause: float = values.get("pause", 0.1)
         self.wait_while: Callable[[Connection], bool] | None = values.get("wait_while")
@@ -156,8 +169,10 @@ class PublicIdOp(Directive):
         return arguments
 
     def _option(self, name: str) -> object:
-        holder = self.target if name in _OF_TARGET else self.patience if name in _OF_PATIENCE else self
-        return getattr(holder, name)
+        for holder, names in ((self.target, _OF_TARGET), (self.patience, _OF_PATIENCE), (self.consent, _OF_CONSENT)):
+            if name in names:
+                return getattr(holder, name)
+        return getattr(self, name)
 
     def reverse(self) -> MigrateOperation:
         if self.undone_by is not None:

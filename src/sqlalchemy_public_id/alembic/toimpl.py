@@ -20,10 +20,11 @@ from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
-from sqlalchemy_public_id.backfill.rows import replace_duplicates
+from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
 from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
+from sqlalchemy_public_id.preflight import require_clear_way
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -58,6 +59,8 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     if op.online and not context.as_sql:
         require_nothing_uncommitted(context, op.name, migration.plan.table)
     with context.autocommit_block() if op.online else nullcontext():
+        if not context.as_sql:
+            require_clear_way(migration.connection, migration.plan, _PHASES[op.name], op.consent)
         for phase in _PHASES[op.name]:
             migration.run(phase)
 
@@ -91,6 +94,8 @@ class _Migration:
             return
         if phase == "contract" and not self.context.as_sql:
             self._require_ids()
+            if self.op.consent.on_invalid == "replace":
+                replace_invalid(self.connection, self.target)
         steps: list[Step] = getattr(self.plan, phase)()
         if self.context.as_sql:
             script(steps, self.context.dialect, self.op.patience, self._write)
@@ -104,7 +109,7 @@ class _Migration:
             for sql in self.plan.backfill_sql():
                 self._write(sql)
             return
-        if self.target.read_state(self.connection).complete:
+        if not self.target.has_rows_to_fill(self.connection):
             return
         progress = backfill.run(
             self.connection,
@@ -115,6 +120,7 @@ class _Migration:
             batch_seconds=self.op.batch_seconds,
             pause=self.op.pause if self.op.online else 0,
             wait_while=self.op.wait_while,
+            update_triggers=self.op.consent.update_triggers,
             on_progress=_log_progress(),
         )
         if not progress.finished:
@@ -128,7 +134,7 @@ class _Migration:
             )
         if state.nullable and not state.checked and self.target.count_missing(self.connection):
             raise self._incomplete()
-        if not self.op.online and not state.valid:
+        if not self.op.online and not state.valid and self._may_replace_duplicates:
             replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
 
     def _until_unique(self, steps: Sequence[Step]) -> None:
@@ -138,9 +144,14 @@ class _Migration:
                 run(steps, self.target, self.connection, self.op.patience)
                 return
             except IntegrityError:
-                last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1
+                last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
                 if last or not replace_duplicates(self.connection, self.target):
                     raise
+
+    @property
+    def _may_replace_duplicates(self) -> bool:
+        # there were none before the backfill of the same operation
+        return self.op.consent.on_duplicate == "replace" or "backfill" in _PHASES[self.op.name]
 
     def _incomplete(self) -> BackfillIncomplete:
         target, advice = self.target, about("no-default", table=self.target.table, column=self.target.column)

@@ -26,9 +26,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
+from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
 from sqlalchemy_public_id.dialects import ManyRows, traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import try_lock
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import is_lock_error, transaction
@@ -85,6 +86,7 @@ def run(
     batch_seconds: float = 0.5,
     pause: float = 0.1,
     wait_while: Callable[[Connection], bool] | None = None,
+    update_triggers: Triggers = "refuse",
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Progress:
@@ -97,9 +99,14 @@ def run(
     :param pause: how long to rest after a batch, as a multiple of its time.
     :param wait_while: called before each batch. The backfill waits as long as it returns True: for the lag of a
         replica, or the load of the server.
+    :param update_triggers: what to do if the table has triggers that fire for the UPDATE: refuse, ``"fire"`` them, or
+        ``"skip"`` them. PostgreSQL skips them for a superuser, or for a role that may set ``session_replication_role``.
+        SQLite drops and creates them inside each batch. MySQL and MariaDB cannot. Columns with ``ON UPDATE
+        CURRENT_TIMESTAMP`` keep their values in any case.
     :param on_progress: called after each batch.
     :param should_stop: called before each batch. The backfill ends if it returns True.
     :raises ConfigurationError: if there is no such table or column, or no primary key.
+    :raises MigrationRefused: if triggers would fire. Nothing was changed.
     :raises PublicIdCollision: if the unique index exists already, and no free id is found.
     """
     if batch_seconds <= 0 or pause < 0:
@@ -112,7 +119,9 @@ def run(
         if isinstance(bind, Engine):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         with _short_lock_timeout(connection):
-            return _Backfill(connection, target, batch_seconds, pause, wait_while, on_progress, should_stop).run()
+            return _Backfill(
+                connection, target, batch_seconds, pause, wait_while, update_triggers, on_progress, should_stop
+            ).run()
 
 
 class _Stopped(Exception):
@@ -126,6 +135,7 @@ class _Backfill:
     batch_seconds: float
     pause: float
     wait_while: Callable[[Connection], bool] | None
+    update_triggers: Triggers
     on_progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
 
@@ -137,6 +147,9 @@ class _Backfill:
         self.progress = Progress(table, total=self.traits.estimated_rows(self.connection, table, schema))
 
     def run(self) -> Progress:
+        obstacles = [*obstacles_of_triggers(self.connection, self.target, self.update_triggers)]
+        if obstacles and self.rows.last(self.connection, missing=True) is not None:
+            raise MigrationRefused(target=self.target, obstacles=obstacles)
         try:
             until, sweeps = self.rows.last(self.connection), 0
             while until is not None and sweeps < _SWEEPS:
@@ -187,7 +200,7 @@ class _Backfill:
         size, failures = self.progress.batch, 0
         while True:
             try:
-                with self._savepoint():
+                with self._savepoint(), self._triggers():
                     return window.fill(self.target.format.generate_many(size))
             except IntegrityError as error:
                 if not isinstance(error.orig, Exception) or self.traits.violation(error.orig) is None:
@@ -213,8 +226,12 @@ class _Backfill:
     def _savepoint(self) -> AbstractContextManager[object]:
         if not _in_autocommit(self.connection):  # the caller's transaction has to survive a failed statement
             return self.connection.begin_nested()
-        is_split = self.traits.many_rows is ManyRows.ROW_BY_ROW  # SQLite: its driver commits each row by itself
-        return transaction(self.connection, "BEGIN IMMEDIATE") if is_split else nullcontext()
+        if self.traits.many_rows is ManyRows.ROW_BY_ROW:  # SQLite: its driver commits each row by itself
+            return transaction(self.connection, "BEGIN IMMEDIATE")
+        return transaction(self.connection, "BEGIN") if self.update_triggers == "skip" else nullcontext()
+
+    def _triggers(self) -> AbstractContextManager[object]:
+        return without_triggers(self.connection, self.target) if self.update_triggers == "skip" else nullcontext()
 
     def _wait(self) -> None:
         while True:

@@ -32,10 +32,11 @@ from sqlalchemy import (
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.dialects.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.types import PublicIdType, as_bits_format, to_database
+from sqlalchemy_public_id.types import PublicIdType, as_bits_format
 
 Key: TypeAlias = tuple[Any, ...]
 """The values of the primary key of one row."""
@@ -66,11 +67,14 @@ class Rows:
                 f"{target.table} has no column {target.column!r}; "
                 f"add it first, with op.expand_public_id({target.table!r})"
             )
-        names = dict.fromkeys([*key, target.column])
+        kept = columns_changed_by_updates(connection, target.table, target.schema)
+        names = dict.fromkeys([*key, target.column, *kept])
         table_columns = [Column(name, columns[name]["type"], primary_key=name in key) for name in names]
         self.table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
         self.key = [self.table.columns[name] for name in key]
         self.column = self.table.columns[target.column]
+        self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
+        """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
         self._indexes_row_values = traits_for(connection.dialect).indexes_row_values
 
     def between(self, after: Key | None, until: Key) -> ColumnElement[bool]:
@@ -121,26 +125,6 @@ def _key(row: Any) -> Key | None:
     return None if row is None else tuple(row)
 
 
-def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
-    """Replace the ids of all rows but the first of each group that shares one, and return how many there were.
-
-    Before the unique index exists, nothing prevents two rows from getting the same id. With the 62 bits of the default
-    format, that is likely in a table of three thousand million rows; with a shorter format, sooner.
-    """
-    rows = Rows(connection, target)
-    column = rows.column
-    shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
-    replaced = 0
-    for value in connection.execute(shared).scalars().all():
-        keys = connection.execute(select(*rows.key).where(column == value).order_by(*rows.key)).all()
-        for key in keys[1:]:
-            same_row = and_(*(part == value for part, value in zip(rows.key, key, strict=True)))
-            new = to_database(target.format, target.format.generate(), connection.dialect)
-            connection.execute(update(rows.table).where(same_row, column == value).values({column: new}))
-            replaced += 1
-    return replaced
-
-
 # --- windows: the rows behind *after* up to *until* that have no id, in the order of their key. Locked rows are left
 # out if the database can skip them. After a failure, the next rows are still the same.
 
@@ -170,7 +154,13 @@ class _PostgreSQLWindow:
         pairs: Any = func.unnest(*keys, strings).table_valued(*names, "made").render_derived(name="pairs")
         same_row = and_(*(column == pairs.c[name] for column, name in zip(key, names, strict=True)))
         value = _decoded(rows.target.format, pairs.c.made)
-        written = update(rows.table).where(same_row).values({rows.column: value}).returning(key[0]).cte("written")
+        written = (
+            update(rows.table)
+            .where(same_row)
+            .values({rows.column: value, **rows.kept})
+            .returning(key[0])
+            .cte("written")
+        )
         filled = select(func.count()).select_from(written).scalar_subquery()
         seen = select(func.count()).select_from(todo).scalar_subquery()
         last = select(filled, seen, *todo.c).order_by(*(column.desc() for column in todo.c)).limit(1)
@@ -208,7 +198,7 @@ class _KeysWindow:
         names = [f"public_id_key_{at}" for at in range(len(rows.key))]
         this_row = and_(*(column == bindparam(name) for column, name in zip(rows.key, names, strict=True)))
         value = bindparam("public_id_made", type_=PublicIdType(rows.target.format))
-        statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value})
+        statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         pairs = zip(keys, ids, strict=True)
         parameters = [dict(zip(names, key, strict=True), public_id_made=id) for key, id in pairs]
         return self.connection.execute(statement, parameters).rowcount
@@ -235,7 +225,7 @@ class _MySQLWindow(_KeysWindow):
         # in hexadecimal, so that nothing needs quotes; as parameters, they would take three times as long
         literals = literal_column(", ".join(_literal(rows.target.format, id) for id in ids), String())
         value: Any = func.elt(numbered_rows.c.public_id_n, literals)
-        statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value})
+        statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
 
 

@@ -7,7 +7,8 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, func, inspect, literal_column, select
+from sqlalchemy import table as sql_table
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
@@ -21,9 +22,11 @@ class State:
     """The column of public ids as a migration has left it so far."""
 
     exists: bool = False
+    type: str | None = None
+    """The type as DDL, with the character set on MySQL and MariaDB, and without the collation on PostgreSQL."""
     nullable: bool = True
     collated: bool = True
-    """True if ids are compared byte by byte."""
+    """True if ids are compared byte by byte, or if another collation finds the same ids and is kept."""
     comment: str | None = None
     default: str | None = None
     """The server default as an expression, of this library or not."""
@@ -49,6 +52,16 @@ class State:
     def complete(self) -> bool:
         """True if the column is NOT NULL, unique, and compared byte by byte."""
         return self.exists and not self.nullable and self.index and self.valid and self.collated
+
+
+FEW_ROWS = 10_000
+"""A strong lock on so many rows takes milliseconds."""
+
+
+def has_few_rows(connection: Connection, table: str, schema: str | None) -> bool:
+    """Return True if a strong lock on all rows takes milliseconds. Reads :data:`FEW_ROWS` rows at most."""
+    rows = select(literal_column("1")).select_from(sql_table(table, schema=schema)).limit(FEW_ROWS + 1).subquery()
+    return (connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
 
 
 def read_state(
@@ -101,10 +114,15 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
             f"{where} is partitioned: PostgreSQL requires the partition key in every unique index, so "
             f"{names['column']!r} alone cannot be unique there; add column and index to each partition by hand"
         )
+    # Another collation rebuilds each index of the column under a strong lock. Equality is that of bytes all the same.
+    collated = row.collation in ("C", "POSIX", None) or (
+        row.deterministic and row.indexed and not has_few_rows(connection, names["table"], names["schema"])
+    )
     return State(
         exists=row.exists,
+        type=row.type,
         nullable=row.nullable is not False,
-        collated=row.collation in ("C", "POSIX", None),
+        collated=collated,
         comment=row.comment,
         default=row.default,
         function=row.function,
@@ -122,8 +140,10 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         # MySQL returns a constant without its quotes, and an expression with escaped ones
         is_expression = "DEFAULT_GENERATED" in row.extra
         default = default.replace("\\'", "'") if is_expression else "'" + default.replace("'", "''") + "'"
+    collation = f" CHARACTER SET {row.charset} COLLATE {row.collation}" if row.charset else ""
     return State(
         exists=True,
+        type=f"{row.type}{collation}",
         nullable=bool(row.nullable),
         collated=row.collation in ("ascii_bin", None),
         comment=row.comment or None,
@@ -164,4 +184,4 @@ def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> 
     row = connection.execute(sqlite.COLUMN, names).one_or_none()
     if row is None:
         return State(strict=strict)
-    return State(exists=True, nullable=not row.not_null, default=row.default, strict=strict)
+    return State(exists=True, type=row.type, nullable=not row.not_null, default=row.default, strict=strict)

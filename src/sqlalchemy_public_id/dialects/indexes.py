@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.naming import generator_name, not_null_check_name
+from sqlalchemy_public_id.naming import MARK, generator_name, not_null_check_name
 
 
 @dataclass(frozen=True)
@@ -74,4 +74,5 @@ def names_in_queries(
         "unique": unique_name,
         "check": not_null_check_name(table, column),
         "generator": generator_name(table, column),
+        "mark": MARK,
     }

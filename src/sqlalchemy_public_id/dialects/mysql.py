@@ -40,7 +40,7 @@ _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 # filled: a BEFORE INSERT trigger mentions the column
 COLUMN = text("""
 SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
-       c.COLLATION_NAME AS collation, c.EXTRA AS extra,
+       c.COLLATION_NAME AS collation, c.EXTRA AS extra, c.COLUMN_TYPE AS type, c.CHARACTER_SET_NAME AS charset,
        EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.TRIGGER_SCHEMA = c.TABLE_SCHEMA
                AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.TRIGGER_NAME = :generator) AS has_generator,
        EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA

@@ -30,12 +30,14 @@ _EARLY_TRIGGERS = text(
 COLUMN = text("""
 SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
        pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
-       co.collname AS collation,
+       co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
+       format_type(a.atttypid, a.atttypmod) AS type,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)) AS indexed,
        CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
             THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
        (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
-       EXISTS (SELECT FROM pg_proc WHERE proname = :generator AND pronamespace = c.relnamespace AND pronargs = 0)
-           AS function,
+       EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
+               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark) AS function,
        EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid

@@ -16,7 +16,8 @@ _BUSY = frozenset({"database is locked"})
 """SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with it. On Python 3.10 an error has only a message, and no code."""
 
 COLUMN = text("""
-SELECT "notnull" AS not_null, dflt_value AS "default" FROM pragma_table_xinfo(:table, :database) WHERE name = :column
+SELECT "notnull" AS not_null, dflt_value AS "default", type AS type
+FROM pragma_table_xinfo(:table, :database) WHERE name = :column
 """)
 
 INDEXES = text("""

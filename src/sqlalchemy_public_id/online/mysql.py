@@ -6,7 +6,9 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -17,6 +19,7 @@ from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unl
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
 _INSTANT, _INPLACE = ", ALGORITHM=INSTANT", ", ALGORITHM=INPLACE, LOCK=NONE"
+_LENGTH = re.compile(r"VARCHAR\((\d+)\)", re.IGNORECASE)
 _NOT_CUT = 32
 """The bytes of a name that always remain after the prefix that MySQL adds to it."""
 
@@ -111,7 +114,7 @@ class MySQLPlan(Plan):
         if self._expression is None:
             return [self._drop_trigger()]
         drop = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
-        return [Step("drop the default", always(drop), lambda state: self._is_ours(state.default))]
+        return [Step("drop the default", always(drop), self.has_own_default)]
 
     def _drop_trigger(self) -> Step:
         drop = f"DROP TRIGGER IF EXISTS {self.generator}"
@@ -178,10 +181,19 @@ class MySQLPlan(Plan):
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait
-        return [self._modify(state, "NULL" if state.nullable else "NOT NULL", "")] if connection is not None else []
+        null = "NULL" if state.nullable else "NOT NULL"
+        return [self._modify(replace(state, type=self._bytewise(state)), null, "")] if connection is not None else []
 
-    def _is_ours(self, default: str | None) -> bool:
-        return default is not None and is_generated(default, self.dialect.name)
+    def _bytewise(self, state: State) -> str:
+        # not shorter than it is
+        length = _LENGTH.match(state.type or "")
+        wanted = _LENGTH.match(self.type)
+        if length is None or wanted is None or int(length[1]) <= int(wanted[1]):
+            return self.type
+        return self.type.replace(wanted[0], f"VARCHAR({length[1]})", 1)
+
+    def has_own_default(self, state: State) -> bool:
+        return state.default is not None and is_generated(state.default, self.dialect.name)
 
     def _comment(self, existing: str | None) -> str:
         comment = self.target.comment if self.target.comment is not None else existing
@@ -189,8 +201,9 @@ class MySQLPlan(Plan):
 
     def _modify(self, state: State, null: str, algorithm: str) -> str:
         default = self._expression if self.generates_ids else None
-        if state.default is not None and not self._is_ours(state.default):
+        if state.default is not None and not self.has_own_default(state):
             default = state.default
         default = f" DEFAULT ({default})" if default is not None else ""
         comment = self._comment(state.comment)
-        return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {self.type} {null}{default}{comment}{algorithm}"
+        type_ = state.type or self.type  # another length would copy the table
+        return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {type_} {null}{default}{comment}{algorithm}"

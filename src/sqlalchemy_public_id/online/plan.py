@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import Connection, Select, column, func, literal_column, select, table
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
@@ -80,6 +80,14 @@ class PublicIdColumn:
             is_constraint=self.unique == "constraint",
             replaces=self.replaces,
         )
+
+    def has_rows_to_fill(self, connection: Connection) -> bool:
+        """Return True if a row has no id, also because there is no column yet."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        query: Select[Any] = select(literal_column("1")).select_from(rows).limit(1)
+        if self.read_state(connection).exists:
+            query = query.where(rows.c[self.column].is_(None))
+        return connection.execute(query).first() is not None
 
     def count_missing(self, connection: Connection) -> int:
         """Return how many rows have no id."""
@@ -178,6 +186,10 @@ class Plan(ABC):
     def generates_ids(self) -> bool:
         """True if the database generates ids, at least until the column is complete."""
         return self.target.server_default != "none"
+
+    @abstractmethod
+    def has_own_default(self, state: State) -> bool:
+        """Return True if the server default of the column is one of this library."""
 
     @abstractmethod
     def expand(self) -> list[Step]:

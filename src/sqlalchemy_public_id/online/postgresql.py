@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
+from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
@@ -85,7 +86,11 @@ class PostgreSQLPlan(Plan):
             f"CREATE OR REPLACE FUNCTION {self.generator}() RETURNS {function_type(format)} LANGUAGE sql VOLATILE "
             f"PARALLEL SAFE AS {dollar_quoted(body, _TAG)}"
         )
-        return [Step("create the function that makes ids", always(create), needed or self._wants_default, Lock.NONE)]
+        # default privileges may be revoked, and every INSERT calls it
+        grant = f"GRANT EXECUTE ON FUNCTION {self.generator}() TO PUBLIC"
+        mark = f"COMMENT ON FUNCTION {self.generator}() IS {self.literal(naming.MARK)}"
+        sql = always(create, grant, mark)
+        return [Step("create the function that makes ids", sql, needed or self._wants_default, Lock.NONE)]
 
     def _set_default(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.generates_ids:
@@ -103,8 +108,12 @@ class PostgreSQLPlan(Plan):
         return [Step("write the comment", always(write), lambda state: state.comment != comment)]
 
     def _collate(self) -> Step:
-        alter = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {self.type}"
-        return Step("compare byte by byte", unless_script(alter), lambda state: not state.collated)
+        def sql(connection: Connection | None, state: State) -> list[str]:
+            # the type stays: another length would rewrite the table
+            alter = f'ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} COLLATE "C"'
+            return [alter] if connection is not None else []
+
+        return Step("compare byte by byte", sql, lambda state: not state.collated)
 
     def _make_constraint(self) -> Step:
         add = f"ALTER TABLE {self.table} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
@@ -219,15 +228,14 @@ class PostgreSQLPlan(Plan):
         )
         return [constraint, index] if self.target.unique == "constraint" else [index]
 
-    def _drop_default(self) -> list[Step]:
+    def has_own_default(self, state: State) -> bool:
         name = self.generator_name
         written = (name, '"' + name.replace('"', '""') + '"')  # as the server reports it
         call = re.compile(rf"(?<![^\s(.])(?:{'|'.join(map(re.escape, written))})\(\)")
+        return state.default is not None and call.search(state.default) is not None
 
-        def is_ours(state: State) -> bool:
-            return state.default is not None and call.search(state.default) is not None
-
-        return [self._alter("drop the default", "DROP DEFAULT", is_ours), self._drop_function()]
+    def _drop_default(self) -> list[Step]:
+        return [self._alter("drop the default", "DROP DEFAULT", self.has_own_default), self._drop_function()]
 
     def _drop_function(self) -> Step:
         drop = f"DROP FUNCTION IF EXISTS {self.generator}()"

@@ -66,6 +66,9 @@ class SQLitePlan(Plan):
 
     # --- parts
 
+    def has_own_default(self, state: State) -> bool:
+        return state.default is not None and is_generated(state.default, "sqlite")
+
     def _constraint_differs(self, state: State) -> bool:
         if self.target.unique == "constraint":
             return not state.constraint
@@ -88,13 +91,15 @@ class SQLitePlan(Plan):
         return Step("drop the unique index", always(drop), lambda state: state.index and not state.constraint)
 
     def _type(self, state: State) -> str:
+        if state.type is not None:
+            return state.type
         if not state.strict:
             return self.type
         return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table takes no VARCHAR
 
     def _definition(self, state: State, *, not_null: bool, generates_ids: bool) -> str:
         default = expression(self.target.format, "sqlite") if generates_ids else None
-        if state.default is not None and not is_generated(state.default, "sqlite"):
+        if state.default is not None and not self.has_own_default(state):
             default = state.default  # not from this library
         default = f" DEFAULT ({default})" if default is not None else ""
         return f"{self.column} {self._type(state)}{default}{' NOT NULL' if not_null else ''}"
@@ -139,7 +144,7 @@ class SQLitePlan(Plan):
         yield f"ALTER TABLE {copy} RENAME TO {quote(name)}"
         if counter is not None:
             yield f"UPDATE {schema}sqlite_sequence SET seq = {counter} WHERE name = {self.literal(name)}"
-        yield from (_in_schema(sql, schema) for sql in others)
+        yield from (in_schema(sql, schema) for sql in others)
         yield f"PRAGMA legacy_alter_table={legacy}"
 
 
@@ -166,8 +171,8 @@ def _autoincrement_value(connection: Connection, schema: str, name: str) -> int 
     return connection.exec_driver_sql(f"SELECT seq FROM {schema}sqlite_sequence WHERE name = ?", (name,)).scalar()
 
 
-def _in_schema(sql: str, schema: str) -> str:
-    # SQLite stores CREATE INDEX and CREATE TRIGGER without the schema
+def in_schema(sql: str, schema: str) -> str:
+    """Return a stored CREATE INDEX or CREATE TRIGGER, which has no schema, for *schema*."""
     if schema == "main.":
         return sql
     return re.sub(

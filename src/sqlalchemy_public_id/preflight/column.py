@@ -1,0 +1,93 @@
+"""Obstacles in the column itself, whatever the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlalchemy import BigInteger, String, inspect
+
+from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
+from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.dialects.indexes import read_indexes
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.preflight.scene import Scene
+from sqlalchemy_public_id.types import column_type
+
+_STRING = re.compile(r"'(?:[^']|'')*'")
+
+
+def obstacles(scene: Scene) -> Iterator[Obstacle]:
+    """Yield what stands in the way of the phases."""
+    if {"expand", "contract"} & {*scene.phases}:
+        yield from _of_the_type(scene)
+        yield from _of_the_default(scene)
+        yield from _of_the_index(scene)
+    if scene.fills_rows:
+        yield from _of_the_key(scene)
+        yield from obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)
+
+
+def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
+    target, dialect = scene.target, scene.connection.dialect
+    if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
+        return
+    existing = columns_of(inspect(scene.connection), target.table, target.schema)[target.column]["type"]
+    expected = column_type(target.format, dialect)
+    name = scene.state.type
+    remedy = "rename it and add a new one, or pass the format that its ids have"
+    if not (isinstance(target.format, BitsFormat) and target.format.is_native):
+        length = getattr(existing, "length", None)
+        kind = type(existing).__name__.upper()
+        if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"}:
+            problem = f"the column {target.column} is {name}, and ids of {target.format!r} are strings"
+            yield Obstacle("wrong-type", problem, remedy)
+        elif length is not None and length < target.format.max_length:
+            problem = f"the column {target.column} is {name}, and ids have up to {target.format.max_length} characters"
+            widen = f"op.alter_column({target.table!r}, {target.column!r}, type_=sa.String({target.format.max_length}))"
+            yield Obstacle("too-short", problem, f"widen it in a revision before: {widen}")
+    elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
+        return  # MariaDB compiles a width for the one that it reflects
+    elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
+        problem = f"the column {target.column} is {name}, and ids of {target.format!r} are stored as {scene.plan.type}"
+        yield Obstacle("wrong-type", problem, remedy)
+
+
+def _of_the_default(scene: Scene) -> Iterator[Obstacle]:
+    default, target = scene.state.default, scene.target
+    if default is None or scene.plan.has_own_default(scene.state):
+        return
+    remedy = f"drop the default: op.alter_column({target.table!r}, {target.column!r}, server_default=None)"
+    if "(" not in _STRING.sub("", default):
+        yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
+    elif scene.plan.generates_ids:
+        problem = f"the default {default} generates other ids than {target.format!r}"
+        yield Obstacle("foreign-default", problem, f'{remedy}, or pass server_default="none" to keep it')
+
+
+def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
+    target = scene.target
+    if scene.state.index:
+        return
+    for index in read_indexes(scene.connection, target.table, target.schema):
+        if index.name.lower() != target.unique_name.lower() or index.can_be_unique_index_of(target.column):
+            continue
+        defect = (
+            "is not unique"
+            if not index.unique
+            else "is partial"
+            if index.partial
+            else "is deferrable"
+            if index.deferrable
+            else f"is not on {target.column} alone"
+        )
+        problem = f"there is an index {index.name}, which {defect}"
+        yield Obstacle("wrong-index", problem, "rename or drop it, or pass unique_name= with another name")
+
+
+def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
+    target = scene.target
+    if not primary_key_of(inspect(scene.connection), target.table, target.schema):
+        problem = f"{target.table} has no primary key, so its rows cannot be told apart"
+        yield Obstacle("no-key", problem, f"add one, or fill {target.column} by hand")

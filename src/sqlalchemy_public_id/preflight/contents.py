@@ -1,0 +1,43 @@
+"""Ids that the column holds already: duplicates and malformed ones are changed only with consent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from sqlalchemy_public_id.backfill.contents import count_duplicates, invalid_ids
+from sqlalchemy_public_id.errors import Obstacle, safe_repr
+from sqlalchemy_public_id.preflight.scene import Scene
+
+
+def obstacles(scene: Scene) -> Iterator[Obstacle]:
+    """Yield what stands in the way of a unique column. Reads all ids that exist before the migration."""
+    state, consent = scene.state, scene.consent
+    if "contract" not in scene.phases or not state.exists or state.complete:
+        return
+    guarded = state.valid or (state.replaced is not None and state.replaced.guards)
+    if consent.on_duplicate == "refuse" and not guarded:
+        yield from _of_duplicates(scene)
+    if consent.on_invalid == "refuse":
+        yield from _of_invalid_ids(scene)
+
+
+def _of_duplicates(scene: Scene) -> Iterator[Obstacle]:
+    number, examples = count_duplicates(scene.connection, scene.target)
+    if number:
+        ids = "1 id is" if number == 1 else f"{number} ids are"
+        problem = f"{ids} in several rows, such as {', '.join(map(safe_repr, examples))}"
+        remedy = 'correct the rows, or pass on_duplicate="replace": all rows but the first get another id'
+        yield Obstacle("duplicates", problem, remedy)
+
+
+def _of_invalid_ids(scene: Scene) -> Iterator[Obstacle]:
+    invalid = invalid_ids(scene.connection, scene.target)
+    examples = [*islice(invalid, 3)]
+    if examples:
+        number = len(examples) + sum(1 for _ in invalid)
+        ids = "1 id is" if number == 1 else f"{number} ids are"
+        values = ", ".join(safe_repr(value) for _, value in examples)
+        problem = f"{ids} no {scene.target.format!r}, such as {values}"
+        remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
+        yield Obstacle("invalid-ids", problem, remedy)

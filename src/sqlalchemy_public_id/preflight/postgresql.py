@@ -1,0 +1,97 @@
+"""Obstacles on PostgreSQL: rights, row-level security, partitions, dependent objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Row, text
+
+from sqlalchemy_public_id.dialects.indexes import names_in_queries
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.online.server_defaults import function_body
+from sqlalchemy_public_id.preflight.scene import Scene
+
+# pubupdate: published updates need a replica identity
+_TABLE = text("""
+SELECT current_user AS role, pg_get_userbyid(c.relowner) AS owner, n.nspname AS schema,
+       pg_has_role(c.relowner, 'USAGE') AS is_owner,
+       has_schema_privilege(n.oid, 'CREATE') AS can_create,
+       has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE') AS can_update,
+       row_security_active(c.oid) AS filters_rows, c.relispartition AS is_partition,
+       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
+       c.relreplident = 'n' AND EXISTS (
+           SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+           WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
+       p.oid IS NOT NULL AS has_function, obj_description(p.oid, 'pg_proc') = :mark AS is_ours, p.prosrc AS body,
+       x.relkind AS name_of, x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_proc p ON p.proname = :generator AND p.pronamespace = n.oid AND p.pronargs = 0
+LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
+LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
+WHERE c.oid = to_regclass(:regclass)
+""")
+_DEPENDANTS = text("""
+SELECT DISTINCT CASE d.classid WHEN 'pg_rewrite'::regclass
+                THEN (SELECT 'view ' || CAST(r.ev_class AS regclass) FROM pg_rewrite r WHERE r.oid = d.objid)
+                ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END AS name
+FROM pg_depend d
+WHERE d.deptype = 'n' AND (
+    (d.refobjid = to_regclass(:regclass) AND d.refobjsubid = (
+        SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass(:regclass) AND attname = :column))
+    OR d.refobjid IN (SELECT i.indexrelid FROM pg_index i JOIN pg_attribute a
+                      ON a.attrelid = i.indrelid AND i.indkey[0] = a.attnum AND i.indnatts = 1
+                      WHERE i.indrelid = to_regclass(:regclass) AND a.attname = :column AND i.indisunique))
+ORDER BY 1
+""")
+
+
+def obstacles(scene: Scene) -> Iterator[Obstacle]:
+    """Yield what stands in the way of the phases."""
+    target = scene.target
+    names = names_in_queries(scene.connection, target.table, target.schema, target.column, target.unique_name)
+    table = scene.connection.execute(_TABLE, names).one()
+    yield from _of_rights(scene, table)
+    yield from _of_kind(scene, table)
+    if {"expand", "relax"} & {*scene.phases} and scene.plan.generates_ids and table.has_function:
+        body = function_body(target.format, scene.connection.dialect.server_version_info)
+        if not table.is_ours and (table.body or "").strip() != body.strip():
+            problem = f"there is a function {scene.plan.generator}(), which this library has not created"
+            yield Obstacle("foreign-function", problem, 'rename or drop it, or pass server_default="none"')
+    if {"contract", "relax"} & {*scene.phases} and table.is_name_taken:
+        problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
+        yield Obstacle("name-taken", problem, "pass unique_name= with another name")
+    if "drop" in scene.phases and scene.state.exists:
+        dependants = scene.connection.execute(_DEPENDANTS, names).scalars().all()
+        if dependants:
+            problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} the column"
+            yield Obstacle("dependants", problem, "drop or change that first")
+
+
+def _of_rights(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacle]:
+    name = scene.target.table
+    if not table.is_owner:
+        problem = f"{table.role} does not own {name}, and only its owner, {table.owner}, can change it"
+        yield Obstacle("missing-right", problem, f"run the migration as {table.owner}, or as a member of that role")
+    if not table.can_create and {"expand", "contract"} & {*scene.phases}:
+        problem = f"{table.role} may not create the function and the index in the schema {table.schema}"
+        yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
+    if not table.can_update and scene.fills_rows:
+        problem = f"{table.role} may not read and update {name}"
+        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {name} TO {table.role}")
+    if table.filters_rows:
+        problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
+        remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"
+        yield Obstacle("row-level-security", problem, remedy)
+
+
+def _of_kind(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacle]:
+    name = scene.target.table
+    if table.is_partition:
+        yield Obstacle("partition", f"{name} is a partition, whose columns are those of its parent", "name the parent")
+    elif table.inherits:
+        problem = f"{name} inherits, or other tables inherit from it, and they share no unique index"
+        yield Obstacle("inheritance", problem, "add the column and the index to each of these tables by hand")
+    if table.refuses_updates and scene.fills_rows:
+        problem = f"{name} is published with REPLICA IDENTITY NOTHING, so PostgreSQL refuses every UPDATE"
+        yield Obstacle("replica-identity", problem, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")

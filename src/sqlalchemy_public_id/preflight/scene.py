@@ -1,0 +1,59 @@
+"""What the checks of one migration have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from sqlalchemy import Connection
+
+from sqlalchemy_public_id.backfill.triggers import Triggers
+from sqlalchemy_public_id.dialects.column_state import State
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn
+
+OnDuplicate: TypeAlias = Literal["refuse", "replace"]
+OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a migration may do to rows that it finds, and to others that use the table."""
+
+    update_triggers: Triggers = "refuse"
+    on_duplicate: OnDuplicate = "refuse"
+    on_invalid: OnInvalid = "refuse"
+    allow_lock: bool = False
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("update_triggers", get_args(Triggers)),
+            ("on_duplicate", get_args(OnDuplicate)),
+            ("on_invalid", get_args(OnInvalid)),
+        ):
+            value: object = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the checks of one migration have in common."""
+
+    connection: Connection
+    plan: Plan
+    phases: Sequence[str]
+    """``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``."""
+    consent: Consent
+    state: State
+
+    @property
+    def target(self) -> PublicIdColumn:
+        return self.plan.target
+
+    @property
+    def fills_rows(self) -> bool:
+        """True if the backfill will change rows."""
+        return "backfill" in self.phases and self.target.has_rows_to_fill(self.connection)

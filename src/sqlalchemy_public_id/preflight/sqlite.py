@@ -1,0 +1,22 @@
+"""Obstacles on SQLite: names of indexes, which are those of the whole database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.preflight.scene import Scene
+
+
+def obstacles(scene: Scene) -> Iterator[Obstacle]:
+    """Yield what stands in the way of the phases."""
+    target = scene.target
+    if "contract" not in scene.phases or scene.state.index:
+        return
+    master = scene.plan.quoted(target.schema or "main")
+    others = "lower(name) = lower(?) AND lower(tbl_name) <> lower(?)"
+    query = f"SELECT type, tbl_name FROM {master}.sqlite_master WHERE {others}"
+    row = scene.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
+    if row is not None:
+        problem = f"the name {target.unique_name} belongs to the {row.type} of {row.tbl_name}"
+        yield Obstacle("name-taken", problem, "pass unique_name= with another name")
