@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from marks import on
 from people import People, send
 from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
+from sqlalchemy_public_id.dialects.column_state import FEW_ROWS
 from sqlalchemy_public_id.errors import MigrationRefused
 
 pytestmark = pytest.mark.backend
@@ -233,6 +236,7 @@ def role(engine: Engine) -> Iterator[Engine]:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         send(connection, f"DROP ROLE IF EXISTS {ROLE}")
         send(connection, f"CREATE ROLE {ROLE} LOGIN")
+        send(connection, f"GRANT USAGE ON SCHEMA public TO {ROLE}")
         made = create_engine(engine.url.set(username=ROLE))
         yield made
         made.dispose()
@@ -361,3 +365,123 @@ def test_dependants_of_the_column(new_people: Callable[..., People]) -> None:
     assert "visit_of_fkey" in found
     people.run("drop_public_id")
     assert "public_id" not in [column["name"] for column in inspect(people.engine).get_columns("person")]
+
+
+# --- kinds of tables on MySQL and MariaDB
+
+LOCKED = {
+    "FULLTEXT": (", note text, FULLTEXT (note)", "", "there is a FULLTEXT index"),
+    "SPATIAL": (", place point NOT NULL DEFAULT (point(1, 1)), SPATIAL INDEX (place)", "", "there is a SPATIAL index"),
+    "MyISAM": ("", "ENGINE=MyISAM", "the engine is MyISAM"),
+    "indexed virtual column": (", v int AS (length(name)) VIRTUAL, INDEX (v)", "", "the column v is generated"),
+    "stored column": (", v int AS (length(name)) STORED", "", "the column v is generated"),
+}
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("kind", LOCKED)
+def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine: Engine, kind: str) -> None:
+    """A table that the server changes only while writers wait is refused with the cause, and changed on request."""
+    more, after, cause = LOCKED[kind]
+    if kind == "SPATIAL" and engine.name == "mysql":
+        more = more.replace("NOT NULL DEFAULT", "NOT NULL SRID 0 DEFAULT")
+    people = new_people(more=more, after=after)
+    if engine.name == "mysql" and "column" in kind:
+        people.add()  # beside writers
+        people.check_complete(3)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # the type of a place
+        assert cause in refused(people)["needs-lock"]
+
+        people.add(allow_lock=True)
+        people.check_complete(3)
+        assert cause in refused(people, "drop_public_id")["needs-lock"]
+        people.run("drop_public_id", allow_lock=True)
+        people.check_gone()
+
+
+@on("mysql", "mariadb")
+def test_collation_of_a_large_table(new_people: Callable[..., People]) -> None:
+    """Another collation copies the table: refused if it has many rows, and done on request."""
+    people = new_people(rows=FEW_ROWS + 1, more=", public_id varchar(36) COLLATE utf8mb4_general_ci")
+
+    assert "more than 10000 rows" in refused(people)["needs-lock"]
+    people.add(allow_lock=True)
+    people.check_complete(FEW_ROWS + 1)
+    with people.engine.connect() as connection:
+        assert "`public_id` varchar(36) CHARACTER SET ascii" in send(connection, "SHOW CREATE TABLE person").one()[1]
+
+
+@on("mysql", "mariadb")
+def test_partitions(new_people: Callable[..., People]) -> None:
+    """A partitioned table cannot have the unique index, and is refused."""
+    people = new_people(after="PARTITION BY HASH (id) PARTITIONS 4")
+
+    assert refused(people).keys() == {"partitioned"}
+
+
+@on("mariadb")
+@pytest.mark.parametrize("history", ["without history", "with history"])
+def test_system_versioned_table(new_people: Callable[..., People], history: str) -> None:
+    """A system-versioned table gets its ids, and the backfill adds no version of a row to its history."""
+    people = new_people(after="WITH SYSTEM VERSIONING")
+    if history == "with history":
+        people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")
+        assert "earlier versions of its rows get the empty string" in refused(people)["needs-lock"]
+        people.options["allow_lock"] = True
+    people.add()
+
+    people.check_complete(3)
+    with people.engine.connect() as connection:
+        versions = send(connection, "SELECT count(*) FROM person FOR SYSTEM_TIME ALL").scalar()
+    assert versions == (4 if history == "with history" else 3)
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on("mysql", "mariadb")
+def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
+    """Privileges that the user lacks are reported together, with the GRANT."""
+    people = new_people()
+    user = f"'{ROLE}'@'%'"
+    people.execute(f"CREATE USER {user}")
+    limited = create_engine(engine.url.set(username=ROLE, password=None))
+    try:
+        people.execute(f"GRANT SELECT, ALTER ON person TO {user}")
+        found = refused(People(limited))["missing-right"]
+        assert f"GRANT CREATE, INSERT, UPDATE ON person TO {user}" in found
+        people.execute(f"GRANT CREATE, INSERT, UPDATE, INDEX ON person TO {user}")
+        People(limited).add()
+    finally:
+        limited.dispose()
+        people.execute(f"DROP USER {user}")
+    people.check_complete(3)
+
+
+# --- wide columns
+
+
+@on("postgresql")
+@pytest.mark.parametrize("type_", ["text", "varchar(36)"])
+def test_wide_columns_are_kept(new_people: Callable[..., People], statements: Any, type_: str) -> None:
+    """A wider type, and a collation whose change would rebuild an index, are kept: nothing is rewritten."""
+    people = new_people(rows=FEW_ROWS + 1, more=f', public_id {type_} COLLATE "en-x-icu" UNIQUE')
+    statements.clear()
+
+    people.add()
+
+    people.check_complete(FEW_ROWS + 1)
+    assert not [statement for statement in statements if " TYPE " in statement]
+
+
+def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engine) -> None:
+    """The length stays on every database, so that longer ids of an earlier format remain."""
+    people = new_people(more=", public_id varchar(36)")
+    people.execute(f"UPDATE person SET public_id = '{'x' * 30}' WHERE id = 1")
+
+    people.add(on_invalid="keep")
+
+    assert people.ids()[0] == "x" * 30
+    columns = {column["name"]: column for column in inspect(engine).get_columns("person")}
+    assert getattr(columns["public_id"]["type"], "length", None) == 36

@@ -85,7 +85,7 @@ class _Migration:
         self.context = context
         self.op = op
         self.target = op.target
-        self.plan: Plan = plan_for(op.target, context.dialect, online=op.online)
+        self.plan: Plan = plan_for(op.target, context.dialect, online=op.online, allow_lock=op.consent.allow_lock)
         self.connection = cast("Connection", context.connection)  # a script has none, and reads nothing
 
     def run(self, phase: str) -> None:

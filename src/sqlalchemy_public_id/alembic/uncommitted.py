@@ -70,9 +70,9 @@ def _written_on_mysql(connection: Connection, context: MigrationContext, table: 
     try:
         _send(connection, f"SELECT 1 FROM {table} LIMIT 1").close()
         for _ in range(_TRIES_ON_MYSQL):
-            row = _send(connection, query).one_or_none()
-            if row is not None and mark in (row.trx_query or ""):
-                return bool(row.trx_rows_modified)
+            rows = _send(connection, query).all()
+            if any(mark in (row.trx_query or "") for row in rows):
+                return any(row.trx_rows_modified for row in rows)
             time.sleep(random.uniform(0.1, 0.2))
     except DBAPIError as error:
         if error.connection_invalidated:

@@ -45,6 +45,8 @@ class State:
     """True if that constraint is validated for the existing rows."""
     replaced: IndexFacts | None = None
     """The unique index or constraint of another name that is to be replaced."""
+    versioned: bool = False
+    """True if the table of MariaDB keeps the history of its rows."""
     strict: bool = False
     """True if the table of SQLite is STRICT."""
 
@@ -133,8 +135,9 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
 
 def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
     row = connection.execute(mysql.COLUMN, names).one_or_none()
+    versioned = connection.scalar(mysql.TABLE_TYPE, names) == "SYSTEM VERSIONED"
     if row is None:
-        return State()
+        return State(versioned=versioned)
     default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
     if default is not None and not getattr(connection.dialect, "is_mariadb", False):
         # MySQL returns a constant without its quotes, and an expression with escaped ones
@@ -149,6 +152,7 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         comment=row.comment or None,
         default=default,
         trigger=bool(row.has_generator),
+        versioned=versioned,
     )
 
 

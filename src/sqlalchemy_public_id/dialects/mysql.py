@@ -51,6 +51,10 @@ FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
 """)
 
+TABLE_TYPE = text(
+    "SELECT TABLE_TYPE FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table"
+)
 # a part without a column is an expression; SUB_PART is the length of a prefix
 INDEXES = text("""
 SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,

@@ -7,7 +7,7 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -28,22 +28,27 @@ class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
     def expand(self) -> list[Step]:
-        add = f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type} NULL{self._comment(None)}"
-        sql, fallback = self._if(f"NOT {self._has_column()}", add + _INSTANT), always(add + _INPLACE)
-        return [Step("add the column", sql, lambda state: not state.exists, fallback=fallback), *self._generate_ids()]
+        def add(state: State) -> str:
+            comment = self._comment(None) + _unversioned(state)
+            return f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type} NULL{comment}"
+
+        step = self._step(
+            "add the column", add, lambda state: not state.exists, [_INSTANT, _INPLACE], f"NOT {self._has_column()}"
+        )
+        return [step, *self._generate_ids()]
 
     def contract(self) -> list[Step]:
         return [
             Step("compare byte by byte", self._collate, lambda state: not state.collated),
             *self._make_unique(),
-            Step("forbid NULL", self._forbid_null, lambda state: state.nullable),
+            self._forbid_null(),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
         return [
-            Step(
-                "allow NULL", lambda _, state: [self._modify(state, "NULL", _INPLACE)], lambda state: not state.nullable
+            self._step(
+                "allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable, [_INPLACE]
             ),
             *self._generate_ids(),
             *(self._make_unique() if self.target.replaces else [self._drop_index()]),
@@ -53,12 +58,13 @@ class MySQLPlan(Plan):
         drop = f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
         name = self.target.column
         # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
-        algorithm = _INSTANT if name.isascii() or len(name.encode()) <= _NOT_CUT else _INPLACE
-        sql = self._if(self._has_column(), drop + algorithm)
+        instant = [_INSTANT] if name.isascii() or len(name.encode()) <= _NOT_CUT else []
         return [
             self._drop_trigger(),
             self._drop_index(),
-            Step("drop the column", sql, lambda state: state.exists, fallback=always(drop + _INPLACE)),
+            self._step(
+                "drop the column", lambda _: drop, lambda state: state.exists, [*instant, _INPLACE], self._has_column()
+            ),
         ]
 
     def backfill_sql(self) -> list[str]:
@@ -98,8 +104,7 @@ class MySQLPlan(Plan):
         generated = self._expression
         if generated is not None:
             set_default = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DEFAULT ({generated})"
-            sql, fallback = always(set_default + _INSTANT), always(set_default + _INPLACE)
-            return [Step("set the default", sql, self._needs_generator, fallback=fallback)]
+            return [self._step("set the default", lambda _: set_default, self._needs_generator, [_INSTANT, _INPLACE])]
         body = trigger_body(self.target.format, self.column)
         trigger = f"{self.generator} BEFORE INSERT ON {self.table} FOR EACH ROW {body}"
         in_script = delimited(f"CREATE TRIGGER IF NOT EXISTS {trigger}")
@@ -121,24 +126,26 @@ class MySQLPlan(Plan):
         return Step("drop the trigger that makes ids", always(drop), lambda state: state.trigger)
 
     def _make_unique(self) -> list[Step]:
-        unique = self.target.unique_name
-        add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column}){_INPLACE}"
-        build = Step(
-            "build the unique index", self._if(f"NOT {self._has_index(unique)}", add), lambda state: not state.index
+        unique, old = self.target.unique_name, self.target.replaces
+        add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column})"
+        lacks_index = f"NOT {self._has_index(unique)}"
+        build = self._step(
+            "build the unique index", lambda _: add, lambda state: not state.index, [_INPLACE], lacks_index
         )
-        if self.target.replaces is None:
+        if old is None:
             return [build]
         rename = f"ALTER TABLE {self.table} RENAME INDEX {self.replaced} TO {self.unique}{_INPLACE}"
-        drop = f"ALTER TABLE {self.table} DROP INDEX {self.replaced}{_INPLACE}"
-        has_other = self._has_index(self.target.replaces)
+        drop = f"ALTER TABLE {self.table} DROP INDEX {self.replaced}"
+
+        def is_dropped(state: State) -> bool:
+            return state.valid and state.replaced is not None
+
         # at every moment, one of the two guards the column
         return [
             Step("rename the unique index", unless_script(rename), self._is_renamed),
             build,
-            Step(
-                "drop the unique index that is replaced",
-                self._if(has_other, drop),
-                lambda state: state.valid and state.replaced is not None,
+            self._step(
+                "drop the unique index that is replaced", lambda _: drop, is_dropped, [_INPLACE], self._has_index(old)
             ),
         ]
 
@@ -147,9 +154,31 @@ class MySQLPlan(Plan):
         return self.can_rename(state) and not (self._is_mariadb and version < (10, 5, 2))  # older: no RENAME INDEX
 
     def _drop_index(self) -> Step:
-        drop = f"ALTER TABLE {self.table} DROP INDEX {self.unique}{_INPLACE}"
+        drop = f"ALTER TABLE {self.table} DROP INDEX {self.unique}"
         has_index = self._has_index(self.target.unique_name)
-        return Step("drop the unique index", self._if(has_index, drop), lambda state: state.index)
+        return self._step("drop the unique index", lambda _: drop, lambda state: state.index, [_INPLACE], has_index)
+
+    def _step(
+        self,
+        name: str,
+        sql: Callable[[State], str],
+        needed: Callable[[State], bool],
+        algorithms: Sequence[str],
+        script_condition: str | None = None,
+    ) -> Step:
+        """Build the step of an ALTER that tries each of *algorithms* until the server accepts one."""
+        # without one, the server copies the table, and writers wait
+        algorithms = [*algorithms, ""] if self.allow_lock else algorithms
+
+        def with_algorithm(algorithm: str) -> Statements:
+            def statements(connection: Connection | None, state: State) -> Sequence[str]:
+                alter = sql(state) + algorithm
+                return [alter] if script_condition is None else self._if(script_condition, alter)(connection, state)
+
+            return statements
+
+        first, *others = map(with_algorithm, algorithms)
+        return Step(name, first, needed, fallbacks=others)
 
     def _if(self, condition: str, sql: str) -> Statements:
         """Return *sql*; in a script, which can be run again, only if *condition* holds."""
@@ -175,14 +204,27 @@ class MySQLPlan(Plan):
             f"AND TABLE_NAME = {self.literal(self.target.table)} AND {condition})"
         )
 
-    def _forbid_null(self, connection: Connection | None, state: State) -> Sequence[str]:
-        is_nullable = self._has_column(" AND IS_NULLABLE = 'YES'")
-        return self._if(is_nullable, self._modify(state, "NOT NULL", _INPLACE))(connection, state)
+    def _forbid_null(self) -> Step:
+        step = self._step(
+            "forbid NULL",
+            lambda state: self._modify(state, "NOT NULL"),
+            lambda state: state.nullable,
+            [_INPLACE],
+            self._has_column(" AND IS_NULLABLE = 'YES'"),
+        )
+
+        def sql(connection: Connection | None, state: State) -> Sequence[str]:
+            if state.versioned and self.allow_lock:
+                # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
+                return ["SET SESSION sql_mode = ''", self._modify(state, "NOT NULL")]
+            return step.sql(connection, state)
+
+        return replace(step, sql=sql)
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait
         null = "NULL" if state.nullable else "NOT NULL"
-        return [self._modify(replace(state, type=self._bytewise(state)), null, "")] if connection is not None else []
+        return [self._modify(replace(state, type=self._bytewise(state)), null)] if connection is not None else []
 
     def _bytewise(self, state: State) -> str:
         # not shorter than it is
@@ -192,6 +234,10 @@ class MySQLPlan(Plan):
             return self.type
         return self.type.replace(wanted[0], f"VARCHAR({length[1]})", 1)
 
+    @property
+    def uses_trigger(self) -> bool:
+        return self.generates_ids and self._expression is None
+
     def has_own_default(self, state: State) -> bool:
         return state.default is not None and is_generated(state.default, self.dialect.name)
 
@@ -199,11 +245,16 @@ class MySQLPlan(Plan):
         comment = self.target.comment if self.target.comment is not None else existing
         return f" COMMENT {self.literal(comment)}" if comment else ""
 
-    def _modify(self, state: State, null: str, algorithm: str) -> str:
+    def _modify(self, state: State, null: str) -> str:
         default = self._expression if self.generates_ids else None
         if state.default is not None and not self.has_own_default(state):
             default = state.default
         default = f" DEFAULT ({default})" if default is not None else ""
-        comment = self._comment(state.comment)
+        comment = self._comment(state.comment) + _unversioned(state)
         type_ = state.type or self.type  # another length would copy the table
-        return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {type_} {null}{default}{comment}{algorithm}"
+        return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {type_} {null}{default}{comment}"
+
+
+def _unversioned(state: State) -> str:
+    # otherwise, the backfill would add a version of each row to the history of a table of MariaDB
+    return " WITHOUT SYSTEM VERSIONING" if state.versioned else ""

@@ -133,8 +133,8 @@ class Step:
     sql: Statements
     needed: Callable[[State], bool]
     lock: Lock = Lock.STRONG
-    fallback: Statements | None = None
-    """The statements if the server refuses the algorithm that the first ones request."""
+    fallbacks: Sequence[Statements] = ()
+    """The statements if the server refuses the algorithm that the ones before request."""
 
 
 def always(*sql: str) -> Statements:
@@ -151,12 +151,16 @@ class Plan(ABC):
     """The steps for one database. The names in its statements are quoted, and include the schema.
 
     :param online: False if all steps run inside one transaction that is open already.
+    :param allow_lock: True if writers may wait for the steps that the database cannot execute beside them.
     """
 
-    def __init__(self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -> None:
+    def __init__(
+        self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False
+    ) -> None:
         self.target = target
         self.dialect = dialect
         self.online = online
+        self.allow_lock = allow_lock
         self.schema = f"{self.quoted(target.schema)}." if target.schema else ""
         self.table = quoted_table(target.table, target.schema, dialect)
         self.column = self.quoted(target.column)
@@ -186,6 +190,11 @@ class Plan(ABC):
     def generates_ids(self) -> bool:
         """True if the database generates ids, at least until the column is complete."""
         return self.target.server_default != "none"
+
+    @property
+    def uses_trigger(self) -> bool:
+        """True if a trigger generates ids, because the expression of a default cannot."""
+        return False
 
     @abstractmethod
     def has_own_default(self, state: State) -> bool:

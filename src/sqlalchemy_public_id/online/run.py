@@ -36,7 +36,7 @@ _PLANS: dict[str, type[Plan]] = {
 }
 
 
-def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -> Plan:
+def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False) -> Plan:
     """Build the plan for the database of *dialect*.
 
     :raises ConfigurationError: if it is not supported, or does not accept one of the names.
@@ -49,7 +49,7 @@ def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True) -
         problem = None if name is None and kind == "schema" else _problem(name or "", kind, dialect.name)
         if problem is not None:
             raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
-    return plan(target, dialect, online=online)
+    return plan(target, dialect, online=online, allow_lock=allow_lock)
 
 
 def _problem(name: str, kind: str, dialect: str) -> str | None:
@@ -138,15 +138,15 @@ def _timeout(step: Step, patience: Patience) -> float:
 
 
 def _execute(connection: Connection, step: Step, state: State) -> None:
-    try:
-        for sql in step.sql(connection, state):
-            _send(connection, sql)
-    except DBAPIError as error:
-        traits = traits_for(connection.dialect)
-        if step.fallback is None or traits.error_code(error.orig) not in traits.algorithm_errors:
-            raise
-        for sql in step.fallback(connection, state):
-            _send(connection, sql)
+    traits = traits_for(connection.dialect)
+    for left, statements in zip(reversed(range(1 + len(step.fallbacks))), (step.sql, *step.fallbacks), strict=True):
+        try:
+            for sql in statements(connection, state):
+                _send(connection, sql)
+            return
+        except DBAPIError as error:
+            if not left or traits.error_code(error.orig) not in traits.algorithm_errors:
+                raise
 
 
 def _send(connection: Connection, sql: str) -> Any:
@@ -223,9 +223,15 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
     _send(connection, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(timeout))}")
     if "STRICT_" not in before[1]:
         _send(connection, _STRICT_MODE)
+    keeps_history = bool(getattr(connection.dialect, "is_mariadb", False))
+    if keeps_history:  # system-versioned tables refuse every ALTER otherwise
+        history = _send(connection, "SELECT @@SESSION.system_versioning_alter_history").scalar()
+        _send(connection, "SET SESSION system_versioning_alter_history = KEEP")
     try:
         yield
     finally:
+        if keeps_history:
+            _send(connection, f"SET SESSION system_versioning_alter_history = {history}")
         _send(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
         _send(connection, f"SET SESSION sql_mode = '{before[1]}'")
 

@@ -1,13 +1,94 @@
-"""Obstacles on MySQL and MariaDB: rights, engines, and indexes that make every change copy the table."""
+"""Obstacles on MySQL and MariaDB: rights, partitions, and what makes every ALTER lock the table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import text
+
+from sqlalchemy_public_id.dialects.column_state import FEW_ROWS, has_few_rows
+from sqlalchemy_public_id.dialects.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.preflight.scene import Scene
+
+_TABLE = text("""
+SELECT t.ENGINE AS engine, CURRENT_USER() AS user, COALESCE(:schema, DATABASE()) AS `schema`,
+       EXISTS (SELECT 1 FROM information_schema.PARTITIONS p WHERE p.TABLE_SCHEMA = t.TABLE_SCHEMA
+               AND p.TABLE_NAME = t.TABLE_NAME AND p.PARTITION_NAME IS NOT NULL) AS is_partitioned
+FROM information_schema.TABLES t
+WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_NAME = :table
+""")
+_GENERATED = text("""
+SELECT c.COLUMN_NAME FROM information_schema.COLUMNS c
+WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.EXTRA LIKE '%GENERATED%'
+  AND c.EXTRA NOT LIKE 'DEFAULT%' AND (c.EXTRA LIKE '%STORED%' OR EXISTS (
+      SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA
+      AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME))
+ORDER BY c.ORDINAL_POSITION
+""")
+_GRANTED = text("""
+SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = :grantee
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
+      WHERE GRANTEE = :grantee AND COALESCE(:schema, DATABASE()) LIKE TABLE_SCHEMA
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
+      WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
+""")
+_ALTER = ("ALTER", "CREATE", "INSERT")
+"""The privileges that ALTER TABLE takes."""
 
 
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
-    yield from ()
+    target = scene.target
+    names = names_in_queries(scene.connection, target.table, target.schema, target.column)
+    table = scene.connection.execute(_TABLE, names).one()
+    yield from _of_rights(scene, names, table.user)
+    if "contract" in scene.phases and table.is_partitioned:
+        problem = f"{target.table} is partitioned, and every unique index needs the columns of the partitions"
+        yield Obstacle("partitioned", problem, "keep the ids in a table of their own that refers to this one")
+    if not scene.consent.allow_lock:
+        yield from _of_locks(scene, names, table.engine)
+
+
+def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[Obstacle]:
+    target, connection = scene.target, scene.connection
+    if {"drop", "relax"} & {*scene.phases} and not scene.state.exists:
+        return
+    causes = []
+    if engine.lower() != "innodb":
+        causes.append(f"the engine is {engine}")
+    kinds = {index.kind for index in read_indexes(connection, target.table, target.schema)}
+    causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
+    if getattr(connection.dialect, "is_mariadb", False):
+        generated = connection.execute(_GENERATED, names).scalars().all()
+        causes += [f"the column {name} is generated, and stored or indexed" for name in generated]
+    if "contract" in scene.phases:
+        if scene.state.versioned and _has_history(scene):
+            causes.append("earlier versions of its rows get the empty string as id")
+        if not scene.state.collated and not has_few_rows(connection, target.table, target.schema):
+            causes.append(f"another collation copies the table, which has more than {FEW_ROWS} rows")
+    if causes:
+        problem = f"writers would wait while {connection.dialect.name} changes {target.table}: {', '.join(causes)}"
+        remedy = "pass allow_lock=True to accept this, in a quiet hour"
+        yield Obstacle("needs-lock", problem, remedy)
+
+
+def _has_history(scene: Scene) -> bool:
+    query = f"SELECT (SELECT count(*) FROM {scene.plan.table} FOR SYSTEM_TIME ALL) > count(*) FROM {scene.plan.table}"
+    return bool(scene.connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
+
+
+def _of_rights(scene: Scene, names: dict[str, object], user: str) -> Iterator[Obstacle]:
+    connection = scene.connection
+    if connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "NONE"):
+        return  # the catalogs do not list what a role grants
+    name, _, host = user.rpartition("@")
+    granted = {*connection.execute(_GRANTED, {**names, "grantee": f"'{name}'@'{host}'"}).scalars()}
+    wanted = [*_ALTER, "SELECT", "UPDATE"] if scene.fills_rows else [*_ALTER, "SELECT"]
+    if scene.plan.uses_trigger:
+        wanted.append("TRIGGER")
+    missing = [privilege for privilege in wanted if privilege not in granted]
+    if missing:
+        privileges = ", ".join(missing)
+        problem = f"{user} lacks the privileges {privileges} on {scene.target.table}"
+        yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {scene.plan.table} TO '{name}'@'{host}'")
