@@ -173,7 +173,12 @@ def lines_of(finding: audit.Finding) -> str:
 
 def looked_at(people: People) -> audit.Report:
     return audit.run(
-        people.engine, schema=people.schema, tables=[people.table], column=people.column, formats={people.table: FORMAT}
+        people.engine,
+        schema=people.schema,
+        tables=[people.table],
+        column=people.column,
+        formats={people.table: FORMAT},
+        defaults=True,
     )
 
 
@@ -185,7 +190,8 @@ def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> 
     found = {each.problem: each for each in looked_at(people).findings}
     people.run("backfill_public_id")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        send(connection, lines_of(found["unique-missing"]))
+        for statement in lines_of(found["unique-missing"]).split(";\n"):
+            send(connection, statement)
     people.run("contract_public_id")
 
     assert shlex.split(lines_of(found["missing-ids"]))[-1] == name

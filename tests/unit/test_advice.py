@@ -76,6 +76,27 @@ def test_python_is_python(piece: Advice) -> None:
     ast.parse(piece.good)
 
 
+@pieces_in("sql")
+def test_strong_locks_have_a_timeout(piece: Advice) -> None:
+    """Lines that take a strong lock set the lock timeout first, as the guide to live tables demands."""
+    lines = piece.good.splitlines()
+    strong = [at for at, line in enumerate(lines) if line.startswith("ALTER TABLE")]
+    if not strong or piece.databases == ("sqlite",):
+        return
+    timeout = (
+        r"SET (LOCAL )?lock_timeout = '1s';"
+        if "postgresql" in piece.databases
+        else r"SET SESSION lock_wait_timeout = 1\b"
+    )
+    before = [at for at, line in enumerate(lines) if re.match(timeout, line)]
+
+    assert before
+    assert before[0] < strong[0]
+    if piece.databases == ("postgresql",):
+        assert lines[-1] == "RESET lock_timeout;"
+        assert not any("CONCURRENTLY" in line for line in lines[before[0] :])
+
+
 @pieces_in("sh")
 def test_shells_can_read_it(piece: Advice) -> None:
     """Lines for a shell can be read by one."""

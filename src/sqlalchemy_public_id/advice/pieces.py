@@ -1,123 +1,24 @@
-"""Migration advice: what goes wrong with public ids in a database, why, and the lines to paste instead.
-
-Errors, :mod:`sqlalchemy_public_id.audit` and the page "Dangerous migrations" of the documentation share these pieces.
-
->>> piece = about("invalid-index", table="invoice")
->>> piece.title
-'An INVALID index left behind'
->>> print(piece.good)
-DROP INDEX CONCURRENTLY uq_invoice_public_id;
-CREATE UNIQUE INDEX CONCURRENTLY uq_invoice_public_id ON invoice (public_id);
-"""
+"""The texts of all pieces of advice, in the order of a migration."""
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
-from typing import Literal, TypeAlias
 
-from sqlalchemy_public_id.naming import not_null_check_name, unique_name
+from sqlalchemy_public_id.advice.piece import ALL, Advice, Database
 
-__all__ = ["ADVICE", "Advice", "Database", "about", "as_markdown"]
-
-Database: TypeAlias = Literal["postgresql", "mysql", "mariadb", "sqlite"]
-
-_ALL: tuple[Database, ...] = ("postgresql", "mysql", "mariadb", "sqlite")
 _SERVERS: tuple[Database, ...] = ("postgresql", "mysql", "mariadb")
 _MYSQL: tuple[Database, ...] = ("mysql", "mariadb")
-_NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One danger, and its remedy."""
-
-    slug: str
-    """The identifier of the piece, for programs and links."""
-    title: str
-    """The danger in a few words."""
-    danger: str
-    """The damage, and its cause."""
-    lock: str
-    """The lock, and its duration."""
-    bad: str
-    """The dangerous lines."""
-    good: str
-    """The lines to paste instead, or to repair the damage."""
-    databases: tuple[Database, ...] = _ALL
-    """The databases concerned."""
-    language: Literal["sql", "sh", "text"] = "text"
-    """The language of the lines; ``text`` is Python in a migration or a model."""
-
-    def as_markdown(self) -> str:
-        """Return the piece as a section of a Markdown page."""
-        databases = ", ".join(_NAMES[database] for database in self.databases)
-        return (
-            f"({self.slug})=\n## {self.title}\n\n*{databases}*\n\n{self.danger}\n\n**Lock:** {self.lock}\n\n"
-            f"Bad:\n\n```{self.language}\n{self.bad}\n```\n\nGood:\n\n```{self.language}\n{self.good}\n```\n"
-        )
-
-
-def about(
-    slug: str, *, table: str = "customer", column: str = "public_id", key: str = "id", length: int = 12, **names: str
-) -> Advice:
-    """Return the piece *slug*, with these names in its lines.
-
-    Names are escaped in Python and for a shell. In SQL they are inserted unquoted.
-
-    :param key: the column of the integer key.
-    :param length: the length of the column in characters.
-    :param names: ``index`` and ``check``, if they differ from ``uq_<table>_<column>`` and
-        ``ck_<table>_<column>_not_null``; ``new`` and ``old``, two formats; ``type``, the column type, if it is not
-        a string.
-    :raises KeyError: if there is no such piece.
-
-    >>> about("one-update", table="invoice").good
-    'public-id backfill "$DATABASE_URL" invoice'
-    """
-    piece = _TEXTS[slug]
-    values = {"index": unique_name(table, column), "check": not_null_check_name(table, column)}
-    values |= {"new": "NanoId(length=16)", "old": f"NanoId(length={length})"}
-    values |= {"type": f"varchar({length}) CHARACTER SET ascii COLLATE ascii_bin"}
-    values |= {**names, "table": table, "column": column, "key": key, "length": str(length)}
-    fill = {"sql": str.format_map, "sh": _fill_shell, "text": _fill_python}[piece.language]
-    return replace(piece, bad=fill(piece.bad, values), good=fill(piece.good, values))
-
-
-def _fill_shell(lines: str, values: Mapping[str, str]) -> str:
-    quoted = {name: shlex.quote(value) for name, value in values.items()}
-    escaped = {name: re.sub(r'[\\"$`]', r"\\\g<0>", value) for name, value in values.items()}
-    # every second part is between double quotes, where a shell expands variables and commands
-    parts = enumerate(lines.split('"'))
-    return '"'.join(part.format_map(escaped if index % 2 else quoted) for index, part in parts)
-
-
-def _fill_python(lines: str, values: Mapping[str, str]) -> str:
-    # names are between double quotes; formats are code
-    names = {name: json.dumps(values[name], ensure_ascii=False)[1:-1] for name in values.keys() - {"new", "old"}}
-    return lines.format_map({**values, **names})
-
-
-def as_markdown() -> str:
-    """Return all pieces, as the page of the documentation."""
-    head = (
-        "# Dangerous migrations\n\n"
-        "This page lists what goes wrong when a table gains public ids, the lock of each statement, and the remedy.\n"
-        "`op.add_public_id()` and its three phases avoid all of these dangers, and `public-id audit` finds old ones.\n"
-        "The page is generated from `sqlalchemy_public_id.advice`, which errors and reports use as well.\n"
-    )
-    return "\n".join([head, *(piece.as_markdown() for piece in ADVICE.values())])
-
 
 _sql = partial(Advice, language="sql")
 
-_PIECES = (
+_ANY_TIMEOUT = "SET lock_timeout = '1s';  -- MySQL and MariaDB: SET SESSION lock_wait_timeout = 1\n"
+_POSTGRESQL_TIMEOUT = "SET lock_timeout = '1s';\n"
+_POSTGRESQL_RESET = "\nRESET lock_timeout;"
+"""``CREATE INDEX CONCURRENTLY`` in the same session has to wait longer."""
+_MYSQL_TIMEOUT = "SET SESSION lock_wait_timeout = 1;\n"
+_MYSQL_STRICT = "SET SESSION lock_wait_timeout = 1, sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');\n"
+
+PIECES = (
     Advice(
         "not-null-at-once",
         "A NOT NULL column added at once",
@@ -139,6 +40,7 @@ _PIECES = (
         "written, minutes for a hundred million rows. A default that is set afterwards applies to new rows only, and "
         "takes milliseconds.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) DEFAULT make_public_id();",
+        f"{_ANY_TIMEOUT}"
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});\n"
         "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT make_public_id();",
         _SERVERS,
@@ -162,8 +64,34 @@ _PIECES = (
         "With ALGORITHM=COPY, writers wait until the copy is complete. INPLACE with LOCK=NONE needs a brief exclusive "
         "metadata lock at the start and at the end.",
         "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column});",
-        "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), ALGORITHM=INPLACE, LOCK=NONE;",
+        f"{_MYSQL_TIMEOUT}ALTER TABLE {{table}} ADD UNIQUE INDEX {{index}} ({{column}}), ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
+    ),
+    _sql(
+        "prefix-index",
+        "A unique index on the first characters only",
+        "Two ids that begin alike are duplicates to the index, and the second row is refused. If all ids have the same "
+        "prefix, the table holds one row. The index cannot be the unique index that a lookup needs.",
+        "INPLACE with LOCK=NONE builds the index beside readers and writers. It needs a brief exclusive metadata lock "
+        "at the start and at the end.",
+        "ALTER TABLE {table} ADD UNIQUE INDEX {replaced} ({column}(4));",
+        f"{_MYSQL_TIMEOUT}"
+        "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), DROP INDEX {replaced}, ALGORITHM=INPLACE, LOCK=NONE;",
+        _MYSQL,
+    ),
+    _sql(
+        "deferrable-constraint",
+        "A UNIQUE constraint that is DEFERRABLE",
+        "ON CONFLICT cannot use the constraint. If it is deferred, a duplicate is an error of COMMIT: by then, no "
+        "collision can be retried.",
+        "CONCURRENTLY takes SHARE UPDATE EXCLUSIVE, beside readers and writers, and cannot run inside a transaction. "
+        "DROP CONSTRAINT takes ACCESS EXCLUSIVE for milliseconds.",
+        "ALTER TABLE {table} ADD CONSTRAINT {replaced} UNIQUE ({column}) DEFERRABLE INITIALLY DEFERRED;",
+        "CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});\n"
+        f"{_POSTGRESQL_TIMEOUT}"
+        "ALTER TABLE {table} DROP CONSTRAINT {replaced};"
+        f"{_POSTGRESQL_RESET}",
+        ("postgresql",),
     ),
     _sql(
         "unique-missing",
@@ -181,12 +109,14 @@ _PIECES = (
         "PostgreSQL scans the whole table for NULL, and blocks all access during the scan. With a CHECK constraint "
         "that was validated before, beside readers and writers, it skips the scan.",
         "ACCESS EXCLUSIVE during the scan. The good lines take it for milliseconds each, and SHARE UPDATE EXCLUSIVE "
-        "during VALIDATE.",
+        "during VALIDATE. If one of them fails, stop, and run that one again.",
         "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL;",
+        f"{_POSTGRESQL_TIMEOUT}"
         "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL) NOT VALID;\n"
         "ALTER TABLE {table} VALIDATE CONSTRAINT {check};\n"
         "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL;\n"
-        "ALTER TABLE {table} DROP CONSTRAINT {check};",
+        "ALTER TABLE {table} DROP CONSTRAINT {check};"
+        f"{_POSTGRESQL_RESET}",
         ("postgresql",),
     ),
     _sql(
@@ -198,8 +128,7 @@ _PIECES = (
         "INPLACE with LOCK=NONE rewrites the table beside readers and writers. It needs a brief exclusive metadata "
         "lock at the start and at the end.",
         "ALTER TABLE {table} MODIFY {column} varchar({length}) NOT NULL;",
-        "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES');\n"
-        "ALTER TABLE {table} MODIFY {column} {type} NOT NULL, ALGORITHM=INPLACE, LOCK=NONE;",
+        f"{_MYSQL_STRICT}ALTER TABLE {{table}} MODIFY {{column}} {{type}} NOT NULL, ALGORITHM=INPLACE, LOCK=NONE;",
         _MYSQL,
     ),
     Advice(
@@ -219,6 +148,7 @@ _PIECES = (
         "its id, and the unique index fails at the second row.",
         "None that matters (ALGORITHM=INSTANT); the damage is in the rows.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) NOT NULL;",
+        f"{_MYSQL_TIMEOUT}"
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NULL,"
         " ALGORITHM=INSTANT;",
         _MYSQL,
@@ -233,7 +163,7 @@ _PIECES = (
         "time.",
         'psql "$DATABASE_URL" -c "UPDATE {table} SET {column} = make_public_id() WHERE {column} IS NULL"',
         'public-id backfill "$DATABASE_URL" {table}',
-        _ALL,
+        ALL,
         "sh",
     ),
     _sql(
@@ -267,6 +197,7 @@ _PIECES = (
         "Another character set requires a copy of the table (ALGORITHM=COPY), and writers wait until it is complete. "
         "Make the change while the table is small, or in a quiet hour.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length}) NULL;",
+        f"{_MYSQL_STRICT}"
         "ALTER TABLE {table} MODIFY {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;",
         _MYSQL,
     ),
@@ -277,7 +208,9 @@ _PIECES = (
         "change the rules. The index is then out of order: lookups miss existing rows, and duplicates get in.",
         "ACCESS EXCLUSIVE while the indexes of the column are rebuilt; no row is written.",
         "ALTER TABLE {table} ADD COLUMN {column} varchar({length});",
-        'ALTER TABLE {table} ALTER COLUMN {column} TYPE varchar({length}) COLLATE "C";',
+        f"{_POSTGRESQL_TIMEOUT}"
+        'ALTER TABLE {table} ALTER COLUMN {column} TYPE varchar({length}) COLLATE "C";'
+        f"{_POSTGRESQL_RESET}",
         ("postgresql",),
     ),
     _sql(
@@ -297,7 +230,7 @@ _PIECES = (
         "reports success.",
         "SHARE UPDATE EXCLUSIVE, beside readers and writers, for both good lines.",
         "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table} ({column});",
-        "DROP INDEX CONCURRENTLY {index};\nCREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
+        "DROP INDEX CONCURRENTLY {dropped};\nCREATE UNIQUE INDEX CONCURRENTLY {index} ON {table} ({column});",
         ("postgresql",),
     ),
     _sql(
@@ -307,8 +240,18 @@ _PIECES = (
         "report it.",
         "ACCESS EXCLUSIVE for milliseconds.",
         "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL);",
-        "ALTER TABLE {table} DROP CONSTRAINT {check};",
-        _SERVERS,
+        f"{_POSTGRESQL_TIMEOUT}ALTER TABLE {{table}} DROP CONSTRAINT {{check}};{_POSTGRESQL_RESET}",
+        ("postgresql",),
+    ),
+    _sql(
+        "left-over-check-mysql",
+        "A CHECK constraint left over on MySQL or MariaDB",
+        "No migration of this library needs the constraint there. It adds a small cost to each write, and Alembic may "
+        "report it.",
+        "An exclusive metadata lock for milliseconds.",
+        "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} IS NOT NULL);",
+        f"{_MYSQL_TIMEOUT}ALTER TABLE {{table}} DROP CONSTRAINT {{check}};",
+        _MYSQL,
     ),
     Advice(
         "copying-tools",
@@ -322,7 +265,8 @@ _PIECES = (
         "gh-ost --table={table} --execute \\\n"
         '    --alter="ADD COLUMN {column} varchar({length}) CHARACTER SET ascii COLLATE ascii_bin NULL"\n'
         'public-id backfill "$DATABASE_URL" {table}\n'
-        'mysql -e "ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), ALGORITHM=INPLACE, LOCK=NONE"',
+        'mysql -e "SET SESSION lock_wait_timeout = 1; '
+        'ALTER TABLE {table} ADD UNIQUE INDEX {index} ({column}), ALGORITHM=INPLACE, LOCK=NONE"',
         _MYSQL,
         "sh",
     ),
@@ -353,6 +297,17 @@ _PIECES = (
         _SERVERS,
     ),
     Advice(
+        "column-type",
+        "A column that cannot store public ids",
+        "An integer column stores no id with letters, and a number loses its leading zeros. INT is also too small for "
+        "the numbers of Snowflake. Outside strict mode, MySQL and MariaDB store another number instead, without an "
+        "error.",
+        "Another type rewrites the table under ACCESS EXCLUSIVE, or with ALGORITHM=COPY. Add a second column with "
+        "op.add_public_id(), deploy a model with that column, and drop this one afterwards.",
+        "{column}: Mapped[int] = mapped_column(unique=True)",
+        "{column}: Mapped[str] = public_id_column()",
+    ),
+    Advice(
         "redundant-index",
         "A second index on the same column",
         "The unique index serves every lookup. Another index on the column alone is never used, and costs space and "
@@ -372,11 +327,3 @@ _PIECES = (
         "__public_id__ = {new}.accepting({old})",
     ),
 )
-
-_TEXTS = {piece.slug: piece for piece in _PIECES}
-
-ADVICE: Mapping[str, Advice] = MappingProxyType({slug: about(slug) for slug in _TEXTS})
-"""All pieces by slug, in the order of a migration, for the table ``customer``."""
-
-if __name__ == "__main__":
-    sys.stdout.write(as_markdown())
