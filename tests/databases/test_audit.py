@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from marks import on
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
     Connection,
     Engine,
     Index,
+    Inspector,
     Integer,
     MetaData,
+    Numeric,
     SmallInteger,
     String,
     Table,
     UniqueConstraint,
+    create_engine,
     insert,
     text,
 )
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Session
 
 from sqlalchemy_public_id import (
     BASE62,
@@ -35,12 +44,16 @@ from sqlalchemy_public_id import (
     PublicIdMixin,
     PublicIdType,
     Snowflake,
+    TypeIdFormat,
+    Ulid,
     Uuid7,
     audit,
 )
 from sqlalchemy_public_id.advice import about
-from sqlalchemy_public_id.audit import Finding
+from sqlalchemy_public_id.alembic import AddPublicIdOp
+from sqlalchemy_public_id.audit import Finding, sampling
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.naming import derived_name
 from sqlalchemy_public_id.types import column_type
@@ -87,9 +100,9 @@ def _make(engine: Engine, create: Callable[[MetaData], None]) -> Make:
 
 
 def found(engine: Engine, **options: Any) -> dict[str, Finding]:
-    """The findings on the one table, by problem; a missing default is told of nearly everywhere, and left out."""
+    """The findings on the one table, by problem."""
     report = audit.run(engine, tables=[NAME], **options)
-    return {finding.problem: finding for finding in report.findings if finding.problem != "default-missing"}
+    return {finding.problem: finding for finding in report.findings}
 
 
 def paste(engine: Engine, finding: Finding) -> None:
@@ -102,26 +115,54 @@ def paste(engine: Engine, finding: Finding) -> None:
             connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
-def test_our_own_models_are_faultless(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A table that a model of this library has made is worth a remark only: the database makes no ids."""
+FORMATS = [NanoId(prefix="inv"), TypeIdFormat("inv"), Ulid(), Uuid7(), ObjectId(), Snowflake(machine_id=1)]
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "guessed"])
+def test_our_own_models_are_faultless(
+    engine: Engine, create: Callable[[MetaData], None], format: Format, known: bool
+) -> None:
+    """A fresh table of a model of this library has no findings, without rows or with some."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
 
     class Invoice(PublicIdMixin, Base):
         __tablename__ = NAME
+        __public_id__ = format
 
     create(Base.metadata)
+    formats = {NAME: format} if known else None
 
-    report = audit.run(engine, tables=[NAME])
+    empty = audit.run(engine, formats=formats)
+    with Session(engine) as session:
+        session.add_all(Invoice() for _ in range(3))
+        session.commit()
+    filled = audit.run(engine, formats=formats)
 
-    assert [finding.problem for finding in report.findings] == ["default-missing"]
-    assert report.worst() == "info"
-    assert report.at_least("warning") == []
+    assert (empty.findings, filled.findings) == ([], [])
+    assert [(table.name, table.sampled) for table in filled.tables if table.has_column] == [(NAME, 3)]
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
+def test_our_own_migrations_are_faultless(engine: Engine, create: Callable[[MetaData], None], format: Format) -> None:
+    """A table whose column a migration of this library has added has no findings."""
+    metadata = MetaData()
+    Table(NAME, metadata, Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True))
+    create(metadata)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context), context.begin_transaction():
+            Operations(context).invoke(AddPublicIdOp(NAME, format=format, server_default="none"))
+        connection.commit()
+
+    assert found(engine, formats={NAME: format}, defaults=True).keys() == {"default-missing"}
+    assert found(engine) == {}
 
 
 def test_tables_without_the_column(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A table without public ids is listed, and nothing is said against it."""
+    """A table without public ids is in the report, and has no findings."""
     metadata = MetaData()
     Table("plain", metadata, Column("id", Integer, primary_key=True))
     create(metadata)
@@ -130,6 +171,8 @@ def test_tables_without_the_column(engine: Engine, create: Callable[[MetaData], 
 
     assert [(table.name, table.has_column) for table in report.tables if table.name == "plain"] == [("plain", False)]
     assert [finding for finding in report.findings if finding.table == "plain"] == []
+    assert "plain" in {table.name for table in report.without_column}
+    assert report.as_dict()["counts"]["without_column"] == len(report.without_column)
 
 
 def test_unknown_tables(engine: Engine, make: Make) -> None:
@@ -259,6 +302,92 @@ def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None
     assert found(engine) == {}
 
 
+@on("mysql", "mariadb")
+def test_index_on_a_prefix(engine: Engine, make: Make) -> None:
+    """A unique index on the first characters refuses ids that begin alike; the lines of the advice replace it."""
+    make(rows=[], index=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE UNIQUE INDEX uq_invoice_public_id ON {NAME} (public_id(4))")
+
+    problems = found(engine)
+    paste(engine, problems["unique-prefix"])
+
+    assert problems.keys() == {"unique-prefix"}
+    assert problems["unique-prefix"].severity == "error"
+    assert problems["unique-prefix"].facts == {"index": "uq_invoice_public_id", "length": 4}
+    assert [index["name"] for index in _indexes(engine, NAME)] == ["uq_invoice_public_id_2"]
+    assert found(engine) == {}
+
+
+@on("mysql", "mariadb")
+def test_second_index_on_a_prefix(engine: Engine, make: Make) -> None:
+    """A unique index on the first characters is an error beside a unique index on the whole column, too."""
+    make(rows=[])
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE UNIQUE INDEX uq_short ON {NAME} (public_id(4))")
+        connection.exec_driver_sql(f"CREATE INDEX ix_short ON {NAME} (public_id(3))")
+
+    problems = found(engine)
+
+    assert problems.keys() == {"unique-prefix", "index-redundant"}
+    assert problems["unique-prefix"].facts["index"] == "uq_short"
+    assert problems["index-redundant"].facts["index"] == "ix_short"
+    assert problems["unique-prefix"].advice
+
+
+@on("postgresql")
+@pytest.mark.parametrize("initially", ["DEFERRED", "IMMEDIATE"])
+def test_deferrable_constraint(engine: Engine, make: Make, initially: str) -> None:
+    """A UNIQUE constraint that is DEFERRABLE is a warning; the lines of the advice replace it."""
+    make(UniqueConstraint("public_id", name="uq_invoice_public_id", deferrable=True, initially=initially), index=False)
+
+    problems = found(engine)
+    paste(engine, problems["unique-deferrable"])
+
+    assert problems.keys() == {"unique-deferrable"}
+    assert problems["unique-deferrable"].severity == "warning"
+    assert problems["unique-deferrable"].facts == {"constraint": "uq_invoice_public_id"}
+    assert [index["name"] for index in _indexes(engine, NAME)] == ["uq_invoice_public_id_2"]
+    assert found(engine) == {}
+
+
+@on("postgresql")
+def test_deferrable_constraint_beside_an_index(engine: Engine, make: Make) -> None:
+    """Beside another unique index, a DEFERRABLE constraint is redundant."""
+    make(UniqueConstraint("public_id", name="late", deferrable=True))
+
+    problems = found(engine)
+
+    assert problems.keys() == {"index-redundant"}
+    assert problems["index-redundant"].facts == {"index": "late", "beside": "uq_invoice_public_id"}
+
+
+@pytest.mark.parametrize("type_", [Integer(), SmallInteger(), Numeric(20, 0)], ids=repr)
+def test_type_of_the_column(engine: Engine, make: Make, type_: Any) -> None:
+    """A column of a type in which no format is stored is found, without rows or with some."""
+    table = make(rows=[], type=type_)
+
+    empty = found(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table), [{"id": at, "public_id": at} for at in range(1, 4)])
+    finding = found(engine)["column-type"]
+
+    assert empty.keys() == {"column-type"}
+    assert finding.severity == ("warning" if engine.name == "sqlite" else "error")
+    assert finding.facts["type"] in finding.message
+    assert finding.advice is not None
+    assert finding.advice.good == "public_id: Mapped[str] = public_id_column()"
+
+
+@on("sqlite")
+def test_numbers_in_an_integer_of_sqlite(engine: Engine, make: Make) -> None:
+    """INTEGER holds the numbers of Snowflake on SQLite."""
+    make(rows=[], type=Integer())
+
+    assert found(engine, formats={NAME: Snowflake(machine_id=1)}) == {}
+    assert found(engine, formats={NAME: NanoId()}).keys() == {"column-type"}
+
+
 @on("postgresql")
 def test_invalid_index(engine: Engine, make: Make) -> None:
     """What a failed CREATE INDEX CONCURRENTLY leaves is found; the lines of the advice replace it."""
@@ -381,6 +510,22 @@ def test_full_key(engine: Engine, make: Make, type_: Any, first: int, full: str)
     assert finding.severity == ("error" if full == "98%" else "warning")
 
 
+@on("postgresql", "mysql", "mariadb")
+def test_full_key_without_public_ids(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The key of a table without public ids is checked as well."""
+    metadata = MetaData()
+    table = Table("plain", metadata, Column("id", Integer, primary_key=True))
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"id": 2**31 - 1000})
+
+    [finding] = [one for one in audit.run(engine).findings if one.table == "plain"]
+
+    assert (finding.problem, finding.severity, finding.column) == ("key-nearly-full", "error", "id")
+    assert finding.advice is not None
+    assert finding.advice.good == "id: Mapped[int] = bigint_key()"
+
+
 @on("mysql", "mariadb")
 def test_unsigned_key(engine: Engine, make: Make) -> None:
     """An unsigned key holds twice as many rows."""
@@ -415,8 +560,16 @@ def test_missing_default(engine: Engine, make: Make) -> None:
     make(name="other", server_default="x")
 
     report = audit.run(engine, tables=[NAME, "other"])
+    asked = audit.run(engine, tables=[NAME, "other"], defaults=True)
 
-    assert [finding.table for finding in report.findings if finding.problem == "default-missing"] == [NAME]
+    assert report.findings == []
+    assert [table.name for table in report.without_default] == [NAME]
+    assert [(finding.table, finding.problem) for finding in asked.findings] == [(NAME, "default-missing")]
+    assert json.loads(json.dumps(report.as_dict()))["counts"] == {
+        "tables": 2,
+        "without_column": 0,
+        "without_default": 1,
+    }
 
 
 @on("mysql", "mariadb")
@@ -429,7 +582,7 @@ def test_trigger(engine: Engine, make: Make) -> None:
             f"SET NEW.public_id = LEFT(HEX(RANDOM_BYTES(8)), 12)"
         )
 
-    assert audit.run(engine, tables=[NAME]).findings == []
+    assert audit.run(engine, tables=[NAME], defaults=True).findings == []
 
 
 @on("postgresql")
@@ -443,7 +596,7 @@ def test_trigger_on_postgresql(engine: Engine, make: Make) -> None:
         )
         connection.exec_driver_sql(f"CREATE TRIGGER fill BEFORE INSERT ON {NAME} FOR EACH ROW EXECUTE FUNCTION fill()")
 
-    report = audit.run(engine, tables=[NAME])
+    report = audit.run(engine, tables=[NAME], defaults=True)
     with engine.begin() as connection:
         connection.exec_driver_sql("DROP FUNCTION fill() CASCADE")
 
@@ -477,7 +630,7 @@ def test_awkward_names(engine: Engine, make: Make) -> None:
         paste(engine, finding)
 
     report = audit.run(engine, tables=[name])
-    assert [finding.problem for finding in report.findings] == ["default-missing"]
+    assert report.findings == []
     assert derived_name("uq", name, "public_id") in {index["name"] for index in _indexes(engine, name)}
 
 
@@ -485,6 +638,71 @@ def _indexes(engine: Engine, name: str) -> list[Any]:
     from sqlalchemy import inspect
 
     return list(inspect(engine).get_indexes(name))
+
+
+def taken(engine: Engine, name: str) -> str:
+    """Return the statement that gives *name* to something else than the unique index."""
+    if engine.name == "sqlite":
+        return f"CREATE INDEX {name.upper()} ON {NAME} (id)"
+    return f"CREATE INDEX {name} ON {NAME} (id)"
+
+
+def test_free_names_of_indexes(engine: Engine, make: Make) -> None:
+    """The advice gives the unique index a name that no other index has."""
+    make(index=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(taken(engine, "uq_invoice_public_id"))
+        connection.exec_driver_sql(taken(engine, "uq_invoice_public_id_2"))
+
+    paste(engine, found(engine)["unique-missing"])
+
+    assert "uq_invoice_public_id_3" in {index["name"] for index in _indexes(engine, NAME)}
+    assert found(engine) == {}
+
+
+@on("postgresql", "sqlite")
+def test_free_names_of_relations(engine: Engine, make: Make) -> None:
+    """The advice gives the unique index a name that no other table has."""
+    make(index=False)
+    make(name="uq_invoice_public_id", rows=[])
+
+    paste(engine, found(engine)["unique-missing"])
+
+    assert found(engine) == {}
+
+
+@on("postgresql")
+def test_free_names_of_checks(engine: Engine, make: Make) -> None:
+    """The advice gives the CHECK constraint a name that no other constraint has."""
+    make(CheckConstraint("id > 0", name="ck_invoice_public_id_not_null"), nullable=True)
+
+    problems = found(engine)
+    paste(engine, problems["nullable"])
+
+    assert problems["nullable"].advice is not None
+    assert "ck_invoice_public_id_not_null_2" in problems["nullable"].advice.good
+    assert "nullable" not in found(engine)
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("problem", ["nullable", "collation", "check-left-over"])
+def test_lines_that_lock_give_up(engine: Engine, make: Make, problem: str) -> None:
+    """While another transaction uses the table, the lines of the advice fail after a second."""
+    collation = "und-x-icu" if engine.name == "postgresql" else None
+    make(
+        CheckConstraint("public_id IS NOT NULL", name="ck_invoice_public_id_not_null"),
+        type=String(16, collation=collation) if problem == "collation" else None,
+        nullable=True,
+    )
+    finding = found(engine)[problem]
+
+    with engine.connect() as reader:
+        reader.exec_driver_sql(f"SELECT 1 FROM {NAME}")
+        began = time.monotonic()
+        with pytest.raises(DBAPIError, match=r"lock timeout|Lock wait timeout"):
+            paste(engine, finding)
+
+    assert time.monotonic() - began < 5
 
 
 @pytest.fixture(name="other_schema")
@@ -519,6 +737,188 @@ def test_another_schema(other_schema: tuple[Connection, str]) -> None:
     assert finding.advice is not None
     assert schema in finding.advice.good
     assert not connection.in_transaction()
+
+
+def test_advice_for_another_schema(other_schema: tuple[Connection, str]) -> None:
+    """The lines of the advice build the index in another schema."""
+    connection, schema = other_schema
+    [finding] = [one for one in audit.run(connection, schema=schema).findings if one.problem == "unique-missing"]
+    assert finding.advice is not None
+
+    with connection.engine.connect() if connection.dialect.name != "sqlite" else nullcontext(connection) as own:
+        own = own.execution_options(isolation_level="AUTOCOMMIT")
+        for statement in finding.advice.good.split(";\n"):
+            own.exec_driver_sql(statement)
+
+    assert "unique-missing" not in {one.problem for one in audit.run(connection, schema=schema).findings}
+
+
+@on("postgresql")
+def test_invalid_index_in_another_schema(other_schema: tuple[Connection, str]) -> None:
+    """The lines of the advice drop the index in another schema."""
+    connection, schema = other_schema
+    with connection.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
+        own.exec_driver_sql(f"INSERT INTO {schema}.{NAME} VALUES (2, 'izkpm55j334u')")
+        with pytest.raises(DBAPIError):
+            own.exec_driver_sql(f"CREATE UNIQUE INDEX CONCURRENTLY half ON {schema}.{NAME} (public_id)")
+        own.exec_driver_sql(f"DELETE FROM {schema}.{NAME} WHERE id = 2")
+        [finding] = [one for one in audit.run(own, schema=schema).findings if one.problem == "index-invalid"]
+        assert finding.advice is not None
+        for statement in finding.advice.good.split(";\n"):
+            own.exec_driver_sql(statement)
+
+        assert not {"index-invalid", "unique-missing"} & {one.problem for one in audit.run(own, schema=schema).findings}
+
+
+def test_unknown_schemas(engine: Engine, make: Make) -> None:
+    """A schema that does not exist is an error that names the others."""
+    make()
+
+    with pytest.raises(ConfigurationError, match=r"^there is no schema 'typo'; there are: "):
+        audit.run(engine, schema="typo")
+
+
+@on("sqlite")
+def test_schemas_of_sqlite_ignore_case(engine: Engine, make: Make) -> None:
+    """SQLite has the schema main under any case."""
+    make()
+
+    assert [table.name for table in audit.run(engine, schema="MAIN").tables] == [f"MAIN.{NAME}"]
+
+
+def test_own_schemas_of_the_database(engine: Engine) -> None:
+    """A schema of the database itself exists."""
+    schema = {"postgresql": "pg_catalog", "sqlite": "temp"}.get(engine.name, "information_schema")
+
+    audit.run(engine, schema=schema, tables=[])
+
+
+# --- tables that cannot be read
+
+
+@pytest.fixture(name="reader")
+def _reader(engine: Engine, make: Make) -> Iterator[Connection]:
+    """A connection to a database with a faultless table, and with a table "hidden" that it cannot read."""
+    make()
+    if engine.name == "sqlite":
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA writable_schema = ON")
+            connection.exec_driver_sql(
+                "INSERT INTO sqlite_master VALUES"
+                " ('table', 'hidden', 'hidden', 0, 'CREATE VIRTUAL TABLE hidden USING nosuch(x)')"
+            )
+            connection.commit()
+        with engine.connect() as connection:
+            yield connection
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA writable_schema = ON")
+            connection.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'hidden'")
+            connection.commit()
+        engine.dispose()
+        return
+    make(name="hidden")
+    name = f"reader_{os.getpid()}"
+    admin = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with admin:
+        if engine.name == "postgresql":
+            admin.exec_driver_sql(f"CREATE ROLE {name}")
+            admin.exec_driver_sql(f"GRANT SELECT ON {NAME} TO {name}")
+            with engine.connect() as connection:
+                connection.exec_driver_sql(f"SET ROLE {name}")
+                connection.commit()
+                yield connection
+                connection.rollback()
+                connection.exec_driver_sql("RESET ROLE")
+                connection.commit()
+            admin.exec_driver_sql(f"DROP OWNED BY {name}")
+            admin.exec_driver_sql(f"DROP ROLE {name}")
+            return
+        admin.exec_driver_sql(f"CREATE USER {name}@'%%' IDENTIFIED BY 'secret-1'")
+        admin.exec_driver_sql(f"GRANT SELECT ON {engine.url.database}.{NAME} TO {name}@'%%'")
+        admin.exec_driver_sql(f"GRANT INSERT ON {engine.url.database}.hidden TO {name}@'%%'")
+        own = create_engine(engine.url.set(username=name, password="secret-1"))
+        try:
+            with own.connect() as connection:
+                yield connection
+        finally:
+            own.dispose()
+            admin.exec_driver_sql(f"DROP USER {name}@'%%'")
+
+
+def test_tables_that_cannot_be_read(reader: Connection) -> None:
+    """A table that cannot be read is a finding, and the others are checked."""
+    report = audit.run(reader)
+
+    [finding] = report.findings
+    assert (finding.table, finding.problem, finding.severity) == ("hidden", "table-unreadable", "warning")
+    assert finding.facts["error"] in finding.message
+    assert "\n" not in finding.message
+    tables = {table.name: table for table in report.tables}
+    assert (tables[NAME].readable, tables[NAME].sampled) == (True, 3)
+    assert not tables["hidden"].readable
+    assert json.loads(json.dumps(report.as_dict()))["findings"][0]["problem"] == "table-unreadable"
+
+
+@on("postgresql")
+def test_tables_that_cannot_be_read_in_a_transaction(reader: Connection) -> None:
+    """A table that cannot be read leaves the transaction of the caller as it was."""
+    with reader.begin():
+        reader.exec_driver_sql("SET LOCAL public_id.marker = 'kept'")
+
+        audit.run(reader)
+
+        assert reader.exec_driver_sql("SHOW public_id.marker").scalar() == "kept"
+
+
+@on("postgresql")
+def test_tables_that_cannot_be_read_in_autocommit(reader: Connection) -> None:
+    """Without transactions, a table that cannot be read is a finding, too."""
+    reader = reader.execution_options(isolation_level="AUTOCOMMIT")
+
+    assert [finding.problem for finding in audit.run(reader).findings] == ["table-unreadable"]
+
+
+@on("postgresql")
+def test_plain_tables_that_cannot_be_read(reader: Connection, engine: Engine) -> None:
+    """A table without public ids that cannot be read is a remark."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE hidden DROP COLUMN public_id")
+
+    [finding] = audit.run(reader).findings
+
+    assert (finding.problem, finding.severity) == ("table-unreadable", "info")
+
+
+def test_tables_that_are_dropped_meanwhile(
+    engine: Engine, make: Make, create: Callable[[MetaData], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is dropped after it was listed is a finding, and the others are checked."""
+    make()
+
+    def listed(inspector: Inspector, schema: str | None = None) -> list[str]:
+        return ["gone", NAME]
+
+    monkeypatch.setattr(Inspector, "get_table_names", listed)
+
+    report = audit.run(engine)
+
+    [finding] = report.findings
+    assert (finding.table, finding.problem) == ("gone", "table-unreadable")
+    assert "it is gone" in finding.message
+    assert [table.sampled for table in report.tables] == [0, 3]
+
+
+def test_a_lost_connection_ends_the_audit(engine: Engine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is lost is an error, and no table is blamed."""
+    make()
+
+    def lose(*arguments: Any) -> None:
+        raise DBAPIError("SELECT 1", None, Exception("server closed the connection"), connection_invalidated=True)
+
+    monkeypatch.setattr(sampling, "read", lose)
+
+    with pytest.raises(DBAPIError, match="server closed the connection"):
+        audit.run(engine, tables=[NAME])
 
 
 def test_open_transaction(engine: Engine, make: Make) -> None:
@@ -574,7 +974,8 @@ def test_what_the_advice_says_of_mysql(engine: Engine, make: Make) -> None:
     empty, null = about("empty-text", table=NAME, column="a"), about("empty-text", table=NAME, column="b")
     with engine.connect() as connection:
         connection.exec_driver_sql(empty.bad.rstrip(";"))
-        connection.exec_driver_sql(null.good.rstrip(";"))
+        for line in null.good.split(";\n"):
+            connection.exec_driver_sql(line.rstrip(";"))
 
         assert connection.exec_driver_sql(f"SELECT DISTINCT a, b FROM {NAME}").all() == [("", None)]
 

@@ -357,7 +357,7 @@ def test_audit_with_findings(engine: Engine, make: Make) -> None:
     assert result.exit_code == 1
     assert "missing-ids       2 rows have no id" in result.stdout
     assert f'public-id backfill "$DATABASE_URL" {NAME}' in result.stdout
-    assert "1 error, 1 warning, 1 remark\n" in result.stderr
+    assert "1 error, 1 warning\n" in result.stderr
     assert "backfill" not in run("audit", url(engine), "--table", NAME, "--no-advice").stdout
 
 
@@ -369,7 +369,8 @@ def test_audit_as_json(engine: Engine, make: Make) -> None:
 
     report = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert {finding["problem"] for finding in report["findings"]} == {"missing-ids", "nullable", "default-missing"}
+    assert {finding["problem"] for finding in report["findings"]} == {"missing-ids", "nullable"}
+    assert report["counts"] == {"tables": 1, "without_column": 0, "without_default": 1}
     assert [table["name"] for table in report["tables"]] == [NAME]
     assert report["url"].startswith(engine.name)
 
@@ -399,6 +400,80 @@ def test_audit_of_a_missing_table(engine: Engine, make: Make) -> None:
 
     assert result.exit_code == 2
     assert result.stderr == "public-id: there is no table 'invoces'; there are: invoice\n"
+
+
+def test_audit_of_a_missing_schema(engine: Engine, make: Make) -> None:
+    """A schema that does not exist is one line and the exit status 2."""
+    make()
+
+    result = run("audit", url(engine), "--schema", "typo")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("public-id: there is no schema 'typo'; there are: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_audit_counts_tables(engine: Engine, make: Make, create: Callable[[MetaData], None]) -> None:
+    """Tables without public ids are counted, and so are those without a server default."""
+    make(nullable=False)
+    metadata = MetaData()
+    for name in ("plain", "simple"):
+        Table(name, metadata, Column("id", Integer, primary_key=True))
+    create(metadata)
+
+    result = run("audit", url(engine))
+    listed = run("audit", url(engine), "--defaults")
+
+    assert (result.exit_code, listed.exit_code) == (0, 0)
+    effect = "programs without the column cannot insert, or insert NULL"
+    assert result.stdout.splitlines() == [
+        f"{NAME}: no ids; nothing is wrong",
+        "2 tables without public_id",
+        f"  info     default-missing   the database generates no ids in 1 table: {effect}",
+    ]
+    assert result.stderr == "public_id in 1 of 3 tables: nothing is wrong\n"
+    assert listed.stdout.splitlines()[:2] == [
+        f"{NAME}: no ids",
+        f"  info     default-missing   the database generates no ids: {effect}",
+    ]
+    assert listed.stdout.count("default-missing") == 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_audit_of_a_full_key_without_public_ids(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A table without public ids is listed if its key is nearly full."""
+    metadata = MetaData()
+    table = Table("plain", metadata, Column("id", Integer, primary_key=True))
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"id": 2**31 - 1000})
+
+    result = run("audit", url(engine))
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "plain: no public_id"
+    assert result.stdout.splitlines()[1].startswith("  error    key-nearly-full   the key id (INTEGER")
+
+
+@on("sqlite")
+def test_audit_of_a_table_that_cannot_be_read(engine: Engine, make: Make) -> None:
+    """A table that cannot be read is a warning, and the others are checked."""
+    make(nullable=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("PRAGMA writable_schema = ON")
+        broken = "CREATE VIRTUAL TABLE broken USING nosuch(x)"
+        connection.exec_driver_sql(f"INSERT INTO sqlite_master VALUES ('table', 'broken', 'broken', 0, '{broken}')")
+
+    result = run("audit", url(engine))
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'broken'")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:3] == [
+        "broken",
+        "  warning  table-unreadable  the table cannot be read, and was not checked: no such module: nosuch",
+        f"{NAME}: no ids; nothing is wrong",
+    ]
 
 
 SECRET = "s3cret-word"

@@ -16,13 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, Engine, Inspector, inspect
 
-from sqlalchemy_public_id.audit import sampling
-from sqlalchemy_public_id.audit.checks import Subject, findings
-from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings
-from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport, worst_first
-from sqlalchemy_public_id.dialects.catalog import read_facts
+from sqlalchemy_public_id.audit.clusters import Clusters
+from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport
+from sqlalchemy_public_id.audit.tables import TableAudit
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 
@@ -38,8 +36,9 @@ def run(
     formats: Mapping[str, Format] | None = None,
     clusters: Clusters | None = None,
     sample: int = 10_000,
+    defaults: bool = False,
 ) -> Report:
-    """Audit every table that has a *column* of public ids.
+    """Audit every table that has a *column* of public ids, and the integer keys of all tables.
 
     :param schema: the schema, instead of the default one of the connection.
     :param tables: the tables; all of them by default.
@@ -48,7 +47,10 @@ def run(
         ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are checked in tables without public ids,
         too.
     :param sample: the number of rows that are read of each table, at most.
-    :raises ConfigurationError: if *tables*, *formats* or *clusters* name a table that does not exist.
+    :param defaults: add a finding for each table whose ids the database does not generate. They are in
+        :attr:`Report.without_default` anyway.
+    :raises ConfigurationError: if there is no such *schema*, or if *tables*, *formats* or *clusters* name a table that
+        does not exist.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
@@ -61,6 +63,8 @@ def run(
     report = Report([], [])
     with _connected(bind) as connection:
         inspector = inspect(connection)
+        if schema is not None:
+            _check_schema(inspector, schema)
         existing = inspector.get_table_names(schema=schema)
         audited = set(existing if tables is None else tables)
         if unknown := sorted({*audited, *formats, *clusters} - {*existing}):
@@ -69,23 +73,23 @@ def run(
                 f"there is no table {', '.join(map(repr, unknown))}{place}; "
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
+        table_audit = TableAudit(connection, inspector, schema, column, formats, clusters, sample, defaults)
         for name in sorted(audited):
-            full_name = f"{schema}.{name}" if schema else name
-            facts = read_facts(connection, inspector, name, schema, column)
-            of_keys = cluster_findings(connection, inspector, name, schema, clusters)
-            if facts is None:
-                report.tables.append(TableReport(full_name, has_column=False))
-                report.findings.extend(worst_first(of_keys or []))
-                continue
-            rows = sampling.read(connection, facts, sample, formats.get(name))
-            forms = sampling.forms_of(rows.ids)
-            counts = {str(form): count for form, count in forms.most_common()}
-            report.tables.append(TableReport(full_name, True, len(rows.ids), counts))
-            subject = Subject(connection, full_name, facts, rows, forms, formats.get(name), sample)
-            # a key that counts within a range is full at the end of the range, not of its type
-            others = [one for one in findings(subject) if of_keys is None or one.problem != "key-nearly-full"]
-            report.findings.extend(worst_first([*others, *(of_keys or ())]))
+            table, found = table_audit.run(name)
+            report.tables.append(table)
+            report.findings.extend(found)
     return report
+
+
+def _check_schema(inspector: Inspector, schema: str) -> None:
+    existing, dialect = {*inspector.get_schema_names()}, inspector.dialect.name
+    exists = schema in existing or inspector.has_schema(schema)  # PostgreSQL does not list its own schemas
+    if dialect == "sqlite":  # nor SQLite the one of temporary tables
+        existing.add("temp")
+    if dialect != "postgresql":  # SQLite, and some servers, ignore case
+        exists = exists or schema.casefold() in {name.casefold() for name in existing}
+    if not exists:
+        raise ConfigurationError(f"there is no schema {safe_repr(schema)}; there are: {', '.join(sorted(existing))}")
 
 
 @contextmanager

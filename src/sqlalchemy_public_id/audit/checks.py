@@ -1,4 +1,4 @@
-"""Checks of one table: one function for each problem."""
+"""Checks of the public ids of one table: one function for each problem."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from sqlalchemy_public_id.advice import Advice, about
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
 from sqlalchemy_public_id.dialects.catalog import Facts
+from sqlalchemy_public_id.dialects.free_names import free_check_name, free_index_name
+from sqlalchemy_public_id.dialects.indexes import IndexFacts
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.naming import not_null_check_name, unique_name
 
-_HALF_FULL = 0.5
-_NEARLY_FULL = 0.9
 _FREQUENT = 0.01
 """A form that fewer ids have is a mistake, and no second format."""
 _SHOWN = 3
@@ -62,23 +63,31 @@ class Subject:
         values: dict[str, Any] = {
             "table": facts.table,
             "column": facts.column,
-            "key": facts.key.column if facts.key else "id",
             "index": unique_name(facts.table, facts.column),
             "check": not_null_check_name(facts.table, facts.column),
             **names,
         }
         if about(slug).language == "sql":
             dialect = self.connection.dialect
-            values = {name: quoted(value, dialect) for name, value in values.items()}
-            values["table"] = quoted_table(facts.table, facts.schema, dialect)
+            values = {
+                **{name: quoted(value, dialect) for name, value in values.items()},
+                "table": quoted_table(facts.table, facts.schema, dialect),
+                "dropped": quoted_table(values["index"], facts.schema, dialect),
+            }
+            if slug == "unique-missing":  # SQLite has the schema before the index, and none before the table
+                values |= {"index": values["dropped"], "table": quoted(facts.table, dialect)}
         if facts.type is not None:
             values["type"] = facts.type
         return about(slug, length=facts.length or 12, **values)
 
+    def free_index_name(self) -> str:
+        """Return a name for the unique index that is to be created."""
+        return free_index_name(self.connection, self.facts.table, self.facts.schema, self.facts.column)
+
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """Yield all problems of the table."""
-    for check in (_nulls, _nullable, _unique, _invalid, _redundant, _ids, _collation, _key, _default, _left_over):
+    for check in _CHECKS:
         yield from check(subject)
 
 
@@ -111,23 +120,62 @@ def _count_missing(subject: Subject) -> int:
 def _nullable(subject: Subject) -> Iterator[Finding]:
     if not subject.facts.nullable:
         return
-    slug = {"postgresql": "set-not-null", "sqlite": "sqlite-copy"}.get(subject.dialect, "modify-not-null")
-    advice = subject.advice("half-done" if subject.loses_default else slug)
+    if subject.dialect == "postgresql":
+        facts = subject.facts
+        check = free_check_name(subject.connection, facts.table, facts.schema, facts.column)
+        advice = subject.advice("set-not-null", check=check)
+    else:
+        slug = "sqlite-copy" if subject.dialect == "sqlite" else "modify-not-null"
+        advice = subject.advice("half-done" if subject.loses_default else slug)
     message = "the column may be NULL: rows can be stored without an id"
     yield subject.finding("nullable", "warning", message, advice)
 
 
 def _unique(subject: Subject) -> Iterator[Finding]:
     indexes = subject.facts.indexes
-    if any(index.guards for index in indexes) or any(index.unique and not index.valid for index in indexes):
+    if any(index.unique and (index.guards or not index.valid or index.prefix_of) for index in indexes):
         return
     names = [index.name for index in indexes]
     reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
     others = f" ({', '.join(names)} {reason})" if names else ""
     slugs = {"postgresql": "unique-constraint", "sqlite": "unique-missing"}
     message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
-    advice = subject.advice(slugs.get(subject.dialect, "unique-index-algorithm"))
+    slug = slugs.get(subject.dialect, "unique-index-algorithm")
+    advice = subject.advice(slug, index=subject.free_index_name())
     yield subject.finding("unique-missing", "error", message, advice, indexes=names)
+
+
+def _prefixes(subject: Subject) -> Iterator[Finding]:
+    indexes = subject.facts.indexes
+    guarded = any(index.guards for index in indexes)
+    name = None if guarded else subject.free_index_name()
+    for index in indexes:
+        if not (index.unique and index.prefix_of):
+            continue
+        message = (
+            f"the unique index {index.name} has the first {index.prefix} characters only: an id that begins like "
+            f"another is refused"
+        )
+        if name is None:
+            advice = subject.advice("redundant-index", index=index.name)
+        else:
+            advice = subject.advice("prefix-index", index=name, replaced=index.name)
+        yield subject.finding("unique-prefix", "error", message, advice, index=index.name, length=index.prefix)
+
+
+def _deferrable(subject: Subject) -> Iterator[Finding]:
+    guards = [index for index in subject.facts.indexes if index.guards]
+    if not guards or not all(index.deferrable for index in guards):
+        return
+    best = _best(subject, guards)
+    message = (
+        f"the constraint {best.name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
+        f"COMMIT, which is not retried"
+    )
+    advice = None
+    if not best.primary:
+        advice = subject.advice("deferrable-constraint", index=subject.free_index_name(), replaced=best.name)
+    yield subject.finding("unique-deferrable", "warning", message, advice, constraint=best.name)
 
 
 def _invalid(subject: Subject) -> Iterator[Finding]:
@@ -139,19 +187,39 @@ def _invalid(subject: Subject) -> Iterator[Finding]:
 
 
 def _redundant(subject: Subject) -> Iterator[Finding]:
-    """Yield all indexes but one: that of a constraint if there is one, else the one with the library's name."""
-    facts = subject.facts
-    name = unique_name(facts.table, facts.column)
-    guards = [index for index in facts.indexes if index.guards]
+    """Yield all indexes but the best one."""
+    indexes = subject.facts.indexes
+    guards = [index for index in indexes if index.guards]
     if not guards:
         return
-    best = max(guards, key=lambda index: (index.primary, index.constraint, index.name == name))
-    for index in facts.indexes:
-        if index is not best and index.valid:
+    best = _best(subject, guards)
+    for index in indexes:
+        if index is not best and index.valid and not (index.unique and index.prefix_of):
             message = f"the index {index.name} does nothing that {best.name} does not do, and costs time at every write"
             advice = subject.advice("redundant-index", index=index.name)
             names = {"index": index.name, "beside": best.name}
             yield subject.finding("index-redundant", "warning", message, advice, **names)
+
+
+def _best(subject: Subject, guards: list[IndexFacts]) -> IndexFacts:
+    """Return the index of a constraint if there is one, else the one with the library's name."""
+    name = unique_name(subject.facts.table, subject.facts.column)
+    return max(guards, key=lambda index: (not index.deferrable, index.primary, index.constraint, index.name == name))
+
+
+def _type(subject: Subject) -> Iterator[Finding]:
+    facts, format = subject.facts, subject.format
+    if facts.storable:
+        return
+    if subject.dialect == "sqlite":  # it stores 64 bits in an INTEGER, but turns text of digits into a number
+        if isinstance(format, BitsFormat) and format.bits == 64:
+            return
+        severity: Severity = "warning"
+        effect = "an id of digits only is stored as a number, without its leading zeros"
+    else:
+        severity, effect = "error", "ids are refused, or stored as other values"
+    message = f"the type of the column is {facts.type}, in which no format is stored: {effect}"
+    yield subject.finding("column-type", severity, message, subject.advice("column-type"), type=facts.type)
 
 
 def _ids(subject: Subject) -> Iterator[Finding]:
@@ -217,21 +285,6 @@ def _collation(subject: Subject) -> Iterator[Finding]:
         yield subject.finding("collation", "info", message, subject.advice("default-collation"), **names)
 
 
-def _key(subject: Subject) -> Iterator[Finding]:
-    key = subject.facts.key
-    if key is None or key.value / key.limit < _HALF_FULL:
-        return
-    full = key.value / key.limit
-    severity: Severity = "error" if full >= _NEARLY_FULL else "warning"
-    message = (
-        f"the key {key.column} ({key.type}) is {full:.0%} full, at {key.value} of {key.limit}: "
-        f"it runs out after another {(key.limit - key.value) / key.value:.0%} of the rows so far"
-    )
-    facts = {"type": key.type, "value": key.value, "limit": key.limit, "full": round(full, 4)}
-    advice = subject.advice("key-nearly-full")
-    yield Finding(subject.name, key.column, "key-nearly-full", severity, message, facts, advice)
-
-
 def _default(subject: Subject) -> Iterator[Finding]:
     if not subject.facts.has_default:
         message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
@@ -243,5 +296,12 @@ def _left_over(subject: Subject) -> Iterator[Finding]:
     name = not_null_check_name(facts.table, facts.column)
     if name in facts.checks:
         message = f"the CHECK constraint {name} is left over from a migration"
-        advice = subject.advice("left-over-check", check=name) if subject.dialect != "sqlite" else None
+        slug = "left-over-check-mysql" if subject.dialect in _MYSQL else "left-over-check"
+        advice = subject.advice(slug, check=name) if subject.dialect != "sqlite" else None
         yield subject.finding("check-left-over", "info", message, advice, check=name)
+
+
+_CHECKS = (
+    *(_nulls, _nullable, _type, _unique, _prefixes, _deferrable, _invalid, _redundant),
+    *(_ids, _collation, _default, _left_over),
+)

@@ -16,10 +16,13 @@ Problem: TypeAlias = Literal[
     "nullable",
     "missing-ids",
     "unique-missing",
+    "unique-prefix",
+    "unique-deferrable",
     "index-invalid",
     "index-redundant",
     "malformed-ids",
     "mixed-formats",
+    "column-type",
     "collation",
     "key-nearly-full",
     "default-missing",
@@ -28,6 +31,7 @@ Problem: TypeAlias = Literal[
     "key-counter-outside",
     "keys-outside",
     "cluster-unknown",
+    "table-unreadable",
 ]
 _RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 
@@ -65,11 +69,15 @@ class TableReport:
     name: str
     """With its schema if the audit has one."""
     has_column: bool
-    """``False`` if there is no column of public ids. Nothing else was read then."""
+    """``False`` if there is no column of public ids. Nothing but the key was read then."""
     sampled: int = 0
     """The number of ids that were read."""
     forms: Mapping[str, int] = field(default_factory=dict[str, int])
     """The number of ids by form: ``cus_ and 12 characters`` → 9998. The most frequent form is the first."""
+    has_default: bool = False
+    """``True`` if the database generates ids, by a default or a trigger."""
+    readable: bool = True
+    """``False`` if the table could not be read. The finding ``table-unreadable`` has the reason."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for JSON."""
@@ -88,6 +96,16 @@ class Report:
         """Return the severity of the worst finding; ``None`` if there is none."""
         return max((finding.severity for finding in self.findings), key=_RANK.__getitem__, default=None)
 
+    @property
+    def without_column(self) -> list[TableReport]:
+        """The tables without public ids."""
+        return [table for table in self.tables if table.readable and not table.has_column]
+
+    @property
+    def without_default(self) -> list[TableReport]:
+        """The tables with public ids that the database does not generate."""
+        return [table for table in self.tables if table.has_column and not table.has_default]
+
     def at_least(self, severity: Severity) -> list[Finding]:
         """Return the findings that are as bad as *severity*, or worse."""
         return [finding for finding in self.findings if _RANK[finding.severity] >= _RANK[severity]]
@@ -95,6 +113,11 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         return {
+            "counts": {
+                "tables": len(self.tables),
+                "without_column": len(self.without_column),
+                "without_default": len(self.without_default),
+            },
             "tables": [table.as_dict() for table in self.tables],
             "findings": [finding.as_dict() for finding in self.findings],
         }

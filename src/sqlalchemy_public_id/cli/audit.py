@@ -56,6 +56,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     help="The cluster of a table if the database does not store it, or its keys, TABLE=FIRST-LAST; repeatable.",
 )
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
+@click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
 @click.option("--advice/--no-advice", default=True, help="Show the statements that fix a problem.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def audit(
@@ -66,6 +67,7 @@ def audit(
     formats: tuple[tuple[str, Format], ...],
     clusters: tuple[tuple[str, Range], ...],
     sample: int,
+    defaults: bool,
     advice: bool,
     output: str,
 ) -> None:
@@ -82,28 +84,36 @@ def audit(
             formats=dict(formats),
             clusters=dict(clusters),
             sample=sample,
+            defaults=defaults,
         )
     if output == "json":
         click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:
-        _show(report, column, advice)
+        _show(report, column, defaults, advice)
     sys.exit(1 if report.at_least("warning") else 0)
 
 
-def _show(report: Report, column: str, advice: bool) -> None:
+def _show(report: Report, column: str, defaults: bool, advice: bool) -> None:
     for table in report.tables:
         findings = [finding for finding in report.findings if finding.table == table.name]
-        if table.has_column:
+        if table.has_column and table.readable:
             forms = ", ".join(f"{count} of {form}" for form, count in list(table.forms.items())[:3])
             click.echo(f"{table.name}: {forms or 'no ids'}{'' if findings else '; nothing is wrong'}")
-        else:
-            click.echo(f"{table.name}: no {column}")
+        elif findings:
+            click.echo(f"{table.name}: no {column}" if table.readable else table.name)
         for finding in findings:
-            severity = click.style(f"{finding.severity:<7}", fg=_COLOURS[finding.severity])
-            click.echo(f"  {severity}  {finding.problem:<16}  {finding.message}")
+            _show_problem(finding.severity, finding.problem, finding.message)
             if advice and finding.advice is not None and finding.severity != "info":
                 for line in finding.advice.good.splitlines():
                     click.echo(f"               {line}")
+    if report.without_column:
+        click.echo(f"{counted(len(report.without_column), 'table')} without {column}")
+    if report.without_default and not defaults:
+        tables = counted(len(report.without_default), "table")
+        message = (
+            f"the database generates no ids in {tables}: programs without the column cannot insert, or insert NULL"
+        )
+        _show_problem("info", "default-missing", message)
     audited = sum(table.has_column for table in report.tables)
     totals = [
         counted(count, name)
@@ -112,3 +122,7 @@ def _show(report: Report, column: str, advice: bool) -> None:
     ]
     tables = counted(len(report.tables), "table")
     echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
+
+
+def _show_problem(severity: Severity, problem: str, message: str) -> None:
+    click.echo(f"  {click.style(f'{severity:<7}', fg=_COLOURS[severity])}  {problem:<16}  {message}")

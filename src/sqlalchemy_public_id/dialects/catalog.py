@@ -6,12 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Inspector, Integer, SmallInteger, String, func, select, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Connection,
+    Date,
+    DateTime,
+    Float,
+    Inspector,
+    Integer,
+    Numeric,
+    SmallInteger,
+    String,
+    func,
+    select,
+    text,
+)
 from sqlalchemy import column as sql_column
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite, traits_for
 from sqlalchemy_public_id.dialects.indexes import IndexFacts, names_in_queries, read_indexes
@@ -40,6 +54,8 @@ class Facts:
     length: int | None
     type: str | None
     """The type of the column; ``None`` for a string type."""
+    storable: bool
+    """False if no format is stored in a column of this type."""
     nullable: bool
     has_default: bool
     """True if a server default or a trigger generates ids."""
@@ -53,7 +69,6 @@ class Facts:
     checks: tuple[str, ...]
     """The names of the CHECK constraints."""
     primary_key: tuple[str, ...]
-    key: KeyFacts | None
 
 
 # --- names, as the Inspector reflects them
@@ -95,6 +110,7 @@ def read_facts(
         column=column,
         length=getattr(type_, "length", None),
         type=None if isinstance(type_, String) else type_.compile(connection.dialect),
+        storable=isinstance(type_, BigInteger) or not isinstance(type_, _OTHER_TYPES),
         nullable=columns[column]["nullable"],
         has_default=default not in (None, "NULL") or columns[column].get("identity") is not None,
         collation=None,
@@ -103,13 +119,13 @@ def read_facts(
         searchable=any(_columns(index, inspector)[:1] == [column] for index in inspector.get_indexes(table, schema)),
         checks=tuple(str(check["name"]) for check in inspector.get_check_constraints(table, schema=schema)),
         primary_key=primary_key,
-        key=None,
     )
     refine = _REFINERS.get(connection.dialect.name)
-    facts = facts if refine is None else refine(connection, facts)
-    if len(primary_key) != 1:
-        return facts
-    return replace(facts, key=_key(connection, facts, primary_key[0], columns[primary_key[0]]["type"]))
+    return facts if refine is None else refine(connection, facts)
+
+
+_OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
+"""Formats are stored as text, as bytes, as a UUID or as a BIGINT. A type that SQLAlchemy cannot name may be any."""
 
 
 def _indexes(
@@ -140,9 +156,7 @@ _BYTEWISE = {"C", "POSIX", "ucs_basic", "pg_c_utf8"}
 def _refine_postgresql(connection: Connection, facts: Facts) -> Facts:
     names = names_in_queries(connection, facts.table, facts.schema, facts.column)
     row = connection.execute(postgresql.COLUMN, names).one()
-    indexes = tuple(
-        index for index in read_indexes(connection, facts.table, facts.schema) if index.only_column == facts.column
-    )
+    indexes = _indexes_on_column(connection, facts)
     return replace(
         facts,
         nullable=facts.nullable or row.unproven,
@@ -160,10 +174,16 @@ def _refine_mysql(connection: Connection, facts: Facts) -> Facts:
     return replace(
         facts,
         nullable=bool(row.nullable),
+        indexes=_indexes_on_column(connection, facts),  # reflection has no length of a prefix
         has_default=row.default not in (None, "NULL") or bool(row.filled),  # MariaDB returns NULL as a word
         collation=row.collation,
         collated=row.collation is None or str(row.collation).endswith(("_bin", "binary")),
     )
+
+
+def _indexes_on_column(connection: Connection, facts: Facts) -> tuple[IndexFacts, ...]:
+    indexes = read_indexes(connection, facts.table, facts.schema)
+    return tuple(index for index in indexes if index.is_on(facts.column))
 
 
 def _refine_sqlite(connection: Connection, facts: Facts) -> Facts:
@@ -182,16 +202,19 @@ _REFINERS = {
 }
 
 
-def _key(connection: Connection, facts: Facts, column: str, type_: TypeEngine[Any]) -> KeyFacts | None:
+def read_key(connection: Connection, inspector: Inspector, table: str, schema: str | None) -> KeyFacts | None:
+    """Read the integer key of *table*; ``None`` if its primary key is none."""
+    primary_key = primary_key_of(inspector, table, schema)
+    type_ = columns_of(inspector, table, schema)[primary_key[0]]["type"] if len(primary_key) == 1 else None
     if not isinstance(type_, Integer):
         return None
-    limit = _limit(connection.dialect.name, type_)
-    table = sql_table(facts.table, sql_column(column), schema=facts.schema)
-    value = connection.scalar(select(func.max(table.c[column])))  # the last one of its index
+    column, limit = primary_key[0], _limit(connection.dialect.name, type_)
+    source = sql_table(table, sql_column(column), schema=schema)
+    value = connection.scalar(select(func.max(source.c[column])))  # the last one of its index
     if connection.dialect.name == "postgresql":
         # a sequence that was created for serial ends at 2**31 on a bigint, too
         query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :column)::regclass"
-        name = quoted_table(facts.table, facts.schema, connection.dialect)
+        name = quoted_table(table, schema, connection.dialect)
         limit = min(limit, connection.scalar(text(query), {"name": name, "column": column}) or limit)
     return KeyFacts(column, str(type_.compile(connection.dialect)), limit, value or 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection
@@ -29,17 +29,28 @@ class IndexFacts:
     """Its column, if it has one only, and that as a whole."""
     deferrable: bool = False
     """True if PostgreSQL may look for duplicates as late as at COMMIT."""
+    prefix_of: str | None = None
+    """Its column, if it has the first characters of that only (MySQL and MariaDB)."""
+    prefix: int = 0
+    """The number of these characters."""
     kind: str = ""
     """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
 
     @property
     def guards(self) -> bool:
         """True if it keeps duplicates out."""
-        return self.unique and self.valid and not self.partial
+        return self.unique and self.valid and not self.partial and self.prefix_of is None
 
     def can_be_unique_index_of(self, column: str) -> bool:
         """Return True if it is the unique index of *column*, or will be when its build is finished."""
         return self.unique and not self.partial and not self.deferrable and self.only_column == column
+
+    def is_on(self, column: str) -> bool:
+        """Return True if it has the *column* only, or the first characters of it."""
+        return column in {self.only_column, self.prefix_of}
+
+
+_BOOLEANS = {field.name for field in fields(IndexFacts) if isinstance(field.default, bool)} | {"unique"}
 
 
 def read_indexes(connection: Connection, table: str, schema: str | None) -> tuple[IndexFacts, ...]:
@@ -50,7 +61,7 @@ def read_indexes(connection: Connection, table: str, schema: str | None) -> tupl
 
 def _with_booleans(row: Mapping[Any, Any]) -> dict[str, Any]:
     # MySQL and SQLite return 0 and 1
-    return {name: bool(value) if isinstance(value, int) else value for name, value in row.items()}
+    return {name: bool(value) if name in _BOOLEANS else value for name, value in row.items()}
 
 
 _QUERIES = {

@@ -60,6 +60,8 @@ INDEXES = text("""
 SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,
        INDEX_NAME = 'PRIMARY' AS `primary`,
        CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NULL THEN MAX(COLUMN_NAME) END AS only_column,
+       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NOT NULL THEN MAX(COLUMN_NAME) END AS prefix_of,
+       COALESCE(MAX(SUB_PART), 0) AS prefix,
        LOWER(MAX(INDEX_TYPE)) AS kind
 FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
