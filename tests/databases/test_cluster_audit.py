@@ -80,6 +80,18 @@ def test_the_database_tells(engine: Engine, add: Callable[..., None], options: d
     assert (finding.problem, finding.severity, finding.facts["cluster"]) == ("key-range-nearly-full", "error", 10)
 
 
+@on("mysql", "mariadb", "sqlite")
+def test_a_cluster_that_the_database_does_not_store(engine: Engine, add: Callable[..., None]) -> None:
+    """Keys of a high cluster fill half of a BIGINT; the finding has the option that names the cluster."""
+    add(ClusterKey.of(20_000, 1), cluster=20_000)
+
+    (finding,) = audit.run(engine, tables=["depot"]).findings
+
+    assert finding.problem == "key-nearly-full"
+    assert finding.message.endswith("pass the cluster: clusters=, or --cluster")
+    assert audit.run(engine, tables=["depot"], clusters={"depot": 20_000}).findings == []
+
+
 def test_a_merge_is_normal(engine: Engine, add: Callable[..., None]) -> None:
     """Keys of several clusters in one table are no finding: a merge brings them."""
     add(ClusterKey.of(9, 5), ClusterKey.of(10, 5))

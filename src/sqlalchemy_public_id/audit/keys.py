@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Inspector
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.audit.report import Finding, Severity
 from sqlalchemy_public_id.dialects.catalog import read_key
+from sqlalchemy_public_id.keys.ranges import LAST_KEY
 
 _HALF_FULL = 0.5
 _NEARLY_FULL = 0.9
@@ -27,6 +28,8 @@ def key_findings(
         f"the key {key.column} ({key.type}) is {full:.0%} full, at {key.value} of {key.limit}: "
         f"it runs out after another {(key.limit - key.value) / key.value:.0%} of the rows so far"
     )
+    if key.limit == LAST_KEY:  # no counter that begins at 1 gets so far
+        message += "; if its keys are those of a cluster, pass the cluster: clusters=, or --cluster"
     facts = {"type": key.type, "value": key.value, "limit": key.limit, "full": round(full, 4)}
     advice = about("key-nearly-full", table=name, key=key.column)
     yield Finding(full_name, key.column, "key-nearly-full", severity, message, facts, advice)
