@@ -12,9 +12,15 @@ from sqlalchemy import Engine
 
 def run_script(engine: Engine, sql: str) -> None:
     """Give *sql* to the client of the database, which stops at the first error."""
+    done = give_script(engine, sql, "-v", "ON_ERROR_STOP=1")
+    assert done.returncode == 0, f"{done.stderr}\n{sql}"
+
+
+def give_script(engine: Engine, sql: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Give *sql* to the client of the database, with more *options* for that of PostgreSQL."""
     url = engine.url
     if engine.name == "postgresql":
-        command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port or 5432)]
+        command = ["psql", "-X", "-q", *options, "-h", url.host, "-p", str(url.port or 5432)]
         command += ["-U", url.username, "-d", url.database, "-f", "-"]
     else:
         name = "mariadb" if shutil.which("mariadb") else "mysql"
@@ -23,7 +29,7 @@ def run_script(engine: Engine, sql: str) -> None:
     if shutil.which(str(command[0])) is None:
         pytest.skip(f"{command[0]} is not installed")
     password = {"PGPASSWORD": url.password or "", "MYSQL_PWD": url.password or ""}
-    done = subprocess.run(
+    return subprocess.run(
         [part for part in command if part],
         input=sql,
         text=True,
@@ -31,4 +37,3 @@ def run_script(engine: Engine, sql: str) -> None:
         env={**os.environ, **password},
         timeout=120,
     )
-    assert done.returncode == 0, f"{done.stderr}\n{sql}"

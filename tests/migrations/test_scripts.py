@@ -1,4 +1,4 @@
-"""``alembic upgrade --sql``: the script really runs, twice where it can, and a linter has no objection."""
+"""``alembic upgrade --sql``: the script really runs, twice, and a linter has no objection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from clients import run_script
+from clients import give_script, run_script
 from marks import on
-from people import People
+from people import People, send
 from sqlalchemy import Engine, exc
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
@@ -49,12 +49,12 @@ def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
         people.drop()
 
 
-def script(people: People, *operations: str) -> str:
-    """What Alembic writes for migrations of *operations*."""
+def script(people: People, *operations: str, **opts: Any) -> str:
+    """What Alembic writes for migrations of *operations*, with more *opts* of ``context.configure()``."""
     output = io.StringIO()
     context = MigrationContext.configure(
         dialect_name=people.engine.dialect.name,
-        opts={"as_sql": True, "output_buffer": output, "transaction_per_migration": True},
+        opts={"as_sql": True, "output_buffer": output, "transaction_per_migration": True, **opts},
     )
     for operation in operations:
         with context.begin_transaction(_per_migration=True):
@@ -93,10 +93,10 @@ def test_phases(new_people: Callable[..., People], options: dict[str, Any]) -> N
     people.check_gone()
 
 
-@on("postgresql")
+@servers
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_twice(new_people: Callable[..., People], options: dict[str, Any]) -> None:
-    """On PostgreSQL a script can be run again, and changes no id."""
+    """A script can be run again, and changes no id."""
     people = new_people(**options)
     sql = script(people, "add_public_id")
     run_script(people.engine, sql)
@@ -155,6 +155,59 @@ def test_script_after_an_invalid_index(new_people: Callable[..., People]) -> Non
     run_script(people.engine, script(people, "add_public_id"))
 
     people.check_complete(300)
+
+
+@on("postgresql")
+def test_psql_stops(new_people: Callable[..., People]) -> None:
+    """psql stops at the first error, such as a lock timeout, and what comes after it is not executed."""
+    people = new_people()
+    people.execute("CREATE TABLE reached (id integer)")
+    try:
+        with people.engine.connect() as other:
+            send(other, f"SELECT * FROM {people.name} FOR UPDATE")
+            done = give_script(people.engine, script(people, "expand_public_id") + "DROP TABLE reached;")
+
+        assert (done.returncode, people.columns()) == (3, ["id", "name"]), done.stderr
+    finally:
+        people.execute("DROP TABLE reached")
+
+
+@on("postgresql")
+def test_other_clients_than_psql(new_people: Callable[..., People]) -> None:
+    """``public_id_psql=False`` in env.py leaves the command of psql out, which is an error for other clients."""
+    people = new_people()
+    written, without = (script(people, "add_public_id", **opts) for opts in ({}, {"public_id_psql": False}))
+    command = "\\set ON_ERROR_STOP on\n\n"
+
+    assert written.count(command) == 1
+    assert without == written.replace(command, "")
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize(
+    ("version", "accepted"),
+    [("10.5.28-MariaDB", False), ("10.9.8-MariaDB-1:10.9", False), ("10.10.0-MariaDB", True), ("8.0.13", True)],
+)
+def test_old_mariadb(new_people: Callable[..., People], version: str, accepted: bool) -> None:
+    """A server without RANDOM_BYTES() refuses the script before it changes anything, and the message has the remedy."""
+    people = new_people()
+    sql = script(people, "add_public_id")
+    assert "VERSION()" in sql
+
+    done = give_script(people.engine, sql.replace("VERSION()", f"'{version}'"))
+
+    assert (done.returncode == 0) is accepted
+    if not accepted:
+        assert 'has no RANDOM_BYTES() to generate ids with: pass server_default="none"' in done.stderr
+        assert people.columns() == ["id", "name"]
+
+
+@on("mysql", "mariadb")
+def test_script_for_old_mariadb(new_people: Callable[..., People]) -> None:
+    """A script that generates no ids is for old servers too."""
+    people = new_people(server_default="none")
+
+    assert "RANDOM_BYTES" not in script(people, "expand_public_id", "contract_public_id", "drop_public_id")
 
 
 @on("mysql", "mariadb")

@@ -25,6 +25,7 @@ from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
 from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.preflight import require_clear_way
+from sqlalchemy_public_id.online.scripts import start_of_script
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -63,6 +64,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
             require_clear_way(migration.connection, migration.plan, _PHASES[op.name], op.consent)
         for phase in _PHASES[op.name]:
             migration.run(phase)
+        migration.write_script()
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:
@@ -87,6 +89,8 @@ class _Migration:
         self.target = op.target
         self.plan: Plan = plan_for(op.target, context.dialect, online=op.online, allow_lock=op.consent.allow_lock)
         self.connection = cast("Connection", context.connection)  # a script has none, and reads nothing
+        self.statements: list[str] = []
+        """The statements of the script so far."""
 
     def run(self, phase: str) -> None:
         if phase == "backfill":
@@ -98,7 +102,7 @@ class _Migration:
                 replace_invalid(self.connection, self.target)
         steps: list[Step] = getattr(self.plan, phase)()
         if self.context.as_sql:
-            script(steps, self.context.dialect, self.op.patience, self._write)
+            script(steps, self.context.dialect, self.op.patience, self.statements.append)
         elif self.op.online:
             self._until_unique(steps)
         else:
@@ -106,8 +110,7 @@ class _Migration:
 
     def _backfill(self) -> None:
         if self.context.as_sql:
-            for sql in self.plan.backfill_sql():
-                self._write(sql)
+            self.statements += self.plan.backfill_sql()
             return
         if not self.target.has_rows_to_fill(self.connection):
             return
@@ -164,5 +167,11 @@ class _Migration:
             advice=f"{advice.danger}\n{advice.good}",
         )
 
-    def _write(self, sql: str) -> None:
-        self.context.impl.static_output(sql if sql.startswith(("--", "DELIMITER")) or sql.endswith("//") else f"{sql};")
+    def write_script(self) -> None:
+        """Write the statements of the script, if there is one."""
+        if not self.context.as_sql:
+            return
+        psql = bool(self.context.opts.get("public_id_psql", True))
+        for sql in [*start_of_script(self.statements, self.context.dialect, psql=psql), *self.statements]:
+            has_end = sql.startswith(("--", "\\", "DELIMITER")) or sql.endswith("//")
+            self.context.impl.static_output(sql if has_end else f"{sql};")
