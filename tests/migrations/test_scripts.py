@@ -183,6 +183,71 @@ def test_other_clients_than_psql(new_people: Callable[..., People]) -> None:
     assert without == written.replace(command, "")
 
 
+KEYS = {
+    "integer": ("id int unsigned PRIMARY KEY", "id", "n", 3),
+    "negative": ("id bigint PRIMARY KEY", "id", "n - 6000", 3),
+    "largest": ("id bigint unsigned PRIMARY KEY", "id", "18446744073709551615 - n", 3),
+    "odd names": ("`a ``'%` int, `by` varchar(9), PRIMARY KEY (`a ``'%`, `by`)", "`a ``'%`, `by`", "n % 7, n", 3),
+    "three columns": (
+        "a date, b decimal(9, 2), c int, PRIMARY KEY (a, b, c)",
+        "a, b, c",
+        "DATE_ADD('2026-01-01', INTERVAL n % 2 DAY), n % 50 / 4, n",
+        3,
+    ),
+    "text": ("id varchar(20) PRIMARY KEY", "id", "CONCAT('k''ä\\\\', n)", 3),
+    "binary": ("id binary(16) PRIMARY KEY", "id", "UNHEX(SUBSTR(SHA2(n, 256), 1, 32))", 3),
+    "datetime": ("id datetime(6) PRIMARY KEY", "id", "DATE_ADD('2026-01-01', INTERVAL n * 7 MICROSECOND)", 3),
+    "a prefix": ("id varchar(20), PRIMARY KEY (id(9))", "id", "n", None),
+    "an enumeration": ("a enum('y', 'x'), id int, PRIMARY KEY (a, id)", "a, id", "1 + n % 2, n", None),
+    "none": ("id int", "id", "n", None),
+}
+"""The key, its columns, their values, and the batches for 12 000 rows if the procedure can walk along it."""
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("key", KEYS)
+def test_backfill_by_key(new_people: Callable[..., People], key: str) -> None:
+    """The procedure passes each row once in the order of the key; without a key, it repeats to the last row."""
+    people, (columns, names, value, batches) = new_people(), KEYS[key]
+    people.drop()
+    more = "name varchar(50), public_id varchar(12) COLLATE utf8mb4_bin"
+    people.execute(f"CREATE TABLE person ({columns}, {more}) DEFAULT CHARACTER SET utf8mb4")
+    limit = "max_recursive_iterations" if people.engine.name == "mariadb" else "cte_max_recursion_depth"
+    numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 12000)"
+    with people.engine.begin() as connection:
+        send(connection, f"SET SESSION {limit} = 1000000")
+        send(connection, f"INSERT INTO person ({names}) {numbers} SELECT {value} FROM c")
+    sql = script(people, "backfill_public_id")
+    counting = sql.replace("    COMMIT;\n", "    COMMIT;\n    SET @batches = @batches + 1;\n")
+
+    run_script(people.engine, f"SET @batches = 1;\n{counting}\nCREATE TABLE batches SELECT @batches AS n;")
+
+    with people.engine.begin() as connection:
+        ids = list(send(connection, "SELECT public_id FROM person").scalars())
+        counted = send(connection, "SELECT n FROM batches").scalar()
+        send(connection, "DROP TABLE batches")
+    assert (len(set(ids)), all(map(NanoId().is_valid, ids))) == (12_000, True)
+    assert counted == (batches or 4)  # by repetition, the last batch finds no row
+
+
+@on("mysql", "mariadb")
+def test_time_of_the_last_change(new_people: Callable[..., People]) -> None:
+    """A column that the server sets at each update keeps its value."""
+    people = new_people()
+    for name in ("changed", "also `changed`"):
+        quoted = name.replace("`", "``")
+        people.execute(f"ALTER TABLE person ADD COLUMN `{quoted}` timestamp DEFAULT '2020-02-02' ON UPDATE now()")
+
+    run_script(people.engine, script(people, "add_public_id"))
+
+    people.check_complete(300)
+    with people.engine.connect() as connection:
+        changed = send(
+            connection, "SELECT count(*) FROM person WHERE changed = '2020-02-02' AND `also ``changed``` = changed"
+        )
+        assert changed.scalar() == 300
+
+
 @on("mysql", "mariadb")
 @pytest.mark.parametrize(
     ("version", "accepted"),

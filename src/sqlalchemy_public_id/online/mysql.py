@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import delimited
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.online.mysql_backfill import backfill_procedure
 from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unless_script
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
@@ -75,11 +76,8 @@ class MySQLPlan(Plan):
                 f"a script for {self.dialect.name} cannot generate ids with a check digit for existing rows; "
                 f"run op.backfill_public_id() or 'public-id backfill' with a connection"
             )
-        create = (
-            f"CREATE PROCEDURE {name}()\nBEGIN\n  REPEAT\n"
-            f"    UPDATE {self.table} SET {self.column} = {generated} WHERE {self.column} IS NULL LIMIT 5000;\n"
-            f"  UNTIL ROW_COUNT() = 0 END REPEAT;\nEND"
-        )
+        place = f"c.TABLE_SCHEMA = {self._schema} AND c.TABLE_NAME = {self.literal(self.target.table)}"
+        create = backfill_procedure(name, self.table, self.column, generated, place, self.literal)
         return [f"DROP PROCEDURE IF EXISTS {name}", *delimited(create), f"CALL {name}()", f"DROP PROCEDURE {name}"]
 
     # --- parts
@@ -196,11 +194,14 @@ class MySQLPlan(Plan):
     def _has_index(self, name: str) -> str:
         return self._exists("STATISTICS", f"INDEX_NAME = {self.literal(name)}")
 
+    @property
+    def _schema(self) -> str:
+        return self.literal(self.target.schema) if self.target.schema else "DATABASE()"
+
     def _exists(self, kind: str, condition: str) -> str:
         """Return a condition on *kind*, a table of ``information_schema``."""
-        schema = self.literal(self.target.schema) if self.target.schema else "DATABASE()"
         return (
-            f"EXISTS (SELECT 1 FROM information_schema.{kind} WHERE TABLE_SCHEMA = {schema} "
+            f"EXISTS (SELECT 1 FROM information_schema.{kind} WHERE TABLE_SCHEMA = {self._schema} "
             f"AND TABLE_NAME = {self.literal(self.target.table)} AND {condition})"
         )
 
