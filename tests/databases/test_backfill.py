@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from marks import on
 from people import People, send
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
+from sqlalchemy_public_id.dialects.advisory_locks import lock_of_transaction, try_lock
 
 pytestmark = pytest.mark.backend
 
@@ -377,6 +378,65 @@ def test_row_that_stays_locked(people: People) -> None:
     assert not progress.finished
     assert progress.left is None or progress.left >= 0
     assert backfill.run(people.engine, "person").finished
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """If others keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
+    monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
+    make(people, 200)
+    claim = ("person", "public_id", None)
+    with people.engine.connect() as other, try_lock(other, *claim, schema=None) as is_ours:
+        if people.engine.name == "postgresql":
+            is_ours = bool(other.scalar(select(lock_of_transaction(*claim, schema=None))))
+        began = time.monotonic()
+        progress = backfill.run(people.engine, "person")
+
+    assert is_ours
+    assert (progress.filled, progress.finished) == (0, False)
+    assert 0.6 < time.monotonic() - began < 10
+    waiting, ending = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "person.public_id: waiting for other processes" in waiting
+    assert "other processes have claimed all rows without an id; this one ends" in ending
+    assert backfill.run(people.engine, "person").finished
+
+
+@on("postgresql")
+def test_no_setting_of_the_session(people: People, statements: Any) -> None:
+    """On PostgreSQL, a backfill takes no lock of its session and sets nothing there: a pooler would keep them."""
+    make(people)
+    statements.clear()
+
+    backfill.run(people.engine, "person")
+
+    sent = "; ".join(map(str, statements))
+    assert "pg_try_advisory_xact_lock" in sent
+    assert not any(word in sent for word in ("pg_try_advisory_lock", "set_config"))
+    assert not statements.starting("SET")
+
+
+@on("postgresql")
+def test_no_claim_in_the_transaction_of_the_caller(people: People) -> None:
+    """Inside the caller's transaction, no claim stays until its end: other processes pass the locked rows."""
+    make(people, 200)
+    with people.engine.connect() as connection:
+        assert backfill.run(connection, "person").finished
+        locks = send(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+        assert locks.scalar() == 0
+        connection.rollback()
+
+
+@on("mysql", "mariadb")
+def test_pooler_that_loses_the_claim(people: People) -> None:
+    """If the server does not find a claim when it is released, a pooler is between, and the error names the remedy."""
+    make(people, 200)
+
+    with pytest.raises(ConfigurationError, match="connect to the server itself"):
+        backfill.run(
+            people.engine,
+            "person",
+            wait_while=lambda connection: bool(send(connection, "DO RELEASE_ALL_LOCKS()").close()),
+        )
 
 
 # --- collisions

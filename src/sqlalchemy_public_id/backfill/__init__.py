@@ -11,11 +11,12 @@
 
 The rows without an id are what is left to do, so a killed process leaves nothing to clean up. On PostgreSQL, MySQL and
 MariaDB, any number of processes may work on one table. Each takes a window of neighbouring rows under an advisory lock,
-which ends with its connection.
+which ends with its connection. On PostgreSQL, it ends with the batch: a pooler may run the next one in another session.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -44,6 +45,11 @@ _FIRST, _SMALLEST, _LARGEST = 1_000, 50, 10_000
 """Rows in a batch: in the first one, at least, at most."""
 _SWEEPS = 5
 """The number of times that the table is read again, for rows that were locked or are new."""
+
+_WITHOUT_CLAIM = 120.0
+"""The seconds after which a process ends if others have claimed all rows that are left."""
+
+log = logging.getLogger("sqlalchemy_public_id.backfill")
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,31 @@ def run(
             ).run()
 
 
+class _Patience:
+    """The time in which other processes have claimed all rows without an id, and this one has filled none."""
+
+    def __init__(self, target: PublicIdColumn) -> None:
+        self.target, self.filled, self.since, self.is_reported = target, -1, 0.0, False
+
+    def is_over(self, filled: int) -> bool:
+        """Return True if this is called for a while, and *filled* stays the same. Log it."""
+        now = time.monotonic()
+        if filled != self.filled:
+            self.filled, self.since, self.is_reported = filled, now, False
+        waited = now - self.since
+        if waited > _WITHOUT_CLAIM:
+            log.warning(
+                "%s: for %.0f s, other processes have claimed all rows without an id; this one ends. If none works on "
+                "the table, a connection that was not closed has the claim: end it, and run the backfill again",
+                *(self.target, waited),
+            )
+            return True
+        if waited > _WITHOUT_CLAIM / 12 and not self.is_reported:
+            self.is_reported = True
+            log.warning("%s: waiting for other processes, which have claimed all rows without an id", self.target)
+        return False
+
+
 class _Stopped(Exception):
     """should_stop() returned True."""
 
@@ -151,10 +182,12 @@ class _Backfill:
         if obstacles and self.rows.last(self.connection, missing=True) is not None:
             raise MigrationRefused(target=self.target, obstacles=obstacles)
         try:
-            until, sweeps = self.rows.last(self.connection), 0
+            until, sweeps, patience = self.rows.last(self.connection), 0, _Patience(self.target)
             while until is not None and sweeps < _SWEEPS:
                 if not self._sweep(until):
                     sweeps += 1  # sweeps beside other processes do not count
+                elif patience.is_over(self.progress.filled):
+                    break
                 until = self.rows.last(self.connection, missing=True)
                 if until is not None:
                     self._wait()
@@ -172,16 +205,15 @@ class _Backfill:
             end = self.rows.end_of_window(self.connection, after, until, WINDOW)
             target = self.target
             with try_lock(self.connection, target.table, target.column, after, schema=target.schema) as is_ours:
-                if is_ours:
-                    self._window(after, end or until)
-                others = others or not is_ours
+                others = not (is_ours and self._window(after, end or until)) or others
             self.progress = replace(self.progress, seen=max(self.progress.seen, (number + 1) * WINDOW))
             if end is None or end == until:
                 break
             after = end
         return others
 
-    def _window(self, after: Key | None, until: Key) -> None:
+    def _window(self, after: Key | None, until: Key) -> bool:
+        """Fill a window. Return False if another process works on it."""
         window = window_for(self.connection, self.rows, after, until)
         filled: int | None = 0
         while filled is not None:
@@ -194,6 +226,7 @@ class _Backfill:
                 size = min(_LARGEST, max(_SMALLEST, int(self.progress.batch * factor)))
                 self._report(replace(self.progress, filled=self.progress.filled + filled, batch=size))
                 time.sleep(took * self.pause)
+        return not window.is_taken
 
     def _batch(self, window: Window) -> int | None:
         """Fill the next rows of *window*. If an id exists already, the whole batch fails: retry with fewer rows."""

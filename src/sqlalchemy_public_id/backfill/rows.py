@@ -26,11 +26,13 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
 
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.advisory_locks import lock_of_transaction
 from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.dialects.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -132,14 +134,24 @@ def _key(row: Any) -> Key | None:
 class _PostgreSQLWindow:
     """One statement selects its rows, and returns the last key."""
 
+    is_taken = False
+    """True if another process fills a batch of these rows."""
+
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
         self.connection, self.rows, self.after, self.until = connection, rows, after, until
+        target = rows.target
+        # each batch has its own claim: behind a pooler, the next one may run in another session
+        self.claim: ColumnElement[bool] = lock_of_transaction(target.table, target.column, after, schema=target.schema)
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            self.claim = true()  # others would wait for it until the transaction of the caller ends
 
     def fill(self, ids: Sequence[str]) -> int | None:
         rows, key = self.rows, self.rows.key
+        claim = select(self.claim.label("is_ours")).cte("claim")
+        is_ours = select(claim.c.is_ours).scalar_subquery()
         todo = (
             select(*key)
-            .where(rows.between(self.after, self.until), rows.column.is_(None))
+            .where(is_ours, rows.between(self.after, self.until), rows.column.is_(None))
             .order_by(*key)
             .limit(len(ids))
             .with_for_update(skip_locked=True, key_share=True)
@@ -163,12 +175,14 @@ class _PostgreSQLWindow:
         )
         filled = select(func.count()).select_from(written).scalar_subquery()
         seen = select(func.count()).select_from(todo).scalar_subquery()
-        last = select(filled, seen, *todo.c).order_by(*(column.desc() for column in todo.c)).limit(1)
-        row = self.connection.execute(last).one_or_none() if self.after != self.until else None
-        if row is None:
+        last = select(*todo.c).order_by(*(column.desc() for column in todo.c)).limit(1).subquery("last")
+        result = select(claim.c.is_ours, filled, seen, *last.c).select_from(claim.outerjoin(last, true()))
+        row = self.connection.execute(result).one() if self.after != self.until else None
+        self.is_taken = row is not None and not row[0]
+        if row is None or not row[2]:
             return None
-        self.after = tuple(row[2:]) if row[1] == len(ids) else self.until
-        return int(row[0])
+        self.after = tuple(row[3:]) if row[2] == len(ids) else self.until
+        return int(row[1])
 
     def skip(self, count: int) -> None:
         self.after = self.until  # SKIP LOCKED skips single rows
@@ -176,6 +190,8 @@ class _PostgreSQLWindow:
 
 class _KeysWindow:
     """All keys are read first. The database is in the same process: there are no round trips to save."""
+
+    is_taken = False
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
         self.connection, self.rows, self.keys = connection, rows, rows.missing(connection, after, until)
