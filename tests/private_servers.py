@@ -216,3 +216,36 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
         yield urls
     finally:
         keeper.close()
+
+
+# --- PgBouncer
+
+
+@contextmanager
+def pgbouncer(programs: dict[str, str], server: URL) -> Iterator[tuple[URL, URL]]:
+    """A pooler before a PostgreSQL *server*: its URL for transaction pooling, and that for session pooling."""
+    keeper = Keeper("pgbouncer")
+    try:
+        folder, [port] = keeper.folder, free_ports(1)
+        target = f"host={server.host} port={server.port} user={server.username} dbname={server.database}"
+        log = folder / "log"
+        settings = f"""
+            [databases]
+            transaction = {target} pool_mode=transaction
+            session = {target} pool_mode=session
+            [pgbouncer]
+            listen_addr = {HOST}
+            listen_port = {port}
+            unix_socket_dir =
+            auth_type = any
+            default_pool_size = 4
+            max_client_conn = 100
+            ignore_startup_parameters = extra_float_digits
+        """
+        (folder / "ini").write_text("\n".join(line.strip() for line in settings.splitlines()))
+        pid = keeper.start([programs["pgbouncer"], str(folder / "ini")], "postgres", log, signal.SIGINT)
+        urls = [server.set(port=port, database=name) for name in ("transaction", "session")]
+        wait_until(lambda: bool(answer(urls[0], "SELECT 1")) or keeper.ended(pid), f"PgBouncer on {port}", log)
+        yield urls[0], urls[1]
+    finally:
+        keeper.close()

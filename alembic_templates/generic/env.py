@@ -24,8 +24,12 @@ LOCK_TIMEOUT = 5
 The operations of sqlalchemy-public-id set a shorter one for each of their steps, and retry.
 """
 
+IN_EACH_TRANSACTION = {
+    # LOCAL: the setting of a session would remain in a pooler such as PgBouncer, for the application
+    "postgresql": f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'",
+}
+
 ON_CONNECT = {
-    "postgresql": f"SET lock_timeout = '{LOCK_TIMEOUT}s'",
     "mysql": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
     "mariadb": f"SET SESSION lock_wait_timeout = {LOCK_TIMEOUT}",
     # SQLite changes a table by copying it and dropping the old one. With foreign keys on, the drop would delete the
@@ -48,7 +52,7 @@ def run_migrations_offline() -> None:
 
 
 def set_up_connections_of(engine: Engine) -> None:
-    """Execute the statement in ``ON_CONNECT`` on each new connection."""
+    """Execute the statement in ``ON_CONNECT`` on each new connection, and ``IN_EACH_TRANSACTION`` after each BEGIN."""
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, record: object) -> None:
@@ -57,6 +61,12 @@ def set_up_connections_of(engine: Engine) -> None:
             cursor.execute(ON_CONNECT[engine.dialect.name])
             cursor.close()
             connection.commit()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        autocommit = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        if engine.dialect.name in IN_EACH_TRANSACTION and not autocommit:
+            connection.exec_driver_sql(IN_EACH_TRANSACTION[engine.dialect.name])
 
 
 def migrate(connection: Connection) -> None:

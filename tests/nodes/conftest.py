@@ -37,6 +37,16 @@ def three_postgresqls(programs: dict[str, str]) -> Iterator[list[URL]]:
 
 
 @pytest.fixture(scope="session")
+def poolers(programs: dict[str, str]) -> Iterator[tuple[URL, URL, URL]]:
+    """URLs of a PostgreSQL server, of PgBouncer before it in transaction mode, and of PgBouncer in session mode."""
+    with (
+        private_servers.postgresqls(programs, 1) as [server],
+        private_servers.pgbouncer(programs, server) as (transaction, session),
+    ):
+        yield server, transaction, session
+
+
+@pytest.fixture(scope="session")
 def galera(programs: dict[str, str]) -> Iterator[Galera]:
     """A Galera cluster of three nodes, all ready."""
     with running(Galera, programs) as cluster:

@@ -138,7 +138,8 @@ class _PostgreSQLWindow:
     """True if another process fills a batch of these rows."""
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
-        self.connection, self.rows, self.after, self.until = connection, rows, after, until
+        self.connection, self.rows, self.until = connection, rows, until
+        self.after: Key | None = after
         target = rows.target
         # each batch has its own claim: behind a pooler, the next one may run in another session
         self.claim: ColumnElement[bool] = lock_of_transaction(target.table, target.column, after, schema=target.schema)
@@ -177,11 +178,14 @@ class _PostgreSQLWindow:
         seen = select(func.count()).select_from(todo).scalar_subquery()
         last = select(*todo.c).order_by(*(column.desc() for column in todo.c)).limit(1).subquery("last")
         result = select(claim.c.is_ours, filled, seen, *last.c).select_from(claim.outerjoin(last, true()))
-        row = self.connection.execute(result).one() if self.after != self.until else None
-        self.is_taken = row is not None and not row[0]
-        if row is None or not row[2]:
+        if self.after == self.until:
             return None
-        self.after = tuple(row[3:]) if row[2] == len(ids) else self.until
+        row: Any = self.connection.execute(result).one()
+        self.is_taken = not row[0]
+        if not row[2]:
+            return None
+        last_key: Key = tuple(row[3:])
+        self.after = last_key if row[2] == len(ids) else self.until
         return int(row[1])
 
     def skip(self, count: int) -> None:
