@@ -76,7 +76,7 @@ class MySQLPlan(Plan):
                 f"a script for {self.dialect.name} cannot generate ids with a check digit for existing rows; "
                 f"run op.backfill_public_id() or 'public-id backfill' with a connection"
             )
-        place = f"c.TABLE_SCHEMA = {self._schema} AND c.TABLE_NAME = {self.literal(self.target.table)}"
+        place = (self._schema, self.literal(self.target.table))
         create = backfill_procedure(name, self.table, self.column, generated, place, self.literal)
         return [f"DROP PROCEDURE IF EXISTS {name}", *delimited(create), f"CALL {name}()", f"DROP PROCEDURE {name}"]
 

@@ -20,13 +20,13 @@ _QUOTED = "CONCAT('`', REPLACE(c.COLUMN_NAME, '`', '``'), '`')"
 
 
 def backfill_procedure(
-    name: str, table: str, column: str, expression: str, place: str, literal: Callable[[str], str]
+    name: str, table: str, column: str, expression: str, place: tuple[str, str], literal: Callable[[str], str]
 ) -> str:
     """Return the statement that creates the procedure.
 
     :param name: its quoted name. *table* and *column* are quoted, too.
     :param expression: generates an id.
-    :param place: a condition for the rows of ``information_schema`` that describe the table.
+    :param place: SQL for the names of the schema and the table in ``information_schema``.
     :param literal: quotes a string.
     """
     update, missing = literal(f"UPDATE {table} SET {column} = {expression}"), literal(f"{column} IS NULL")
@@ -40,9 +40,11 @@ def backfill_procedure(
         f"CONCAT('(', {_QUOTED}, IF(s.SEQ_IN_INDEX < parts, ' < ', ' <= '), {part('e')}, "
         f"IF(s.SEQ_IN_INDEX < parts, CONCAT(' OR ', {_QUOTED}, ' = ', {part('e')}, ' AND '), ''))"
     )
+    # for each of both: MariaDB would open the tables of all schemas to join them
+    in_columns, in_statistics = (f"{of}.TABLE_SCHEMA = {place[0]} AND {of}.TABLE_NAME = {place[1]}" for of in "cs")
     key = (
-        f"FROM information_schema.STATISTICS s JOIN information_schema.COLUMNS c "
-        f"USING (TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME) WHERE {place} AND s.INDEX_NAME = 'PRIMARY'"
+        f"FROM information_schema.STATISTICS s JOIN information_schema.COLUMNS c USING (COLUMN_NAME) "
+        f"WHERE {in_columns} AND {in_statistics} AND s.INDEX_NAME = 'PRIMARY'"
     )
     order = "ORDER BY s.SEQ_IN_INDEX SEPARATOR"
     return f"""CREATE PROCEDURE {name}()
@@ -53,7 +55,7 @@ BEGIN
   DECLARE longest BIGINT DEFAULT @@SESSION.group_concat_max_len;
   SET SESSION group_concat_max_len = 65536;
   SELECT GROUP_CONCAT(', ', {_QUOTED}, ' = ', {_QUOTED} SEPARATOR '') INTO kept
-    FROM information_schema.COLUMNS c WHERE {place} AND c.EXTRA LIKE '%on update%';
+    FROM information_schema.COLUMNS c WHERE {in_columns} AND c.EXTRA LIKE '%on update%';
   SELECT COUNT(*), SUM(c.DATA_TYPE NOT IN ({_TYPES}) OR s.SUB_PART IS NOT NULL OR s.COLLATION <> 'A') = 0
     INTO parts, usable {key};
   SELECT GROUP_CONCAT({_QUOTED} {order} ', '), GROUP_CONCAT({part("e")} {order} ', '),
