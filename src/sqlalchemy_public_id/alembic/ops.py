@@ -121,6 +121,9 @@ class Options(TypedDict, total=False):
     """If rows share an id: ``"refuse"``, the default, or ``"replace"`` all but the first. Replaced ids are logged."""
     on_invalid: OnInvalid
     """If the format does not accept an id: ``"refuse"``, the default, ``"keep"`` it, or ``"replace"`` it."""
+    dry_run: bool
+    """``True`` ends the migration with :class:`~sqlalchemy_public_id.preflight.DryRun`, which has the report of what
+    would be done. Nothing is changed, and no version is stored."""
     allow_lock: bool
     """``True`` allows steps during which writers wait, if the database has no other way."""
 
@@ -147,6 +150,7 @@ class PublicIdOp(Directive):
         self.patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
         self.online = bool(values.get("online", True))
         self.consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
+        self.dry_run = bool(values.get("dry_run", False))
         self.batch_seconds: float = values.get("batch_seconds", 0.5)
         self.pause: float = values.get("pause", 0.1)
         self.wait_while: Callable[[Connection], bool] | None = values.get("wait_while")

@@ -22,11 +22,10 @@ from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
-from sqlalchemy_public_id.online.plan import Lock, Plan, Step
-from sqlalchemy_public_id.online.poolers import changes_session
+from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.online.scripts import start_of_script
-from sqlalchemy_public_id.preflight import require_clear_way
+from sqlalchemy_public_id.preflight import DryRun, examine
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -62,8 +61,10 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         require_nothing_uncommitted(context, op.name, migration.plan.table)
     with context.autocommit_block() if op.online else nullcontext():
         if not context.as_sql:
-            require_clear_way(migration.connection, migration.plan, _PHASES[op.name], op.consent)
-        migration.require_session()
+            report = examine(migration.connection, migration.plan, _PHASES[op.name], op.consent)
+            if op.dry_run:
+                raise DryRun(report)
+            report.require_clear_way()
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
@@ -93,23 +94,6 @@ class _Migration:
         self.connection = cast("Connection", context.connection)  # a script has none, and reads nothing
         self.statements: list[str] = []
         """The statements of the script so far."""
-
-    def require_session(self) -> None:
-        """Raise an error if a pooler changes the session, and a step that cannot run in a transaction needs one."""
-        if self.context.as_sql or not self.op.online or self.context.dialect.name != "postgresql":
-            return
-        phases = [phase for phase in _PHASES[self.op.name] if phase != "backfill"]
-        steps: list[Step] = [step for phase in phases for step in getattr(self.plan, phase)()]
-        builds = [step for step in steps if step.lock is Lock.BUILD]
-        if not builds or not changes_session(self.connection):
-            return
-        state = self.target.read_state(self.connection)
-        if any(step.needed(state) for step in builds):
-            raise ConfigurationError(
-                f"op.{self.op.name}() changes an index CONCURRENTLY, with a lock timeout that is a setting of the "
-                f"session, but a pooler gives this connection another session after each transaction; connect to the "
-                f"server itself, or to a pooler in session mode; nothing was changed"
-            )
 
     def run(self, phase: str) -> None:
         if phase == "backfill":

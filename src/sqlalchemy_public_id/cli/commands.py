@@ -14,6 +14,7 @@ from sqlalchemy_public_id.cli.backfill import backfill
 from sqlalchemy_public_id.cli.budget import budget
 from sqlalchemy_public_id.cli.inspect import inspect
 from sqlalchemy_public_id.cli.merge_check import merge_check
+from sqlalchemy_public_id.cli.plan import plan
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.formats import Format
 
@@ -66,5 +67,5 @@ def template(name: str) -> None:
     click.echo(str(existing))
 
 
-for _command in (inspect, budget, audit, backfill, merge_check):
+for _command in (inspect, budget, audit, plan, backfill, merge_check):
     public_id.add_command(_command)

@@ -116,7 +116,7 @@ class SQLitePlan(Plan):
         """Yield the statements that replace the table by a copy with another *definition* of the column."""
         name, schema = self.target.table, self.schema or "main."
         database = self.target.schema or "main"
-        if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() and _is_referred_to(connection, database, name):
+        if foreign_keys_would_fire(connection, name, self.target.schema):
             advice = about("sqlite-copy", table=name, column=self.target.column)
             raise ConfigurationError(
                 f"PRAGMA foreign_keys is ON, and other tables refer to {name!r}: copying it would delete or orphan "
@@ -148,7 +148,11 @@ class SQLitePlan(Plan):
         yield f"PRAGMA legacy_alter_table={legacy}"
 
 
-def _is_referred_to(connection: Connection, schema: str, name: str) -> bool:
+def foreign_keys_would_fire(connection: Connection, name: str, schema: str | None) -> bool:
+    """Return True if dropping the table would delete rows of others, or fail, because of their foreign keys."""
+    if not connection.exec_driver_sql("PRAGMA foreign_keys").scalar():
+        return False
+    schema = schema or "main"
     master = f"{quoted(schema, connection.dialect)}.sqlite_master"
     tables = connection.exec_driver_sql(f"SELECT name FROM {master} WHERE type = 'table'").scalars().all()
     return any(

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.plan import Plan
 from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, sqlite
+from sqlalchemy_public_id.preflight.report import DryRun, MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
-__all__ = ["Consent", "find_obstacles", "require_clear_way"]
+__all__ = ["Consent", "DryRun", "MigrationReport", "PlannedStep", "examine"]
 
 _OF_DATABASE = {
     "mariadb": mysql.obstacles,
@@ -25,23 +26,19 @@ _OF_DATABASE = {
 }
 
 
-def require_clear_way(connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent) -> None:
-    """Raise an error with everything that stands in the way of *phases*.
+def examine(connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent) -> MigrationReport:
+    """Report what *phases* would do, and everything that stands in their way. Nothing is changed.
 
     :param phases: ``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``.
-    :raises MigrationRefused: if there is an obstacle. Nothing was changed.
     :raises ConfigurationError: if there is no such table.
     """
-    obstacles = find_obstacles(connection, plan, phases, consent)
-    if obstacles:
-        raise MigrationRefused(target=plan.target, obstacles=obstacles)
-
-
-def find_obstacles(connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent) -> list[Obstacle]:
-    """Return everything that stands in the way of *phases*, each with its remedy."""
     scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection))
-    if scene.state.complete and not {"relax", "drop"} & {*phases}:
+    return build_report(scene, _find_obstacles(scene))
+
+
+def _find_obstacles(scene: Scene) -> list[Obstacle]:
+    if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
-    checks = [_OF_DATABASE[connection.dialect.name], column.obstacles]
+    checks = [_OF_DATABASE[scene.connection.dialect.name], column.obstacles]
     obstacles = [obstacle for check in checks for obstacle in check(scene)]
     return obstacles or list(contents.obstacles(scene))  # reads all ids

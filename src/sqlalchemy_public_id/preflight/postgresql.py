@@ -8,6 +8,8 @@ from sqlalchemy import Row, text
 
 from sqlalchemy_public_id.dialects.indexes import names_in_queries
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.online.plan import Lock, Step
+from sqlalchemy_public_id.online.poolers import changes_session
 from sqlalchemy_public_id.online.server_defaults import function_body
 from sqlalchemy_public_id.preflight.scene import Scene
 
@@ -61,11 +63,23 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     if {"contract", "relax"} & {*scene.phases} and table.is_name_taken:
         problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
         yield Obstacle("name-taken", problem, "pass unique_name= with another name")
+    yield from _of_poolers(scene)
     if "drop" in scene.phases and scene.state.exists:
         dependants = scene.connection.execute(_DEPENDANTS, names).scalars().all()
         if dependants:
             problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} the column"
             yield Obstacle("dependants", problem, "drop or change that first")
+
+
+def _of_poolers(scene: Scene) -> Iterator[Obstacle]:
+    steps: list[Step] = [step for phase in scene.phases if phase != "backfill" for step in getattr(scene.plan, phase)()]
+    builds = any(step.lock is Lock.BUILD and step.needed(scene.state) for step in steps)
+    if scene.plan.online and builds and changes_session(scene.connection):
+        problem = (
+            "a pooler gives this connection another session after each transaction, and an index that is built or "
+            "dropped CONCURRENTLY needs a setting of the session"
+        )
+        yield Obstacle("pooler", problem, "connect to the server itself, or to a pooler in session mode")
 
 
 def _of_rights(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacle]:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.online.sqlite import foreign_keys_would_fire
 from sqlalchemy_public_id.preflight.scene import Scene
 
 
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     target = scene.target
+    table, connection = target.table, scene.connection
+    if {"contract", "relax"} & {*scene.phases} and foreign_keys_would_fire(connection, table, target.schema):
+        problem = f"PRAGMA foreign_keys is ON, and other tables refer to {table!r}: a copy would delete or orphan rows"
+        remedy = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
+        yield Obstacle("foreign-keys", problem, remedy)
     if "contract" not in scene.phases or scene.state.index:
         return
     master = scene.plan.quoted(target.schema or "main")

@@ -1,0 +1,124 @@
+"""What a migration would do, and what stands in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.triggers import update_triggers
+from sqlalchemy_public_id.errors import MigrationRefused, Obstacle, PublicIdError
+from sqlalchemy_public_id.online.plan import Lock
+from sqlalchemy_public_id.preflight.scene import Scene
+
+_ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
+"""Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
+_LOCKS = {
+    Lock.NONE: "none",
+    Lock.STRONG: "all others wait for milliseconds",
+    Lock.BUILD: "other changes of the table wait",
+}
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step that would be executed."""
+
+    phase: str
+    name: str
+    lock: str
+    """Who waits."""
+    statements: tuple[str, ...] = ()
+    """The statements; none for the backfill, whose number depends on the rows."""
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """The steps of a migration, with their locks and an estimate, and its obstacles."""
+
+    target: str
+    """The column, with its table and schema."""
+    database: str
+    rows: int | None
+    """The number of rows of the table, as the database estimates it."""
+    seconds: float | None
+    """About how long the migration takes, if nobody keeps the table locked."""
+    steps: tuple[PlannedStep, ...]
+    triggers: tuple[str, ...]
+    """The triggers that fire for an UPDATE of the column."""
+    obstacles: tuple[Obstacle, ...]
+
+    def require_clear_way(self) -> None:
+        """Raise an error with everything that stands in the way.
+
+        :raises MigrationRefused: if there is an obstacle.
+        """
+        if self.obstacles:
+            raise MigrationRefused(target=self.target, obstacles=self.obstacles)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary that JSON can hold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f", about {self.rows:,} rows"
+        time = "" if self.seconds is None else f", about {_duration(self.seconds)}"
+        lines = [f"{self.target} on {self.database}{rows}{time}"]
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"{number}. {step.phase}: {step.name} (lock: {step.lock})")
+            lines += [f"   {line}" for sql in step.statements for line in sql.splitlines()]
+        if not self.steps and not self.obstacles:
+            lines.append("nothing is left to do")
+        lines += [f"trigger: {name} fires for an UPDATE" for name in self.triggers]
+        lines += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
+        return "\n".join(lines)
+
+
+class DryRun(PublicIdError):
+    """The end of an operation with ``dry_run=True``. Nothing was changed; the message is the report."""
+
+    def __init__(self, report: MigrationReport) -> None:
+        super().__init__(str(report))
+        self.report: MigrationReport = report
+
+
+def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
+    """Build the report of a migration from its *scene*."""
+    target, connection = scene.target, scene.connection
+    rows = traits_for(connection.dialect).estimated_rows(connection, target.table, target.schema)
+    steps = tuple(_steps(scene)) if not obstacles else ()
+    kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
+    triggers = update_triggers(connection, target.table, target.schema, target.column) if scene.fills_rows else []
+    return MigrationReport(
+        target=str(target),
+        database=connection.dialect.name,
+        rows=rows,
+        seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
+        steps=steps,
+        triggers=tuple(triggers),
+        obstacles=tuple(obstacles),
+    )
+
+
+def _steps(scene: Scene) -> list[PlannedStep]:
+    steps: list[PlannedStep] = []
+    for phase in scene.phases:
+        if phase == "backfill":
+            if scene.fills_rows:
+                lock = "writers of the same rows wait for the time of a batch"
+                steps.append(PlannedStep(phase, "set the ids of rows without one, in batches", lock))
+            continue
+        for step in getattr(scene.plan, phase)():
+            if step.needed(scene.state):
+                lock = _LOCKS[step.lock]
+                sql = tuple(step.sql(scene.connection, scene.state))
+                steps.append(PlannedStep(phase, step.name, lock, sql))
+    return steps
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
