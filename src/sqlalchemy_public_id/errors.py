@@ -12,6 +12,7 @@
     ├── ConfigurationError                a declaration that cannot work
     │   ├── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones
     │   └── MigrationRefused              a migration cannot reach its end, and has changed nothing
+    ├── DryRun                            the end of a migration that was only to be reported
     ├── BackfillIncomplete                rows have no public id yet, so the column cannot become NOT NULL
     ├── LockNotAvailable                  a migration could not lock a table in time
     ├── LeaseNotAvailable                 no block of keys could be leased in time
@@ -35,6 +36,7 @@ __all__ = [
     "BackfillIncomplete",
     "ClockMovedBack",
     "ConfigurationError",
+    "DryRun",
     "DuplicatePrefix",
     "ImmutablePublicId",
     "InvalidPublicId",
@@ -273,6 +275,15 @@ class MigrationRefused(ConfigurationError):
         self.target: str = str(target)
         """The column, with its table and schema."""
         self.obstacles: tuple[Obstacle, ...] = tuple(obstacles)
+
+
+class DryRun(PublicIdError):
+    """The end of an operation with ``dry_run=True``. Nothing was changed; the message is the report."""
+
+    def __init__(self, report: object) -> None:
+        super().__init__(str(report))
+        self.report: Any = report
+        """The :class:`~sqlalchemy_public_id.preflight.MigrationReport`."""
 
 
 class LockNotAvailable(PublicIdError):

@@ -14,10 +14,10 @@ from people import People, send
 from projects import Project
 from sqlalchemy import Engine, MetaData, create_engine, inspect
 
-from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id import DryRun, NanoId
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, DryRun, examine
+from sqlalchemy_public_id.preflight import Consent, examine
 
 pytestmark = pytest.mark.backend
 

@@ -21,13 +21,16 @@ from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
     ClockMovedBack,
     ConfigurationError,
+    DryRun,
     DuplicatePrefix,
     ImmutablePublicId,
     InvalidPublicId,
     KeySpaceExhausted,
     LeaseNotAvailable,
     LockNotAvailable,
+    MigrationRefused,
     MissingExtra,
+    Obstacle,
     PublicIdCollision,
     PublicIdConflict,
     PublicIdError,
@@ -37,6 +40,8 @@ from sqlalchemy_public_id.errors import (
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
 FORMAT = NanoId(length=1)
+OBSTACLE = Obstacle("no-key", "user has no primary key", "add one")
+
 EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     (PublicIdError("any"), {}),
     (
@@ -75,6 +80,11 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         DuplicatePrefix("cus", holder="a.Customer", newcomer="b.Customer", why="belongs to"),
         {"prefix": "cus", "holder": "a.Customer", "newcomer": "b.Customer"},
     ),
+    (
+        MigrationRefused(target="user.public_id", obstacles=[OBSTACLE]),
+        {"target": "user.public_id", "obstacles": (OBSTACLE,)},
+    ),
+    (DryRun("user.public_id on sqlite"), {"report": "user.public_id on sqlite"}),
     (
         BackfillIncomplete(table="user", column="public_id", missing=7, format=FORMAT, schema="shop"),
         {"table": "user", "column": "public_id", "missing": 7, "format": FORMAT, "schema": "shop"},

@@ -122,7 +122,7 @@ class Options(TypedDict, total=False):
     on_invalid: OnInvalid
     """If the format does not accept an id: ``"refuse"``, the default, ``"keep"`` it, or ``"replace"`` it."""
     dry_run: bool
-    """``True`` ends the migration with :class:`~sqlalchemy_public_id.preflight.DryRun`, which has the report of what
+    """``True`` ends the migration with :class:`~sqlalchemy_public_id.DryRun`, which has the report of what
     would be done. Nothing is changed, and no version is stored."""
     allow_lock: bool
     """``True`` allows steps during which writers wait, if the database has no other way."""

@@ -21,11 +21,11 @@ from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
-from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError
+from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.online.scripts import start_of_script
-from sqlalchemy_public_id.preflight import DryRun, examine
+from sqlalchemy_public_id.preflight import examine
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 

@@ -17,6 +17,7 @@ from sqlalchemy import Engine, String, inspect
 
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
+from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, format_argument
 from sqlalchemy_public_id.formats import Format, NanoId
 
@@ -49,8 +50,22 @@ _INTERRUPTED = 130
     show_default=True,
     help="The rest after a batch, as a share of its time.",
 )
+@click.option(
+    "--update-triggers",
+    type=click.Choice(["refuse", "fire", "skip"]),
+    default="refuse",
+    show_default=True,
+    help="Triggers that an UPDATE of the column fires.",
+)
 def backfill(
-    url: str, table: str, column: str, schema: str | None, format: Format | None, batch_seconds: float, pause: float
+    url: str,
+    table: str,
+    column: str,
+    schema: str | None,
+    format: Format | None,
+    batch_seconds: float,
+    pause: float,
+    update_triggers: Triggers,
 ) -> None:
     """Store an id in each row of TABLE that has none, in short batches, while the table is in use.
 
@@ -66,6 +81,7 @@ def backfill(
                 schema=schema,
                 batch_seconds=batch_seconds,
                 pause=pause,
+                update_triggers=update_triggers,
                 on_progress=on_progress,
                 should_stop=should_stop,
             )

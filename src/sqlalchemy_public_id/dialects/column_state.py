@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, inspect, literal_column, select
+from sqlalchemy import Connection, func, inspect, literal, select
 from sqlalchemy import table as sql_table
 from sqlalchemy.exc import SAWarning
 
@@ -62,7 +62,7 @@ FEW_ROWS = 10_000
 
 def has_few_rows(connection: Connection, table: str, schema: str | None) -> bool:
     """Return True if a strong lock on all rows takes milliseconds. Reads :data:`FEW_ROWS` rows at most."""
-    rows = select(literal_column("1")).select_from(sql_table(table, schema=schema)).limit(FEW_ROWS + 1).subquery()
+    rows = select(literal(1)).select_from(sql_table(table, schema=schema)).limit(FEW_ROWS + 1).subquery()
     return (connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
 
 

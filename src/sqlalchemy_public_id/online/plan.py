@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, Select, column, func, literal_column, select, table
+from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
@@ -84,7 +85,7 @@ class PublicIdColumn:
     def has_rows_to_fill(self, connection: Connection) -> bool:
         """Return True if a row has no id, also because there is no column yet."""
         rows = table(self.table, column(self.column), schema=self.schema)
-        query: Select[Any] = select(literal_column("1")).select_from(rows).limit(1)
+        query = select(sql_literal(1)).select_from(rows).limit(1)
         if self.read_state(connection).exists:
             query = query.where(rows.c[self.column].is_(None))
         return connection.execute(query).first() is not None

@@ -223,14 +223,14 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
     _send(connection, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(timeout))}")
     if "STRICT_" not in before[1]:
         _send(connection, _STRICT_MODE)
-    keeps_history = bool(getattr(connection.dialect, "is_mariadb", False))
-    if keeps_history:  # system-versioned tables refuse every ALTER otherwise
+    history: str | None = None
+    if getattr(connection.dialect, "is_mariadb", False):  # system-versioned tables refuse every ALTER otherwise
         history = _send(connection, "SELECT @@SESSION.system_versioning_alter_history").scalar()
         _send(connection, "SET SESSION system_versioning_alter_history = KEEP")
     try:
         yield
     finally:
-        if keeps_history:
+        if history is not None:
             _send(connection, f"SET SESSION system_versioning_alter_history = {history}")
         _send(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
         _send(connection, f"SET SESSION sql_mode = '{before[1]}'")

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.plan import Plan
 from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, sqlite
-from sqlalchemy_public_id.preflight.report import DryRun, MigrationReport, PlannedStep, build_report
+from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
-__all__ = ["Consent", "DryRun", "MigrationReport", "PlannedStep", "examine"]
+__all__ = ["Consent", "MigrationReport", "PlannedStep", "examine"]
 
 _OF_DATABASE = {
     "mariadb": mysql.obstacles,

@@ -54,7 +54,7 @@ def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[O
     target, connection = scene.target, scene.connection
     if {"drop", "relax"} & {*scene.phases} and not scene.state.exists:
         return
-    causes = []
+    causes: list[str] = []
     if engine.lower() != "innodb":
         causes.append(f"the engine is {engine}")
     kinds = {index.kind for index in read_indexes(connection, target.table, target.schema)}

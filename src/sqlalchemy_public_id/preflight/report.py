@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.triggers import update_triggers
-from sqlalchemy_public_id.errors import MigrationRefused, Obstacle, PublicIdError
+from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.preflight.scene import Scene
 
@@ -73,14 +73,6 @@ class MigrationReport:
         lines += [f"trigger: {name} fires for an UPDATE" for name in self.triggers]
         lines += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
         return "\n".join(lines)
-
-
-class DryRun(PublicIdError):
-    """The end of an operation with ``dry_run=True``. Nothing was changed; the message is the report."""
-
-    def __init__(self, report: MigrationReport) -> None:
-        super().__init__(str(report))
-        self.report: MigrationReport = report
 
 
 def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
