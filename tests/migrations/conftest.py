@@ -37,6 +37,7 @@ def _empty(engine: Engine) -> None:
         if engine.name == "postgresql":
             connection.execute(text("DROP SCHEMA public CASCADE"))
             connection.execute(text("CREATE SCHEMA public"))
+            connection.execute(text("GRANT USAGE ON SCHEMA public TO PUBLIC"))  # as PostgreSQL creates it
         if engine.name in {"mysql", "mariadb"}:
             connection.execute(text("SET FOREIGN_KEY_CHECKS = 0"))
             for name in inspect(connection).get_table_names():

@@ -54,8 +54,8 @@ def _may_skip(connection: Connection) -> bool:
     if connection.exec_driver_sql("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").scalar():
         return True
     query = "SELECT has_parameter_privilege('session_replication_role', 'SET')"
-    version = connection.dialect.server_version_info or (0,)
-    return version >= (15,) and bool(connection.exec_driver_sql(query).scalar())
+    version = connection.dialect.server_version_info
+    return version is not None and int(version[0]) >= 15 and bool(connection.exec_driver_sql(query).scalar())
 
 
 @contextmanager
