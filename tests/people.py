@@ -166,7 +166,7 @@ class People:
                 names = send(connection, "SELECT name FROM sqlite_master WHERE name LIKE '%copy%'").all()
                 assert names == []
             else:
-                assert (state.default is not None or state.trigger) == makes_ids, state
+                assert (state.default is not None or state.trigger is not None) == makes_ids, state
 
     def _functions(self, connection: Connection) -> list[str]:
         if self.engine.name != "postgresql":

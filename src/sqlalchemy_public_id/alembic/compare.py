@@ -22,7 +22,7 @@ from alembic.operations.ops import (
     MigrateOperation,
     ModifyTableOps,
 )
-from sqlalchemy import VARCHAR, Column, DefaultClause, FetchedValue, Identity, Index, Table, UniqueConstraint
+from sqlalchemy import TEXT, VARCHAR, Column, DefaultClause, FetchedValue, Identity, Index, Table, UniqueConstraint
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
@@ -153,7 +153,7 @@ def _finish(
         _reduce(alter, column, existing, state)
         if not alter.has_changes():
             changes.ops.remove(alter)
-    without_default = _wants_default(column) and state.default is None and not state.trigger
+    without_default = _wants_default(column) and state.default is None and state.trigger is None
     replaced = _replaced(changes, column, existing)
     if replaced is not None and not any(_makes_unique(op, column) for op in changes.ops):
         replaced = None  # one more that the model does not declare
@@ -210,9 +210,10 @@ def _reduce(alter: AlterColumnOp, column: Column[Any], existing: Column[Any], st
         alter.modify_server_default = False
     if alter.modify_comment == state.comment:  # SQLAlchemy misses it on MySQL behind a default with parentheses
         alter.modify_comment = False
-    same_length = getattr(existing.type, "length", None) == public_id_type(column).id_format.max_length
-    if not state.collated and isinstance(existing.type, VARCHAR) and same_length:
-        alter.modify_type = None
+    length, needed = getattr(existing.type, "length", None), public_id_type(column).id_format.max_length
+    is_varchar = isinstance(existing.type, (TEXT, VARCHAR)) and not public_id_type(column).id_format.is_native
+    if is_varchar and (length is None or length > needed or (length == needed and not state.collated)):
+        alter.modify_type = None  # a wider type is kept, and the collation is changed by our operations
 
 
 def _replace(changes: ModifyTableOps, column: Column[Any], ops: list[MigrateOperation], by: MigrateOperation) -> None:

@@ -130,7 +130,7 @@ class _Migration:
             on_progress=_log_progress(),
         )
         if not progress.finished:
-            raise self._incomplete()
+            self._accept_stragglers()
 
     def _require_ids(self) -> None:
         state = self.target.read_state(self.connection)
@@ -139,9 +139,14 @@ class _Migration:
                 f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
             )
         if state.nullable and not state.checked and self.target.count_missing(self.connection):
-            raise self._incomplete()
+            self._accept_stragglers()
         if not self.op.online and not state.valid and self._may_replace_duplicates:
             replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
+
+    def _accept_stragglers(self) -> None:
+        has_run = "backfill" in _PHASES[self.op.name] or self.target.are_few_missing(self.connection)
+        if not (has_run and self.plan.can_fill_stragglers):
+            raise self._incomplete()
 
     def _until_unique(self, steps: Sequence[Step]) -> None:
         """Run *steps*. If two rows share an id, the unique index fails: replace one id, and try again."""

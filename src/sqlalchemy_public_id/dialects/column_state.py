@@ -32,8 +32,10 @@ class State:
     """The server default as an expression, of this library or not."""
     function: bool = False
     """True if the function of PostgreSQL exists that generates ids."""
-    trigger: bool = False
-    """True if the trigger of MySQL or MariaDB exists that generates ids."""
+    called: str | None = None
+    """The function of this library that the default of PostgreSQL calls, as SQL. A renamed table keeps it."""
+    trigger: str | None = None
+    """The name of the trigger of MySQL or MariaDB that generates ids. A renamed table keeps it."""
     index: bool = False
     """True if the unique index exists, valid or not."""
     valid: bool = False
@@ -128,6 +130,7 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
         comment=row.comment,
         default=row.default,
         function=row.function,
+        called=row.called,
         check=row.checked is not None,
         checked=bool(row.checked),
     )
@@ -151,7 +154,7 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         collated=row.collation in ("ascii_bin", None),
         comment=row.comment or None,
         default=default,
-        trigger=bool(row.has_generator),
+        trigger=row.generator,
         versioned=versioned,
     )
 

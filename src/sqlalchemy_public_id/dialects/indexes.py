@@ -86,4 +86,5 @@ def names_in_queries(
         "check": not_null_check_name(table, column),
         "generator": generator_name(table, column),
         "mark": MARK,
+        "generates": "IF NEW.% IS NULL THEN BEGIN DECLARE n0 INT DEFAULT CAST(CONV(HEX(RANDOM_BYTES(%",
     }

@@ -41,8 +41,10 @@ _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 COLUMN = text("""
 SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
        c.COLLATION_NAME AS collation, c.EXTRA AS extra, c.COLUMN_TYPE AS type, c.CHARACTER_SET_NAME AS charset,
-       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.TRIGGER_SCHEMA = c.TABLE_SCHEMA
-               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.TRIGGER_NAME = :generator) AS has_generator,
+       (SELECT MIN(t.TRIGGER_NAME) FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
+        AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE' AND t.EVENT_MANIPULATION = 'INSERT'
+        AND t.ACTION_STATEMENT LIKE :generates
+        AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS generator,
        EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
                AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
                AND t.EVENT_MANIPULATION = 'INSERT'

@@ -38,6 +38,10 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
        (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
        EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
                AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark) AS function,
+       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname)
+        FROM pg_depend dep JOIN pg_proc p ON p.oid = dep.refobjid JOIN pg_namespace pn ON pn.oid = p.pronamespace
+        WHERE dep.classid = 'pg_attrdef'::regclass AND dep.objid = d.oid AND dep.refclassid = 'pg_proc'::regclass
+          AND obj_description(p.oid, 'pg_proc') = :mark LIMIT 1) AS called,
        EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid

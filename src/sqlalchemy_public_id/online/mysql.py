@@ -110,7 +110,7 @@ class MySQLPlan(Plan):
         return [Step("create the trigger that makes ids", sql, self._needs_generator)]
 
     def _needs_generator(self, state: State) -> bool:
-        has_one = state.default is not None if self._expression is not None else state.trigger
+        has_one = state.default is not None if self._expression is not None else state.trigger is not None
         return not has_one and not (state.complete and self.target.server_default == "drop")
 
     def _stop_generating_ids(self) -> list[Step]:
@@ -120,8 +120,11 @@ class MySQLPlan(Plan):
         return [Step("drop the default", always(drop), self.has_own_default)]
 
     def _drop_trigger(self) -> Step:
-        drop = f"DROP TRIGGER IF EXISTS {self.generator}"
-        return Step("drop the trigger that makes ids", always(drop), lambda state: state.trigger)
+        def sql(connection: Connection | None, state: State) -> list[str]:
+            name = self.generator if state.trigger is None else f"{self.schema}{self.quoted(state.trigger)}"
+            return [f"DROP TRIGGER IF EXISTS {name}"]
+
+        return Step("drop the trigger that makes ids", sql, lambda state: state.trigger is not None)
 
     def _make_unique(self) -> list[Step]:
         unique, old = self.target.unique_name, self.target.replaces

@@ -90,6 +90,13 @@ class PublicIdColumn:
             query = query.where(rows.c[self.column].is_(None))
         return connection.execute(query).first() is not None
 
+    def are_few_missing(self, connection: Connection) -> bool:
+        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        query = select(func.count(), func.count(rows.c[self.column])).select_from(rows)
+        total, filled = connection.execute(query).one()
+        return filled > 0 and total - filled <= max(1000, total // 100)
+
     def count_missing(self, connection: Connection) -> int:
         """Return how many rows have no id."""
         rows = table(self.table, column(self.column), schema=self.schema)
@@ -191,6 +198,11 @@ class Plan(ABC):
     def generates_ids(self) -> bool:
         """True if the database generates ids, at least until the column is complete."""
         return self.target.server_default != "none"
+
+    @property
+    def can_fill_stragglers(self) -> bool:
+        """True if the contract itself gives ids to the few rows that have arrived after the backfill."""
+        return False
 
     @property
     def uses_trigger(self) -> bool:

@@ -6,7 +6,6 @@ The unique index is built ``CONCURRENTLY``. NOT NULL takes a CHECK constraint: `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from sqlalchemy import Connection
@@ -50,11 +49,7 @@ class PostgreSQLPlan(Plan):
     def drop(self) -> list[Step]:
         return [
             *self._drop_unique(),
-            Step(
-                "drop the column",
-                always(f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"),
-                lambda state: state.exists,
-            ),
+            Step("drop the column", self._drop_column, lambda state: state.exists),
             self._drop_function(),
         ]
 
@@ -76,6 +71,9 @@ class PostgreSQLPlan(Plan):
         return [f"DO {dollar_quoted(loop, _TAG)}"]
 
     # --- parts
+
+    def _drop_column(self, connection: Connection | None, state: State) -> list[str]:
+        return [f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}", *self._drop_called(state)]
 
     def _create_function(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.generates_ids:
@@ -229,13 +227,17 @@ class PostgreSQLPlan(Plan):
         return [constraint, index] if self.target.unique == "constraint" else [index]
 
     def has_own_default(self, state: State) -> bool:
-        name = self.generator_name
-        written = (name, '"' + name.replace('"', '""') + '"')  # as the server reports it
-        call = re.compile(rf"(?<![^\s(.])(?:{'|'.join(map(re.escape, written))})\(\)")
-        return state.default is not None and call.search(state.default) is not None
+        return state.called is not None
 
     def _drop_default(self) -> list[Step]:
-        return [self._alter("drop the default", "DROP DEFAULT", self.has_own_default), self._drop_function()]
+        def sql(connection: Connection | None, state: State) -> list[str]:
+            return [f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT", *self._drop_called(state)]
+
+        return [Step("drop the default", sql, self.has_own_default), self._drop_function()]
+
+    def _drop_called(self, state: State) -> list[str]:
+        # with what calls it, in one transaction: afterwards, only its name would lead to it
+        return [f"DROP FUNCTION {state.called}()"] if state.called is not None else []
 
     def _drop_function(self) -> Step:
         drop = f"DROP FUNCTION IF EXISTS {self.generator}()"

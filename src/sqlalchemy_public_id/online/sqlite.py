@@ -8,17 +8,20 @@ rows: with ``PRAGMA foreign_keys=ON``, it would delete the rows of other tables 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.dialects.column_state import State
+from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.create_table import renamed, with_column, with_constraint, without_constraint
 from sqlalchemy_public_id.online.plan import Plan, Step, always
-from sqlalchemy_public_id.online.server_defaults import expression, is_generated
+from sqlalchemy_public_id.online.server_defaults import can_generate, expression, is_generated
 
 
 class SQLitePlan(Plan):
@@ -54,10 +57,19 @@ class SQLitePlan(Plan):
         return [self._drop_index(), allow]
 
     def drop(self) -> list[Step]:
-        drop = f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
-        if self.target.unique == "constraint":
-            return [*self.relax(), Step("drop the column", always(drop), lambda state: state.exists)]
-        return [self._drop_index(), Step("drop the column", always(drop), lambda state: state.exists)]
+        def sql(connection: Connection | None, state: State) -> list[str]:
+            if connection is None:
+                return self.backfill_sql()
+            # in one transaction: SQLite refuses to drop a column that a view or another index needs
+            indexes = read_indexes(connection, self.target.table, self.target.schema)
+            names = [
+                index.name for index in indexes if index.only_column == self.target.column and not index.constraint
+            ]
+            drops = [f"DROP INDEX {self.schema}{self.quoted(name)}" for name in names]
+            return [*drops, f"ALTER TABLE {self.table} DROP COLUMN {self.column}"]
+
+        step = Step("drop the column", sql, lambda state: state.exists)
+        return [*self.relax(), step] if self.target.unique == "constraint" else [step]
 
     def backfill_sql(self) -> list[str]:
         raise ConfigurationError(
@@ -104,6 +116,25 @@ class SQLitePlan(Plan):
         default = f" DEFAULT ({default})" if default is not None else ""
         return f"{self.column} {self._type(state)}{default}{' NOT NULL' if not_null else ''}"
 
+    def _names_of_constraints(self, connection: Connection) -> set[str]:
+        names = {self.target.unique_name, self.target.replaces}
+        if self.target.unique == "constraint":  # a renamed table keeps the name of its constraint
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SAWarning)  # indexes on expressions
+                constraints = inspect(connection).get_unique_constraints(self.target.table, schema=self.target.schema)
+            names |= {item["name"] for item in constraints if item["column_names"] == [self.target.column]}
+        return {name for name in names if name}
+
+    def _straggler(self, definition: str) -> str:
+        # the transaction has the only lock for writers, so rows of the moment before it get their ids here
+        if self.can_fill_stragglers and definition.endswith("NOT NULL"):
+            return f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
+        return self.column
+
+    @property
+    def can_fill_stragglers(self) -> bool:
+        return can_generate(self.target.format, "sqlite")
+
     def _rebuild(self, name: str, definition: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
         def sql(connection: Connection | None, state: State) -> Sequence[str]:
             if connection is None:
@@ -128,17 +159,19 @@ class SQLitePlan(Plan):
         others = list(connection.exec_driver_sql(f"{query} IN ('index', 'trigger')", (name,)).scalars())
         quote = self.quoted
         copy = f"{schema}{quote(f'_copy_of_{name}')}"
-        for unique_name in filter(None, (self.target.unique_name, self.target.replaces)):
+        for unique_name in self._names_of_constraints(connection):
             old = without_constraint(old, unique_name)
         new = with_column(old, self.target.column, definition)
         is_unique = definition.endswith("NOT NULL") or self.target.replaces is not None
         if self.target.unique == "constraint" and is_unique:
             new = with_constraint(new, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
-        columns = ", ".join(map(quote, _stored_columns(connection, database, name)))
+        stored = _stored_columns(connection, database, name)
+        columns = ", ".join(map(quote, stored))
+        values = ", ".join(self._straggler(definition) if it == self.target.column else quote(it) for it in stored)
         legacy = connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar()
         yield "PRAGMA legacy_alter_table=ON"  # SQLite does not check views and triggers while the table is missing
         yield renamed(new, copy)
-        yield f"INSERT INTO {copy} ({columns}) SELECT {columns} FROM {self.table}"
+        yield f"INSERT INTO {copy} ({columns}) SELECT {values} FROM {self.table}"
         counter = _autoincrement_value(connection, schema, name)
         yield f"DROP TABLE {self.table}"
         yield f"ALTER TABLE {copy} RENAME TO {quote(name)}"

@@ -36,13 +36,12 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
     existing = columns_of(inspect(scene.connection), target.table, target.schema)[target.column]["type"]
     expected = column_type(target.format, dialect)
     name = scene.state.type
-    remedy = "rename it and add a new one, or pass the format that its ids have"
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
         kind = type(existing).__name__.upper()
-        if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"}:
-            problem = f"the column {target.column} is {name}, and ids of {target.format!r} are strings"
-            yield Obstacle("wrong-type", problem, remedy)
+        is_indexed = dialect.name == "postgresql" or not kind.endswith("TEXT")  # MySQL indexes a prefix of a TEXT
+        if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
+            yield _wrong_type(scene)
         elif length is not None and length < target.format.max_length:
             problem = f"the column {target.column} is {name}, and ids have up to {target.format.max_length} characters"
             widen = f"op.alter_column({target.table!r}, {target.column!r}, type_=sa.String({target.format.max_length}))"
@@ -50,8 +49,16 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
         return  # MariaDB compiles a width for the one that it reflects
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
-        problem = f"the column {target.column} is {name}, and ids of {target.format!r} are stored as {scene.plan.type}"
-        yield Obstacle("wrong-type", problem, remedy)
+        yield _wrong_type(scene)
+
+
+def _wrong_type(scene: Scene) -> Obstacle:
+    target, type_ = scene.target, scene.state.type
+    return Obstacle(
+        "wrong-type",
+        f"the column {target.column} is {type_}, and ids of {target.format!r} are stored as {scene.plan.type}",
+        "rename it and add a new one, or pass the format that its ids have",
+    )
 
 
 def _of_the_default(scene: Scene) -> Iterator[Obstacle]:

@@ -1,0 +1,79 @@
+"""SQLite, whose default comes with the copy: rows of a live writer get their ids inside the contract."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from people import People
+from sqlalchemy import create_engine
+
+from sqlalchemy_public_id import BackfillIncomplete, NanoId
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Iterator[People]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'live.db'}", connect_args={"timeout": 30})
+    made = People(engine)
+    made.create(200)
+    yield made
+    engine.dispose()
+
+
+def test_live_writer(people: People) -> None:
+    """All rows of a program that never stops writing have an id in the end."""
+    over, errors = threading.Event(), list[Exception]()
+
+    def write() -> None:
+        while not over.is_set():
+            try:
+                people.write(1)
+            except Exception as error:
+                errors.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        people.add()
+    finally:
+        over.set()
+        writer.join()
+
+    assert errors == []
+    people.check_complete()
+
+
+def test_rows_after_the_backfill(people: People) -> None:
+    """The contract fills the few rows that came after the backfill."""
+    people.run("expand_public_id")
+    people.run("backfill_public_id")
+    people.write(5)
+
+    people.run("contract_public_id")
+
+    people.check_complete(205)
+
+
+@pytest.mark.parametrize("rows", [0, 1001])
+def test_rows_without_backfill(people: People, rows: int) -> None:
+    """Many rows, or all of them, are no stragglers: the backfill has to run first."""
+    people.run("expand_public_id")
+    if rows:
+        people.run("backfill_public_id")
+        people.write(rows)
+
+    with pytest.raises(BackfillIncomplete):
+        people.run("contract_public_id")
+
+
+def test_format_without_an_expression(people: People) -> None:
+    """A format that SQLite cannot generate has no way to fill them."""
+    people.options.update(format=NanoId(check_digit=True), server_default="none")
+    people.run("expand_public_id")
+    people.run("backfill_public_id")
+    people.write(1)
+
+    with pytest.raises(BackfillIncomplete):
+        people.run("contract_public_id")
