@@ -18,7 +18,7 @@ from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
 
-OF_TARGET = {"format", "unique_name", "unique", "server_default"}
+OF_TARGET = {"format", "unique_name", "unique", "replaces", "server_default"}
 
 
 class People:
