@@ -218,6 +218,35 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
         keeper.close()
 
 
+@contextmanager
+def standby(programs: dict[str, str], primary: URL) -> Iterator[URL]:
+    """A replica of *primary* by streaming replication."""
+    keeper = Keeper("standby")
+    try:
+        folder, [port] = keeper.folder / "data", free_ports(1)
+        shutil.chown(keeper.folder, *owner("postgres"))
+        source = ["-h", HOST, "-p", str(primary.port), "-U", "postgres", "--checkpoint=fast", "--no-sync"]
+        run(["pg_basebackup", "-D", str(folder), "--write-recovery-conf", *source], "postgres")
+        log = keeper.folder / "log"
+        options = [
+            "-c",
+            f"port={port}",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "fsync=off",
+            "-c",
+            "max_connections=60",
+        ]
+        options += ["-c", f"listen_addresses={HOST}", "-c", "max_prepared_transactions=16", "-c", "wal_level=logical"]
+        pid = keeper.start([programs["postgres"], "-D", str(folder), *options], "postgres", log, signal.SIGQUIT)
+        url = primary.set(port=port)
+        wait_until(lambda: bool(answer(url, "SELECT 1")) or keeper.ended(pid), f"the standby on {port}", log)
+        yield url
+    finally:
+        keeper.close()
+
+
 # --- PgBouncer
 
 

@@ -37,6 +37,16 @@ def three_postgresqls(programs: dict[str, str]) -> Iterator[list[URL]]:
 
 
 @pytest.fixture(scope="session")
+def primary_and_standby(programs: dict[str, str]) -> Iterator[tuple[URL, URL]]:
+    """URLs of a PostgreSQL server and of its replica by streaming replication."""
+    with (
+        private_servers.postgresqls(programs, 1) as [primary],
+        private_servers.standby(programs, primary) as replica,
+    ):
+        yield primary, replica
+
+
+@pytest.fixture(scope="session")
 def poolers(programs: dict[str, str]) -> Iterator[tuple[URL, URL, URL]]:
     """URLs of a PostgreSQL server, of PgBouncer before it in transaction mode, and of PgBouncer in session mode."""
     with (

@@ -26,6 +26,7 @@ from itertools import count
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
 from sqlalchemy_public_id.dialects import ManyRows, traits_for
@@ -37,7 +38,7 @@ from sqlalchemy_public_id.online.run import is_lock_error, transaction
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES
 
-__all__ = ["Progress", "run"]
+__all__ = ["MaxLag", "Progress", "run"]
 
 WINDOW = 20_000
 """The number of neighbouring rows that a process claims."""

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 import click
@@ -17,6 +17,7 @@ from sqlalchemy import Engine, String, inspect
 
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
+from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, format_argument
 from sqlalchemy_public_id.formats import Format, NanoId
@@ -57,6 +58,14 @@ _INTERRUPTED = 130
     show_default=True,
     help="Triggers that an UPDATE of the column fires.",
 )
+@click.option("--replica", metavar="URL", help="A replica: the backfill waits while it is behind.")
+@click.option(
+    "--max-lag",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="The seconds that the replica may be behind.",
+)
 def backfill(
     url: str,
     table: str,
@@ -66,13 +75,20 @@ def backfill(
     batch_seconds: float,
     pause: float,
     update_triggers: Triggers,
+    replica: str | None,
+    max_lag: float,
 ) -> None:
     """Store an id in each row of TABLE that has none, in short batches, while the table is in use.
 
     Ctrl-C stops between two batches; the same command continues from there.
     """
     try:
-        with connect(url) as engine, _stop_on_interrupt() as should_stop, _progress_display(table) as on_progress:
+        with (
+            connect(url) as engine,
+            connect(replica) if replica else nullcontext() as replica_engine,
+            _stop_on_interrupt() as should_stop,
+            _progress_display(table) as on_progress,
+        ):
             progress = run_backfill(
                 engine,
                 table,
@@ -81,6 +97,7 @@ def backfill(
                 schema=schema,
                 batch_seconds=batch_seconds,
                 pause=pause,
+                wait_while=MaxLag(replica_engine, max_lag) if replica_engine is not None else None,
                 update_triggers=update_triggers,
                 on_progress=on_progress,
                 should_stop=should_stop,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection
@@ -53,7 +54,7 @@ class Scene:
     def target(self) -> PublicIdColumn:
         return self.plan.target
 
-    @property
+    @cached_property
     def fills_rows(self) -> bool:
         """True if the backfill will change rows."""
         return "backfill" in self.phases and self.target.has_rows_to_fill(self.connection)

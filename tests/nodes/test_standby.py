@@ -1,0 +1,92 @@
+"""A backfill beside a replica of PostgreSQL: it waits while the replica is too far behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+from people import People
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.engine import URL
+from sqlalchemy.pool import NullPool
+
+from sqlalchemy_public_id import ConfigurationError, backfill
+from sqlalchemy_public_id.backfill import MaxLag
+from sqlalchemy_public_id.cli.commands import public_id
+
+
+@pytest.fixture
+def engines(primary_and_standby: tuple[URL, URL]) -> Iterator[tuple[Engine, Engine]]:
+    primary, replica = (create_engine(url, poolclass=NullPool) for url in primary_and_standby)
+    yield primary, replica
+    _send(replica, "SELECT pg_wal_replay_resume()")
+
+
+@pytest.fixture
+def people(engines: tuple[Engine, Engine]) -> Iterator[People]:
+    made = People(engines[0])
+    made.create(2000)
+    made.run("expand_public_id")
+    yield made
+    made.drop()
+
+
+def _send(engine: Engine, statement: str) -> None:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(statement))
+
+
+def test_waits(engines: tuple[Engine, Engine], people: People) -> None:
+    """While the replica replays nothing, no batch begins after the limit; then it goes on to the end."""
+    primary, replica = engines
+    lag = MaxLag(replica, 0.2)
+    _send(replica, "SELECT pg_wal_replay_pause()")
+    _send(primary, "CREATE TABLE IF NOT EXISTS something (id integer)")
+    with primary.connect() as connection:
+        assert not lag(connection)
+        time.sleep(0.3)
+        assert lag(connection)
+    ended = threading.Event()
+
+    def run() -> None:
+        backfill.run(primary, "person", batch_seconds=0.01, wait_while=lag)
+        ended.set()
+
+    worker = threading.Thread(target=run)
+    worker.start()
+    time.sleep(1.5)
+    assert not ended.is_set()
+    assert set(people.ids()) == {None}
+    _send(replica, "SELECT pg_wal_replay_resume()")
+    worker.join(30)
+
+    assert ended.is_set()
+    people.run("contract_public_id")
+    people.check_complete(2000)
+
+
+def test_replica_that_does_not_answer(engines: tuple[Engine, Engine], people: People) -> None:
+    """A replica that cannot be reached counts as behind."""
+    gone = create_engine(engines[1].url.set(port=1), poolclass=NullPool)
+    with engines[0].connect() as connection:
+        assert MaxLag(gone).lag(connection) is None
+        assert MaxLag(gone)(connection)
+
+
+def test_no_replica(engines: tuple[Engine, Engine], people: People) -> None:
+    """A server that replicates nothing is refused."""
+    with engines[0].connect() as connection, pytest.raises(ConfigurationError, match="is no replica"):
+        MaxLag(engines[0]).lag(connection)
+
+
+def test_command(engines: tuple[Engine, Engine], people: People) -> None:
+    """The command takes the URL of the replica, and the limit."""
+    urls = [engine.url.render_as_string(hide_password=False) for engine in engines]
+    arguments = ["backfill", urls[0], "person", "--replica", urls[1], "--max-lag", "20"]
+    result = CliRunner().invoke(public_id, arguments)
+
+    assert result.exit_code == 0, result.output
+    assert "2000 rows of person got an id" in result.stdout
