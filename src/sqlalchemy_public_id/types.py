@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from sqlalchemy import Column, ColumnElement, String, Table, UniqueConstraint, event
+from sqlalchemy import CHAR, Column, ColumnElement, String, Table, UniqueConstraint, Uuid, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import ClauseElement
@@ -266,6 +266,23 @@ def column_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
 def column_type_for(format: Format, traits: Traits) -> TypeEngine[Any]:
     """Return the same for the database with these *traits*."""
     return traits.integer_type(format.bits) if format.is_native and format.bits else traits.text_type(format.max_length)
+
+
+def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
+    """Return True if a column of the type *existing* returns ids of *format* as they were written.
+
+    Such a column need not be changed: a CHAR without room for blanks, or the type UUID of MariaDB, which reads and
+    writes hyphenated text. Their foreign keys would not allow it.
+    """
+    if format.is_native:
+        return False
+    if isinstance(existing, CHAR):
+        return {older._own_length for older in format._chain()} == {existing.length}
+    is_uuid = isinstance(existing, Uuid) and getattr(dialect, "is_mariadb", False)
+    return is_uuid and all(
+        older.bits == 128 and older.prefix is None and as_bits_format(older).encoding == "hyphenated"
+        for older in format._chain()
+    )
 
 
 def to_database(format: Format, text: object, dialect: Dialect) -> Any:

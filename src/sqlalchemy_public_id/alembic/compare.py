@@ -37,10 +37,10 @@ from sqlalchemy_public_id.alembic.ops import (
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.dialects.column_state import State
-from sqlalchemy_public_id.formats import NanoId
+from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.types import PublicIdType, holds_ids, is_public_id, public_id_columns, public_id_type
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -104,6 +104,8 @@ def replace_ops(
     table: Table | None,
 ) -> bool:
     """Replace Alembic's operations on each column of public ids by one of ours."""
+    if existing is not None and table is not None:
+        _keep_types(context, changes, existing, table)
     for column in public_id_columns(table) if table is not None else ():
         options = _options(column, schema, context.dialect.name)
         if options is None:
@@ -138,6 +140,31 @@ def ignore_identity(context: AutogenContext, op: AlterColumnOp, existing: Column
     if identity and not context.dialect.supports_identity_columns and existing.server_default is None:
         op.modify_server_default = False
     return False
+
+
+def _keep_types(context: AutogenContext, changes: ModifyTableOps, existing: Table, table: Table) -> None:
+    """Keep other types that hold the same ids, and the collation of a column that is widened.
+
+    A foreign key refuses another type. With another collation, the database rebuilds the index or copies the table;
+    the operation that makes the column unique corrects it if that takes no long lock.
+    """
+    for op in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.modify_type is not None]:
+        type_ = table.columns[op.column_name].type
+        if not isinstance(type_, PublicIdType):
+            continue
+        old = existing.columns[op.column_name].type
+        if holds_ids(old, type_.id_format, context.dialect):
+            op.modify_type = None
+        elif _is_widened(old, type_.id_format):
+            op.modify_type = old.adapt(type(old), length=type_.id_format.max_length)
+        if not op.has_changes():
+            changes.ops.remove(op)
+
+
+def _is_widened(existing: Any, format: Format) -> bool:
+    is_text = isinstance(existing, VARCHAR) and not format.is_native
+    is_shorter = is_text and existing.length is not None and existing.length < format.max_length
+    return is_shorter and existing.collation not in ("C", "ascii_bin")
 
 
 def _finish(

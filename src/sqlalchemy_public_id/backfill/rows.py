@@ -71,7 +71,12 @@ class Rows:
             )
         kept = columns_changed_by_updates(connection, target.table, target.schema)
         names = dict.fromkeys([*key, target.column, *kept])
-        table_columns = [Column(name, columns[name]["type"], primary_key=name in key) for name in names]
+        types = {name: columns[name]["type"] for name in names}
+        self.converts_text = isinstance(types[target.column], Uuid) and not target.format.is_native
+        """True for the type UUID of MariaDB, which is read and written as text."""
+        if self.converts_text:
+            types[target.column] = String()
+        table_columns = [Column(name, type_, primary_key=name in key) for name, type_ in types.items()]
         self.table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
         self.key = [self.table.columns[name] for name in key]
         self.column = self.table.columns[target.column]
@@ -245,6 +250,8 @@ class _MySQLWindow(_KeysWindow):
         # in hexadecimal, so that nothing needs quotes; as parameters, they would take three times as long
         literals = literal_column(", ".join(_literal(rows.target.format, id) for id in ids), String())
         value: Any = func.elt(numbered_rows.c.public_id_n, literals)
+        if rows.converts_text:
+            value = cast(value, String())  # bytes would not be converted
         statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
 

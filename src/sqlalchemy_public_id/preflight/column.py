@@ -13,7 +13,7 @@ from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.preflight.scene import Scene
-from sqlalchemy_public_id.types import column_type
+from sqlalchemy_public_id.types import column_type, holds_ids
 
 _STRING = re.compile(r"'(?:[^']|'')*'")
 
@@ -34,6 +34,8 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
     if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
         return
     existing = columns_of(inspect(scene.connection), target.table, target.schema)[target.column]["type"]
+    if holds_ids(existing, target.format, dialect):
+        return
     expected = column_type(target.format, dialect)
     name = scene.state.type
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):

@@ -1,0 +1,223 @@
+"""Ids that were there before the library: the model adopts them, while the program before it is still at work."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from marks import on
+from projects import Project, upgrade_of
+from sqlalchemy import CHAR, Engine, Integer, LargeBinary, String, Uuid, inspect, select
+from sqlalchemy.dialects.mysql import BINARY
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, lookup, public_id_column
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats.alphabets import URLSAFE64
+
+pytestmark = pytest.mark.backend
+
+
+class RawUuid(TypeDecorator[uuid.UUID]):
+    """The 16 bytes, as programs without a type of their database store them; UUID on PostgreSQL."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Any) -> Any:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(Uuid())
+        return dialect.type_descriptor(LargeBinary() if dialect.name == "sqlite" else BINARY(16))
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        return value if value is None or dialect.name == "postgresql" else value.bytes
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return value if value is None or dialect.name == "postgresql" else uuid.UUID(bytes=bytes(value))
+
+
+HEX, HYPHENATED = Uuid4(encoding="hex", storage="text"), Uuid4(encoding="hyphenated", storage="text")
+OF_UUID: dict[str, Format] = {
+    "sqlite": HEX,  # SQLAlchemy's Uuid() is CHAR(32) there
+    "mysql": HEX,
+    "mariadb": HYPHENATED,  # its own type UUID
+    "postgresql": Uuid4(encoding="hyphenated"),
+}
+"""The format of the ids in a column of SQLAlchemy's ``Uuid()``."""
+
+NANOID = NanoId(length=21, alphabet=URLSAFE64)
+BY_HAND = NanoId(length=4, alphabet="0123456789", prefix="INV", separator="-")
+
+
+class Programs:
+    """The program that made ids itself, and the one that adopts them; both have the column ``code``."""
+
+    def __init__(self, engine: Engine, type_: Any, make: Callable[[], Any], format: Format, **options: Any) -> None:
+        class Before(DeclarativeBase): ...
+
+        class Old(Before):
+            __tablename__ = "invoice"
+            id = mapped_column(Integer, primary_key=True)
+            code = mapped_column(type_, default=make, unique=True, **{"nullable": False, **options})
+
+        class After(DeclarativeBase): ...
+
+        class New(After):
+            __tablename__ = "invoice"
+            id = mapped_column(Integer, primary_key=True)
+            public_id: Mapped[str] = public_id_column(format, name="code")
+
+        self.engine, self.old, self.new, self.format = engine, Old, New, format
+        Before.metadata.create_all(engine)
+        self.metadata = After.metadata
+        self.links: list[object] = []
+        """The ids that the old program has shown, as it knows them."""
+
+    def text(self, code: Any) -> str:
+        """Return what the new program shows for an id of the old one."""
+        if not isinstance(code, uuid.UUID):
+            return str(code)
+        hyphenated = str(code)
+        return self.format.validate(hyphenated if self.format.is_valid(hyphenated) else code.hex)
+
+    def insert_old(self) -> None:
+        with Session(self.engine) as session:
+            row = self.old()
+            session.add(row)
+            session.commit()
+            self.links.append(row.code)
+
+    def insert_new(self) -> None:
+        with Session(self.engine) as session:
+            row = self.new()
+            session.add(row)
+            session.commit()
+            key = row.id
+        with Session(self.engine) as session:  # the old program reads it, too
+            self.links.append(session.get_one(self.old, key).code)
+
+    def take_turns(self) -> None:
+        """Let both insert rows and look up all links."""
+        for _ in range(2):
+            self.insert_old()
+            self.insert_new()
+        with Session(self.engine) as session:
+            assert len(session.scalars(select(self.old).where(self.old.code.in_(self.links))).all()) == len(self.links)
+        with Session(self.engine) as session:
+            texts = [self.text(code) for code in self.links]
+            assert [*lookup.get_many(session, self.new, texts)] == texts
+            assert all(lookup.get(session, self.new, text) for text in texts)
+
+
+def adopt(project: Project, programs: Programs) -> list[str]:
+    """Migrate with both programs at work before and after each revision; return the statements."""
+    written = project.files(programs.metadata)
+    for _ in written:
+        programs.take_turns()
+        project.upgrade("+1")
+    programs.take_turns()
+    assert project.check(programs.metadata) is None
+    statements = [statement.replace("batch_op.", "op.") for file in written for statement in upgrade_of(file)]
+    return [statement for statement in statements if not statement.startswith("with ")]
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project], engine: Engine) -> Project:
+    """A project; on SQLite, Alembic copies tables."""
+    made = new_project()
+    if engine.name == "sqlite":
+        made.configure("render_as_batch=True,")
+    return made
+
+
+def test_uuid_column(project: Project, engine: Engine) -> None:
+    """A column of SQLAlchemy's Uuid() keeps its type, or its collation is corrected; the index is all that changes."""
+    programs = Programs(engine, Uuid(), uuid.uuid4, OF_UUID[engine.name])
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    assert len(statements) == 1
+    assert statements[0].startswith("op.contract_public_id(")
+
+
+@on("postgresql", "mariadb")
+def test_uuid_column_that_may_be_null(project: Project, engine: Engine) -> None:
+    """A nullable column of the type UUID is filled, and keeps its type."""
+    programs = Programs(engine, Uuid(), uuid.uuid4, OF_UUID[engine.name], nullable=True)
+    project.execute("INSERT INTO invoice (code) VALUES (NULL)")
+
+    assert adopt(project, programs)[0].startswith("op.add_public_id('invoice', 'code', ")
+
+    with engine.connect() as connection:
+        types = {column["name"]: column["type"] for column in inspect(connection).get_columns("invoice")}
+    assert isinstance(types["code"], Uuid)
+
+
+def test_uuid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
+    """A column of numbers stores no prefix, so the ids gain one without a change of rows; old links are found."""
+    format = Uuid4(prefix="inv").accepting(Uuid4(encoding="hyphenated"))
+    programs = Programs(engine, RawUuid(), uuid.uuid4, format)
+    programs.insert_old()
+
+    adopt(project, programs)
+
+    code: Any = programs.links[0]
+    with Session(engine) as session:
+        row = lookup.get_one(session, programs.new, str(code))
+        assert row.public_id.startswith("inv_")
+        assert lookup.get(session, programs.new, row.public_id) is row
+
+
+@pytest.mark.parametrize("type_", [String(36), CHAR(36)], ids=["varchar", "char"])
+def test_uuid_text(project: Project, engine: Engine, type_: Any) -> None:
+    """UUIDs as hyphenated text are adopted as they are; new ones may be of another version."""
+    format = Uuid7(encoding="hyphenated", storage="text").accepting(HYPHENATED)
+    programs = Programs(engine, type_, lambda: str(uuid.uuid4()), format)
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    assert len(statements) == 1
+
+
+def test_nanoid_column(project: Project, engine: Engine) -> None:
+    """Ids of nanoid are those of a NanoId with its length and alphabet."""
+    programs = Programs(engine, String(21), NANOID.generate, NANOID)
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    assert len(statements) == 1
+
+
+def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
+    """The column is widened in a revision before, in its own collation, which rebuilds no index."""
+    format = NanoId(length=21, alphabet=URLSAFE64, prefix="inv", separator=".").accepting(NANOID)
+    programs = Programs(engine, String(21), NANOID.generate, format)
+    programs.insert_old()
+    written = project.files(programs.metadata)
+    for at, file in enumerate(written):
+        if at == 0:
+            assert "length=25" in file
+            assert "collation" not in file
+        project.upgrade("+1")
+        programs.take_turns()
+
+    assert len(written) == 2
+    assert project.check(programs.metadata) is None
+
+
+def test_strings_by_hand(project: Project, engine: Engine) -> None:
+    """A numbering by hand is one more format: its strings stay valid, and new rows get ids of the library."""
+    programs = Programs(
+        engine, String(20), iter(BY_HAND.generate_many(50)).__next__, NanoId(prefix="inv").accepting(BY_HAND)
+    )
+    programs.insert_old()
+
+    adopt(project, programs)
+
+    assert {type(programs.text(code)) for code in programs.links} == {str}
