@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from marks import on
 from projects import Project, upgrade_of
-from sqlalchemy import CHAR, Engine, Integer, LargeBinary, String, Uuid, inspect, select
-from sqlalchemy.dialects.mysql import BINARY
+from raw_uuids import HYPHENATED, OF_UUID, RawUuid
+from sqlalchemy import CHAR, Engine, Integer, String, Uuid, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from sqlalchemy.types import TypeDecorator
 
 from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, lookup, public_id_column
 from sqlalchemy_public_id.formats import Format
@@ -20,33 +19,6 @@ from sqlalchemy_public_id.formats.alphabets import URLSAFE64
 
 pytestmark = pytest.mark.backend
 
-
-class RawUuid(TypeDecorator[uuid.UUID]):
-    """The 16 bytes, as programs without a type of their database store them; UUID on PostgreSQL."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Any) -> Any:
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(Uuid())
-        return dialect.type_descriptor(LargeBinary() if dialect.name == "sqlite" else BINARY(16))
-
-    def process_bind_param(self, value: Any, dialect: Any) -> Any:
-        return value if value is None or dialect.name == "postgresql" else value.bytes
-
-    def process_result_value(self, value: Any, dialect: Any) -> Any:
-        return value if value is None or dialect.name == "postgresql" else uuid.UUID(bytes=bytes(value))
-
-
-HEX, HYPHENATED = Uuid4(encoding="hex", storage="text"), Uuid4(encoding="hyphenated", storage="text")
-OF_UUID: dict[str, Format] = {
-    "sqlite": HEX,  # SQLAlchemy's Uuid() is CHAR(32) there
-    "mysql": HEX,
-    "mariadb": HYPHENATED,  # its own type UUID
-    "postgresql": Uuid4(encoding="hyphenated"),
-}
-"""The format of the ids in a column of SQLAlchemy's ``Uuid()``."""
 
 NANOID = NanoId(length=21, alphabet=URLSAFE64)
 BY_HAND = NanoId(length=4, alphabet="0123456789", prefix="INV", separator="-")

@@ -11,7 +11,7 @@ from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column, UniqueConstraint
+from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
@@ -297,11 +297,14 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
     """Return the names of the unique constraints and indexes of *column* alone, and of the table's others."""
     table = column.table
     own: set[str] = set()
-    others = {"PRIMARY", f"{table.name}_pkey"}
+    others: set[str] = set()
+    of_key = own if list(table.primary_key.columns) == [column] else others
+    of_key |= {"PRIMARY", f"{table.name}_pkey"}
     prepare = dialect.identifier_preparer
     for constraint in table.constraints:
         name = prepare.format_constraint(constraint) if constraint.name is not None else None
-        is_own = isinstance(constraint, UniqueConstraint) and list(constraint.columns) == [column]
+        is_unique = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint))
+        is_own = is_unique and list(constraint.columns) == [column]
         if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
             own |= {f"{table.name}_{column.name}_key", column.name}
         elif name is not None:

@@ -1,0 +1,41 @@
+"""UUIDs as programs without this library store them, and the formats that read them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from sqlalchemy import LargeBinary, Uuid
+from sqlalchemy.dialects.mysql import BINARY
+from sqlalchemy.types import TypeDecorator
+
+from sqlalchemy_public_id import Uuid4
+from sqlalchemy_public_id.formats import Format
+
+
+class RawUuid(TypeDecorator[uuid.UUID]):
+    """The 16 bytes, as programs without a type of their database store them; UUID on PostgreSQL."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Any) -> Any:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(Uuid())
+        return dialect.type_descriptor(LargeBinary() if dialect.name == "sqlite" else BINARY(16))
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        return value if value is None or dialect.name == "postgresql" else value.bytes
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        return value if value is None or dialect.name == "postgresql" else uuid.UUID(bytes=bytes(value))
+
+
+HEX, HYPHENATED = Uuid4(encoding="hex", storage="text"), Uuid4(encoding="hyphenated", storage="text")
+OF_UUID: dict[str, Format] = {
+    "sqlite": HEX,  # SQLAlchemy's Uuid() is CHAR(32) there
+    "mysql": HEX,
+    "mariadb": HYPHENATED,  # its own type UUID
+    "postgresql": Uuid4(encoding="hyphenated"),
+}
+"""The format of the ids in a column of SQLAlchemy's ``Uuid()``."""
