@@ -277,11 +277,11 @@ def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bo
     if format.is_native:
         return False
     if isinstance(existing, CHAR):
-        return {older._own_length for older in format._chain()} == {existing.length}
+        return {form.max_length for form in format.forms} == {existing.length}
     is_uuid = isinstance(existing, Uuid) and getattr(dialect, "is_mariadb", False)
     return is_uuid and all(
-        older.bits == 128 and older.prefix is None and as_bits_format(older).encoding == "hyphenated"
-        for older in format._chain()
+        form.bits == 128 and form.prefix is None and as_bits_format(form).encoding == "hyphenated"
+        for form in format.forms
     )
 
 

@@ -194,6 +194,11 @@ class Format(Value, ABC):
                 raise ConfigurationError(f"accepting() takes formats, not {format!r}; write accepting(NanoId(...))")
         return self._with_accepted((*self._accepted, *older))
 
+    @property
+    def forms(self) -> tuple[Format, ...]:
+        """The format itself and all older formats, each of which accepts its own ids only; the newest first."""
+        return tuple(form._with_accepted(()) for form in self._chain())
+
     def prefixed(self, prefix: str | None) -> Self:
         """Return a copy with another *prefix*. The older formats that it accepts keep their prefixes."""
         return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)

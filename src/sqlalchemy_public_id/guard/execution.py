@@ -303,8 +303,9 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
     prepare = dialect.identifier_preparer
     for constraint in table.constraints:
         name = prepare.format_constraint(constraint) if constraint.name is not None else None
-        is_unique = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint))
-        is_own = is_unique and list(constraint.columns) == [column]
+        is_own = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) and list(constraint.columns) == [
+            column
+        ]
         if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
             own |= {f"{table.name}_{column.name}_key", column.name}
         elif name is not None:

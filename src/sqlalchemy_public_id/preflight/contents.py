@@ -20,6 +20,8 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         yield from _of_duplicates(scene)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(scene)
+    elif consent.on_invalid == "keep" and scene.connection.dialect.name in {"mysql", "mariadb"} and not state.collated:
+        yield from _of_lost_characters(scene)
 
 
 def _of_duplicates(scene: Scene) -> Iterator[Obstacle]:
@@ -41,3 +43,13 @@ def _of_invalid_ids(scene: Scene) -> Iterator[Obstacle]:
         problem = f"{ids} no {scene.target.format!r}, such as {values}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
         yield Obstacle("invalid-ids", problem, remedy)
+
+
+def _of_lost_characters(scene: Scene) -> Iterator[Obstacle]:
+    # the column becomes ASCII; outside of strict mode, the server would write question marks
+    lost = [value for _, value in invalid_ids(scene.connection, scene.target) if not str(value).isascii()]
+    if lost:
+        ids = "1 id has" if len(lost) == 1 else f"{len(lost)} ids have"
+        values = ", ".join(map(safe_repr, lost[:3]))
+        problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
+        yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')
