@@ -10,7 +10,7 @@ import pytest
 from marks import on
 from projects import Project, upgrade_of
 from raw_uuids import HYPHENATED, OF_UUID, RawUuid
-from sqlalchemy import CHAR, Engine, Integer, String, Uuid, inspect, select
+from sqlalchemy import CHAR, Engine, Integer, String, Uuid, inspect, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, lookup, public_id_column
@@ -27,7 +27,9 @@ BY_HAND = NanoId(length=4, alphabet="0123456789", prefix="INV", separator="-")
 class Programs:
     """The program that made ids itself, and the one that adopts them; both have the column ``code``."""
 
-    def __init__(self, engine: Engine, type_: Any, make: Callable[[], Any], format: Format, **options: Any) -> None:
+    def __init__(
+        self, engine: Engine, type_: Any, make: Callable[[], Any] | None, format: Format, **options: Any
+    ) -> None:
         class Before(DeclarativeBase): ...
 
         class Old(Before):
@@ -193,3 +195,24 @@ def test_strings_by_hand(project: Project, engine: Engine) -> None:
     adopt(project, programs)
 
     assert {type(programs.text(code)) for code in programs.links} == {str}
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("type_", "storage", "nullable"), [(Uuid(), "native", False), (Uuid(), "native", True), (String(36), "text", False)]
+)
+def test_default_of_the_database(project: Project, engine: Engine, type_: Any, storage: str, nullable: bool) -> None:
+    """A default of PostgreSQL that generates the same ids is kept."""
+    format = Uuid4(encoding="hyphenated", storage=storage)
+    programs = Programs(engine, type_, None, format, nullable=nullable, server_default=text("gen_random_uuid()"))
+    programs.insert_old()
+    if nullable:
+        project.execute("INSERT INTO invoice (code) VALUES (NULL)")
+
+    assert len(adopt(project, programs)) == 1
+
+    with engine.connect() as connection:
+        defaults = {column["name"]: column["default"] for column in inspect(connection).get_columns("invoice")}
+        functions = connection.scalar(text("SELECT count(*) FROM pg_proc WHERE proname LIKE 'make%invoice%'"))
+    assert "gen_random_uuid()" in defaults["code"]
+    assert functions == 0

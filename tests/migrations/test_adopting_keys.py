@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from marks import on
 from projects import Project
 from raw_uuids import OF_UUID, RawUuid
-from sqlalchemy import Engine, ForeignKey, Integer, String, Uuid, insert, inspect, select
+from sqlalchemy import Column, Engine, ForeignKey, Integer, String, Table, Uuid, insert, inspect, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Session, joinedload, mapped_column, relationship
 
@@ -157,6 +159,29 @@ def test_relationships(programs: Programs) -> None:
         assert [one.invoice_id for one in found.lines] == [text, text]
         assert len(session.scalars(select(line).where(line.invoice_id == text)).all()) == 2
         assert len(session.scalars(select(line).join(line.invoice).where(invoice.title == "two")).all()) == 1
+
+
+@on("mysql")
+def test_later_table(new_project: Callable[..., Project], engine: Engine) -> None:
+    """A table that is added later refers to a key of another type by that type, and nothing is left to migrate."""
+    project, programs = new_project(), Programs(engine, Uuid(), OF_UUID[engine.name])
+    programs.before.create_all(engine)
+    Table(
+        "payment",
+        programs.metadata,
+        Column("id", Integer, primary_key=True),
+        Column("invoice_id", PublicIdType(programs.format), ForeignKey("invoice.id"), nullable=False),
+    )
+    project.revision(programs.metadata)
+    written = next((project.folder / "versions").glob("*.py"))
+    type_ = re.compile(r"sa\.Column\('invoice_id', .*, nullable=False\)")
+    changed, number = type_.subn("sa.Column('invoice_id', sa.CHAR(32), nullable=False)", written.read_text())
+    assert number == 1
+    written.write_text(changed)
+
+    project.upgrade()
+
+    assert project.check(programs.metadata) is None
 
 
 def test_core_insert_and_foreign_keys(programs: Programs) -> None:

@@ -11,10 +11,21 @@ from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
 from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.types import column_type, holds_ids
 
+_UUIDS: dict[str, type[Format]] = {
+    "gen_random_uuid": Uuid4,
+    "uuid_generate_v4": Uuid4,
+    "uuid_v4": Uuid4,
+    "uuid_v7": Uuid7,
+    "uuidv4": Uuid4,
+    "uuidv7": Uuid7,
+}
+"""Functions of PostgreSQL and MariaDB, and the format of the ids that they generate."""
+_UUID_CALL = re.compile(r"\(*(?:\w+\.)?(\w+)\(\)\)*(?:::text|::character varying(?:\(36\))?)?")
 _STRING = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -70,9 +81,22 @@ def _of_the_default(scene: Scene) -> Iterator[Obstacle]:
     remedy = f"drop the default: op.alter_column({target.table!r}, {target.column!r}, server_default=None)"
     if "(" not in _STRING.sub("", default):
         yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
-    elif scene.plan.generates_ids:
+    elif scene.plan.generates_ids and not _makes_uuids(scene, default):
         problem = f"the default {default} generates other ids than {target.format!r}"
         yield Obstacle("foreign-default", problem, f'{remedy}, or pass server_default="none" to keep it')
+
+
+def _makes_uuids(scene: Scene, default: str) -> bool:
+    """Return True if *default* is a function of the database whose ids the format accepts."""
+    call = _UUID_CALL.fullmatch(default)
+    kind = _UUIDS.get(call[1]) if call else None
+    is_uuid = scene.connection.dialect.name == "postgresql"  # elsewhere, a native column has bytes
+    return kind is not None and any(
+        isinstance(form, kind)
+        and isinstance(form, BitsFormat)
+        and (is_uuid if form.is_native else form.encoding == "hyphenated" and form.prefix is None)
+        for form in scene.target.format.forms
+    )
 
 
 def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
