@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from sqlalchemy import LargeBinary, Uuid
+from sqlalchemy import Engine, LargeBinary, Uuid
 from sqlalchemy.dialects.mysql import BINARY
 from sqlalchemy.types import TypeDecorator
 
@@ -32,10 +32,16 @@ class RawUuid(TypeDecorator[uuid.UUID]):
 
 
 HEX, HYPHENATED = Uuid4(encoding="hex", storage="text"), Uuid4(encoding="hyphenated", storage="text")
-OF_UUID: dict[str, Format] = {
-    "sqlite": HEX,  # SQLAlchemy's Uuid() is CHAR(32) there
-    "mysql": HEX,
-    "mariadb": HYPHENATED,  # its own type UUID
-    "postgresql": Uuid4(encoding="hyphenated"),
-}
-"""The format of the ids in a column of SQLAlchemy's ``Uuid()``."""
+
+
+def type_of_uuid(engine: Engine) -> str:
+    """Return the type of a column of SQLAlchemy's ``Uuid()``: on MariaDB, it depends on SQLAlchemy's version."""
+    with engine.connect() as connection:  # the dialect learns the version of the server
+        return Uuid().compile(connection.dialect)
+
+
+def of_uuid(engine: Engine) -> Format:
+    """Return the format of the ids in such a column."""
+    if type_of_uuid(engine) == "CHAR(32)":
+        return HEX
+    return Uuid4(encoding="hyphenated") if engine.name == "postgresql" else HYPHENATED

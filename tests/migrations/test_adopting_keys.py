@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from marks import on
 from projects import Project
-from raw_uuids import OF_UUID, RawUuid
+from raw_uuids import RawUuid, of_uuid
 from sqlalchemy import Column, Engine, ForeignKey, Integer, String, Table, Uuid, insert, inspect, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Session, joinedload, mapped_column, relationship
@@ -65,7 +65,7 @@ class Programs:
 @pytest.fixture(params=["uuid", "prefixed"])
 def programs(request: pytest.FixtureRequest, engine: Engine, new_project: Callable[..., Project]) -> Programs:
     """Both programs, with SQLAlchemy's Uuid(), or with 16 bytes and a prefix that no row has."""
-    arguments: Any = (Uuid(), OF_UUID[engine.name]) if request.param == "uuid" else (RawUuid(), PREFIXED)
+    arguments: Any = (Uuid(), of_uuid(engine)) if request.param == "uuid" else (RawUuid(), PREFIXED)
     made = Programs(engine, *arguments)
     made.before.create_all(engine)
     return made
@@ -164,7 +164,7 @@ def test_relationships(programs: Programs) -> None:
 @on("mysql")
 def test_later_table(new_project: Callable[..., Project], engine: Engine) -> None:
     """A table that is added later refers to a key of another type by that type, and nothing is left to migrate."""
-    project, programs = new_project(), Programs(engine, Uuid(), OF_UUID[engine.name])
+    project, programs = new_project(), Programs(engine, Uuid(), of_uuid(engine))
     programs.before.create_all(engine)
     Table(
         "payment",
