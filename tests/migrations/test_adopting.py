@@ -48,7 +48,7 @@ class Programs:
         Before.metadata.create_all(engine)
         self.metadata = After.metadata
         self.links: list[object] = []
-        """The ids that the old program has shown, as it knows them."""
+        """All ids, as the old program reads them."""
 
     def text(self, code: Any) -> str:
         """Return what the new program shows for an id of the old one."""
@@ -87,11 +87,16 @@ class Programs:
 
 
 def adopt(project: Project, programs: Programs) -> list[str]:
-    """Migrate with both programs at work before and after each revision; return the statements."""
+    """Migrate, back and again, with both programs at work at each step; return the statements."""
     written = project.files(programs.metadata)
     for _ in written:
         programs.take_turns()
         project.upgrade("+1")
+    programs.take_turns()
+    assert project.check(programs.metadata) is None
+    project.downgrade()
+    programs.take_turns()
+    project.upgrade()
     programs.take_turns()
     assert project.check(programs.metadata) is None
     statements = [statement.replace("batch_op.", "op.") for file in written for statement in upgrade_of(file)]
@@ -134,7 +139,7 @@ def test_uuid_column_that_may_be_null(project: Project, engine: Engine) -> None:
 
 
 def test_uuid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
-    """A column of numbers stores no prefix, so the ids gain one without a change of rows; old links are found."""
+    """A column of numbers stores no prefix, so the ids gain one without a change of rows; old links stay valid."""
     format = Uuid4(prefix="inv").accepting(Uuid4(encoding="hyphenated"))
     programs = Programs(engine, RawUuid(), uuid.uuid4, format)
     programs.insert_old()

@@ -72,7 +72,7 @@ def programs(request: pytest.FixtureRequest, engine: Engine, new_project: Callab
 
 
 def test_nothing_to_migrate(programs: Programs, new_project: Callable[..., Project]) -> None:
-    """Autogenerate finds no difference: neither in the key, nor in what refers to it."""
+    """Autogenerate finds no difference: neither in the key, nor in the columns that refer to it."""
     project = new_project()
 
     assert project.differences(programs.metadata) == []
