@@ -25,6 +25,7 @@ from alembic.operations.ops import (
 from sqlalchemy import TEXT, VARCHAR, Column, DefaultClause, FetchedValue, Identity, Index, Table, UniqueConstraint
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
+from sqlalchemy_public_id.alembic.compare_structure import refuse_impossible_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
@@ -62,6 +63,7 @@ def register() -> None:
         (render_types, "schema", "public_id", "FIRST"),
         (separate_revisions, "schema", "public_id_revisions", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),
+        (refuse_impossible_ops, "schema", "public_id_structure", "LAST"),
         (_of_columns(ignore_server_default), "column", "server_default", "FIRST"),
         (_of_columns(ignore_cluster_default), "column", "server_default", "FIRST"),
         (_of_columns(ignore_identity), "column", "public_id", "LAST"),

@@ -82,7 +82,7 @@ def read_state(
 
     :param unique_name: the name of its unique index, or of the constraint if *is_constraint*.
     :param replaces: the name of a unique index or constraint that this one replaces.
-    :raises ConfigurationError: if there is no such table, or PostgreSQL cannot make the column unique.
+    :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
     """
     where = f"{table!r} in schema {schema!r}" if schema else repr(table)
     if not inspect(connection).has_table(table, schema=schema):
@@ -113,11 +113,6 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
     row = connection.execute(postgresql.COLUMN, names).one()
     if row.kind not in ("r", "p"):
         raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
-    if row.kind == "p":
-        raise ConfigurationError(
-            f"{where} is partitioned: PostgreSQL requires the partition key in every unique index, so "
-            f"{names['column']!r} alone cannot be unique there; add column and index to each partition by hand"
-        )
     # Another collation rebuilds each index of the column under a strong lock. Equality is that of bytes all the same.
     collated = row.collation in ("C", "POSIX", None) or (
         row.deterministic and row.indexed and not has_few_rows(connection, names["table"], names["schema"])

@@ -70,7 +70,7 @@ class PublicIdColumn:
     def read_state(self, connection: Connection) -> State:
         """Read what exists of the column.
 
-        :raises ConfigurationError: if there is no such table, or the column cannot become unique.
+        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
         """
         return read_state(
             connection,

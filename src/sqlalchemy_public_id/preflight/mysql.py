@@ -1,4 +1,4 @@
-"""Obstacles on MySQL and MariaDB: rights, partitions, and what makes every ALTER lock the table."""
+"""Obstacles on MySQL and MariaDB: rights, and what makes every ALTER lock the table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from sqlalchemy_public_id.dialects.column_state import FEW_ROWS, has_few_rows
 from sqlalchemy_public_id.dialects.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.preflight.scene import Scene
+from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 
 _TABLE = text("""
-SELECT t.ENGINE AS engine, CURRENT_USER() AS user, COALESCE(:schema, DATABASE()) AS `schema`,
-       EXISTS (SELECT 1 FROM information_schema.PARTITIONS p WHERE p.TABLE_SCHEMA = t.TABLE_SCHEMA
-               AND p.TABLE_NAME = t.TABLE_NAME AND p.PARTITION_NAME IS NOT NULL) AS is_partitioned
+SELECT t.ENGINE AS engine, CURRENT_USER() AS user
 FROM information_schema.TABLES t
 WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_NAME = :table
 """)
@@ -43,9 +42,8 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     names = names_in_queries(scene.connection, target.table, target.schema, target.column)
     table = scene.connection.execute(_TABLE, names).one()
     yield from _of_rights(scene, names, table.user)
-    if "contract" in scene.phases and table.is_partitioned:
-        problem = f"{target.table} is partitioned, and every unique index needs the columns of the partitions"
-        yield Obstacle("partitioned", problem, "keep the ids in a table of their own that refers to this one")
+    if "contract" in scene.phases:
+        yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if not scene.consent.allow_lock:
         yield from _of_locks(scene, names, table.engine)
 

@@ -1,4 +1,4 @@
-"""Obstacles on PostgreSQL: rights, row-level security, partitions, dependent objects."""
+"""Obstacles on PostgreSQL: rights, row-level security, publications, dependent objects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy_public_id.online.plan import Lock, Step
 from sqlalchemy_public_id.online.poolers import changes_session
 from sqlalchemy_public_id.online.server_defaults import function_body
 from sqlalchemy_public_id.preflight.scene import Scene
+from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 
 # pubupdate: published updates need a replica identity
 _TABLE = text("""
@@ -19,8 +20,7 @@ SELECT current_user AS role, pg_get_userbyid(c.relowner) AS owner, n.nspname AS 
        pg_has_role(c.relowner, 'USAGE') AS is_owner,
        has_schema_privilege(n.oid, 'CREATE') AS can_create,
        has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE') AS can_update,
-       row_security_active(c.oid) AS filters_rows, c.relispartition AS is_partition,
-       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
+       row_security_active(c.oid) AS filters_rows,
        c.relreplident = 'n' AND EXISTS (
            SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
@@ -54,7 +54,10 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     names = names_in_queries(scene.connection, target.table, target.schema, target.column, target.unique_name)
     table = scene.connection.execute(_TABLE, names).one()
     yield from _of_rights(scene, table)
-    yield from _of_kind(scene, table)
+    yield from obstacles_of_structure(scene.connection, target.table, target.schema)
+    if table.refuses_updates and scene.fills_rows:
+        problem = f"{target.table} is published with REPLICA IDENTITY NOTHING, so PostgreSQL refuses every UPDATE"
+        yield Obstacle("replica-identity", problem, f"ALTER TABLE {target.table} REPLICA IDENTITY DEFAULT")
     if {"expand", "relax"} & {*scene.phases} and scene.plan.generates_ids and table.has_function:
         body = function_body(target.format, scene.connection.dialect.server_version_info)
         if not table.is_ours and (table.body or "").strip() != body.strip():
@@ -97,15 +100,3 @@ def _of_rights(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacl
         problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
         remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"
         yield Obstacle("row-level-security", problem, remedy)
-
-
-def _of_kind(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacle]:
-    name = scene.target.table
-    if table.is_partition:
-        yield Obstacle("partition", f"{name} is a partition, whose columns are those of its parent", "name the parent")
-    elif table.inherits:
-        problem = f"{name} inherits, or other tables inherit from it, and they share no unique index"
-        yield Obstacle("inheritance", problem, "add the column and the index to each of these tables by hand")
-    if table.refuses_updates and scene.fills_rows:
-        problem = f"{name} is published with REPLICA IDENTITY NOTHING, so PostgreSQL refuses every UPDATE"
-        yield Obstacle("replica-identity", problem, f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")

@@ -1,0 +1,55 @@
+"""Obstacles in the kind of a table: with partitions or inheritance, it cannot have a unique index on the id alone.
+
+No change of rows, rights or options removes them. So autogenerate reads them as well, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, text
+
+from sqlalchemy_public_id.dialects.indexes import names_in_queries
+from sqlalchemy_public_id.errors import Obstacle
+
+_POSTGRESQL = text("""
+SELECT c.relkind = 'p' AS is_partitioned, c.relispartition AS is_partition,
+       (SELECT min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_inherits i WHERE i.inhrelid = c.oid) AS parent,
+       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits
+FROM pg_class c
+WHERE c.oid = to_regclass(:regclass)
+""")
+_MYSQL = text("""
+SELECT 1 FROM information_schema.PARTITIONS p
+WHERE p.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND p.TABLE_NAME = :table AND p.PARTITION_NAME IS NOT NULL
+LIMIT 1
+""")
+
+
+def obstacles_of_structure(connection: Connection, table: str, schema: str | None) -> Iterator[Obstacle]:
+    """Yield the obstacle that the kind of *table* is; none if there is no such table."""
+    names = names_in_queries(connection, table, schema, "")
+    if connection.dialect.name == "postgresql":
+        yield from _of_postgresql(connection, table, names)
+    elif connection.dialect.name in ("mysql", "mariadb") and connection.execute(_MYSQL, names).first():
+        yield _partitioned(table)
+
+
+def _of_postgresql(connection: Connection, table: str, names: dict[str, object]) -> Iterator[Obstacle]:
+    row = connection.execute(_POSTGRESQL, names).one_or_none()
+    if row is None:
+        return
+    if row.is_partition:
+        problem = f"{table} is a partition of {row.parent}, and has the columns of {row.parent} only"
+        yield Obstacle("partition", problem, f"keep the ids in a table of their own that refers to {row.parent}")
+    elif row.is_partitioned:
+        yield _partitioned(table)
+    elif row.inherits:
+        problem = f"{table} inherits, or other tables inherit from it, and they share no unique index"
+        yield Obstacle("inheritance", problem, "add the column and the index to each of these tables by hand")
+
+
+def _partitioned(table: str) -> Obstacle:
+    problem = f"{table} is partitioned, and every unique index needs the columns of the partitions"
+    remedy = "keep the ids in a table of their own that refers to this one, and remove the column from the model"
+    return Obstacle("partitioned", problem, remedy)
