@@ -65,6 +65,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
             if op.dry_run:
                 raise DryRun(report)
             report.require_clear_way()
+        migration.refuse_triggers()
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
@@ -95,6 +96,12 @@ class _Migration:
         self.statements: list[str] = []
         """The statements of the script so far."""
 
+    def refuse_triggers(self) -> None:
+        """Let a script fail before its first ALTER if its backfill would fire triggers without consent."""
+        wanted = self.op.consent.update_triggers
+        if self.context.as_sql and "backfill" in _PHASES[self.op.name] and wanted != "fire":
+            self.statements += self.plan.refuse_triggers_sql(skip=wanted == "skip")
+
     def run(self, phase: str) -> None:
         if phase == "backfill":
             self._backfill()
@@ -113,7 +120,7 @@ class _Migration:
 
     def _backfill(self) -> None:
         if self.context.as_sql:
-            self.statements += self.plan.backfill_sql()
+            self.statements += self.plan.backfill_sql(skip_triggers=self.op.consent.update_triggers == "skip")
             return
         if not self.target.has_rows_to_fill(self.connection):
             return

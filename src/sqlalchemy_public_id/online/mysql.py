@@ -17,6 +17,7 @@ from sqlalchemy_public_id.dialects.quoting import delimited
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.mysql_backfill import backfill_procedure
 from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unless_script
+from sqlalchemy_public_id.online.script_triggers import refuse_on_mysql
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
 _INSTANT, _INPLACE = ", ALGORITHM=INSTANT", ", ALGORITHM=INPLACE, LOCK=NONE"
@@ -68,7 +69,10 @@ class MySQLPlan(Plan):
             ),
         ]
 
-    def backfill_sql(self) -> list[str]:
+    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
+        return [refuse_on_mysql(self.table, self._schema, self.literal(self.target.table))]
+
+    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         # a procedure that commits after each batch
         generated, name = self._expression, self.generator
         if generated is None:

@@ -230,5 +230,12 @@ class Plan(ABC):
         """Return the steps that remove the column."""
 
     @abstractmethod
-    def backfill_sql(self) -> list[str]:
+    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
+        """Return the statements of a script that fail if its backfill would fire triggers.
+
+        :param skip: True if the backfill leaves out those that it can.
+        """
+
+    @abstractmethod
+    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         """Return the statements of a script that set the ids of all rows without one."""

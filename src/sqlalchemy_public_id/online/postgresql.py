@@ -14,6 +14,7 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
+from sqlalchemy_public_id.online.script_triggers import refuse_on_postgresql
 from sqlalchemy_public_id.online.server_defaults import function_body, function_type
 
 _TAG = "public_id"
@@ -53,19 +54,25 @@ class PostgreSQLPlan(Plan):
             self._drop_function(),
         ]
 
-    def backfill_sql(self) -> list[str]:
+    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
+        regclass, column = self.literal(self.table), self.literal(self.target.column)
+        return [refuse_on_postgresql(self.table, regclass, column, skip=skip)]
+
+    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         # a loop over the pages of the table that commits after each two hundred, and a sweep for the rows that moved
         update = f"UPDATE {self.table} SET {self.column} = {self.generator}() WHERE {self.column} IS NULL"
+        # its effect ends with each COMMIT
+        skip = "SET LOCAL session_replication_role = replica; " if skip_triggers else ""
         loop = (
             f"DECLARE\n"
             f"  pages bigint := pg_relation_size({self.literal(self.table)}) / current_setting('block_size')::bigint;\n"
             f"BEGIN\n"
             f"  FOR page IN 0..pages BY 200 LOOP\n"
-            f"    {update}\n"
+            f"    {skip}{update}\n"
             f"      AND ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + 200)::tid;\n"
             f"    COMMIT;\n"
             f"  END LOOP;\n"
-            f"  {update};\n"
+            f"  {skip}{update};\n"
             f"END"
         )
         return [f"DO {dollar_quoted(loop, _TAG)}"]

@@ -71,7 +71,10 @@ class SQLitePlan(Plan):
         step = Step("drop the column", sql, lambda state: state.exists)
         return [*self.relax(), step] if self.target.unique == "constraint" else [step]
 
-    def backfill_sql(self) -> list[str]:
+    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
+        return self.backfill_sql()
+
+    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         raise ConfigurationError(
             "a script cannot read the table that SQLite has to copy; run the migration with a connection, without --sql"
         )
