@@ -76,6 +76,22 @@ def test_script(new_people: Callable[..., People], options: dict[str, Any]) -> N
     people.check_complete(300)
 
 
+@on("mysql", "mariadb")
+@pytest.mark.filterwarnings("ignore:Did not recognize type 'point'")
+@pytest.mark.parametrize("index", ["FULLTEXT KEY (name)", "SPATIAL KEY (place)"])
+def test_script_that_may_lock(new_people: Callable[..., People], index: str) -> None:
+    """With ``allow_lock=True``, the script changes a table that the server cannot change beside writers, and back."""
+    people = new_people(allow_lock=True)
+    people.create(0, more=f", place point NOT NULL, {index}")
+    people.execute("INSERT INTO person (name, place) VALUES ('Ada', ST_GeomFromText('POINT(1 1)'))")
+
+    run_script(people.engine, script(people, "add_public_id"))
+    assert not people.state().nullable
+    assert people.state().valid
+    run_script(people.engine, script(people, "drop_public_id"))
+    assert "public_id" not in people.columns()
+
+
 @servers
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
 def test_phases(new_people: Callable[..., People], options: dict[str, Any]) -> None:

@@ -172,12 +172,13 @@ class MySQLPlan(Plan):
         script_condition: str | None = None,
     ) -> Step:
         """Build the step of an ALTER that tries each of *algorithms* until the server accepts one."""
-        # without one, the server copies the table, and writers wait
+        # without one, the server may copy the table, and writers wait
         algorithms = [*algorithms, ""] if self.allow_lock else algorithms
 
         def with_algorithm(algorithm: str) -> Statements:
             def statements(connection: Connection | None, state: State) -> Sequence[str]:
-                alter = sql(state) + algorithm
+                # a script cannot try one after the other; without one, the server chooses the weakest lock it can
+                alter = sql(state) + ("" if connection is None and self.allow_lock else algorithm)
                 return [alter] if script_condition is None else self._if(script_condition, alter)(connection, state)
 
             return statements
