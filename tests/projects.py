@@ -73,7 +73,8 @@ class Project:
 
     def script(self) -> str:
         """Return what ``alembic upgrade head --sql`` writes."""
-        self.output.truncate(0)
+        self.output.seek(0)
+        self.output.truncate()
         command.upgrade(self.config, "head", sql=True)
         return self.output.getvalue()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 import samples
+from clients import run_script
 from marks import on
 from projects import Project, downgrade_of, upgrade_of
 from sqlalchemy import Column, Engine, Index, MetaData
@@ -26,6 +27,7 @@ pytestmark = [
 FORMATS = {"customer": NanoId(prefix="cus"), "film": NanoId(prefix="film"), "dept_emp": NanoId(length=16)}
 OPTIONS = {"needs-lock": "allow_lock=True", "update-triggers": "update_triggers={!r}"}
 """Code of an obstacle → the option that its remedy names."""
+ADD = ["expand", "backfill", "contract"]
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def there_and_back(project: Project, engine: Engine, wanted: MetaData) -> dict[s
     written = project.revision(wanted)
     assert len(upgrade_of(written)) == len(downgrade_of(written)) == len(chosen)
 
-    consents = consent(project, chosen, "add_public_id", ["expand", "backfill", "contract"])
+    consents = consent(project, chosen, "add_public_id", ADD)
     project.upgrade()
     assert project.check(wanted) is None
     with engine.connect() as connection:
@@ -121,7 +123,7 @@ def consent(project: Project, tables: Iterable[str], operation: str, phases: Seq
     return consents
 
 
-def assert_complete(engine: Engine, tables: dict[str, object]) -> None:
+def assert_complete(engine: Engine, tables: Iterable[str]) -> None:
     """Raise an error if an id is missing, malformed or not unique."""
     metadata = reflected(engine)
     with engine.connect() as connection:
@@ -163,3 +165,28 @@ def test_employees(new_sample: Callable[[str], Project], engine: Engine) -> None
     project = new_sample("employees")
 
     assert there_and_back(project, engine, with_public_ids(engine)) == {}
+
+
+@pytest.mark.parametrize(
+    ("database", "name"),
+    [("postgresql", "pagila"), ("mysql", "sakila"), ("mariadb", "sakila")],
+    indirect=["database"],
+)
+def test_script(new_sample: Callable[[str], Project], engine: Engine, name: str) -> None:
+    """The script of ``--sql`` changes no other column either: it obeys the options that the operations need."""
+    project, old = new_sample(name), reflected(engine)
+    with engine.connect() as connection:
+        rows, views = samples.read(connection, old), samples.read_views(connection)
+    wanted = with_public_ids(engine, but="payment" if name == "pagila" else None)
+    chosen = [name for name, table in wanted.tables.items() if "public_id" in table.c]
+    project.revision(wanted)
+    consent(project, chosen, "add_public_id", ADD)
+
+    project.execute("DROP TABLE IF EXISTS alembic_version")  # the script creates it
+    run_script(engine, project.script())
+
+    assert project.check(wanted) is None
+    with engine.connect() as connection:
+        assert samples.read(connection, old) == rows
+        assert samples.read_views(connection) == views
+    assert_complete(engine, chosen)
