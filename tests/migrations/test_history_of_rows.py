@@ -188,6 +188,8 @@ def test_rules(people: People) -> None:
 @on("postgresql")
 def test_right_to_skip(people: People, engine: Engine) -> None:
     """A role that may not skip triggers is refused before anything is changed, with the right that it takes."""
+    if (engine.dialect.server_version_info or (0,))[0] < 15:
+        pytest.skip("PostgreSQL 15 has the GRANT")
     create_trigger(people)
     people.execute("CREATE ROLE public_id_owner LOGIN")
     owner = create_engine(engine.url.set(username="public_id_owner"))

@@ -15,7 +15,7 @@ from sqlalchemy_public_id import NanoId, PublicIdType, audit
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, find_obstacles
+from sqlalchemy_public_id.preflight import Consent, examine
 
 pytestmark = [
     pytest.mark.backend,
@@ -115,7 +115,7 @@ def consent(project: Project, tables: Iterable[str], operation: str, phases: Seq
         target = PublicIdColumn.of(table, format=format_of(table))
         plan = plan_for(target, project.engine.dialect, online=True)
         with project.engine.connect() as connection:
-            obstacles = find_obstacles(connection, plan, phases, Consent())
+            obstacles = examine(connection, plan, phases, Consent()).obstacles
         for obstacle in obstacles:
             consents.setdefault(obstacle.code, set()).add(table)
             start = f"op.{operation}({table!r}"

@@ -136,7 +136,7 @@ class SQLitePlan(Plan):
 
     @property
     def can_fill_stragglers(self) -> bool:
-        return can_generate(self.target.format, "sqlite")
+        return self.generates_ids and can_generate(self.target.format, "sqlite")
 
     def _rebuild(self, name: str, definition: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
         def sql(connection: Connection | None, state: State) -> Sequence[str]:
