@@ -84,9 +84,10 @@ class Keeper:
 
     def start(self, command: list[str], user: str | None, log: Path, ended_by: signal.Signals) -> int:
         """Start *command* as *user* (where root must not), and see to it that it ends."""
+        own = _own_tmp(tempfile.mkdtemp(dir=self.folder))
         with log.open("ab") as out:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **_as(user)
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=own, **_as(user)
             )
         self._tell(child.pid, ended_by)
         self.children[child.pid] = child
@@ -114,6 +115,12 @@ class Keeper:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{group} {int(number)}\n")
         self._process.stdin.flush()
+
+
+def _own_tmp(folder: str) -> dict[str, str]:
+    """The environment of a server: one that starts removes the temporary tables of others from a folder they share."""
+    Path(folder).chmod(0o1777)
+    return {**os.environ, "TMPDIR": folder}
 
 
 def _as(user: str | None) -> dict[str, Any]:
@@ -170,7 +177,8 @@ def owner(user: str) -> tuple[Any, Any]:
 
 def run(command: list[str], user: str | None, stdin: Any = subprocess.DEVNULL) -> None:
     """Run *command* as *user* to its end."""
-    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, **_as(user))
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, env=_own_tmp(folder), **_as(user))
     if done.returncode:
         raise NotReady(f"{command[0]} failed: {(done.stderr + done.stdout)[-3000:]}")
 

@@ -156,10 +156,7 @@ def test_mixed(project: Project, written: str) -> None:
         project.upgrade()
 
     assert columns(project) == ["id", "name"]
-    path = next(path for path in (project.folder / "versions").iterdir() if "add_public_id" in path.read_text())
-    path.write_text(
-        path.read_text().replace('op.add_public_id("customer")', 'op.add_public_id("customer", online=False)')
-    )
+    project.rewrite('add_public_id("customer")', 'add_public_id("customer", online=False)')
     project.upgrade()
     assert "public_id" in columns(project)
 

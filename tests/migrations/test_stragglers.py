@@ -32,6 +32,7 @@ def test_live_writer(people: People) -> None:
                 people.write(1)
             except Exception as error:
                 errors.append(error)
+            over.wait(0.005)
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -21,13 +21,13 @@ def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas:
     """
     assert context.connection is not None
     changes = [op for changes in upgrade.ops if isinstance(changes, ModifyTableOps) for op in changes.ops]
-    found = [
+    refused = [
         (str(op.target), obstacle)
         for op in changes
         if isinstance(op, PublicIdOp)
         for obstacle in obstacles_of_structure(context.connection, op.table_name, op.schema)
     ]
-    if found:
-        targets = ", ".join(dict.fromkeys(target for target, _ in found))
-        raise MigrationRefused(target=targets, obstacles=[obstacle for _, obstacle in found])
+    if refused:
+        targets = ", ".join(dict.fromkeys(target for target, _ in refused))
+        raise MigrationRefused(target=targets, obstacles=[obstacle for _, obstacle in refused])
     return False

@@ -31,9 +31,11 @@ class State:
     default: str | None = None
     """The server default as an expression, of this library or not."""
     function: bool = False
-    """True if the function of PostgreSQL exists that generates ids."""
+    """True if the function of PostgreSQL exists that generates ids, and no other column calls it."""
     called: str | None = None
     """The function of this library that the default of PostgreSQL calls, as SQL. A renamed table keeps it."""
+    is_shared: bool = False
+    """True if the default of another column calls that function, too."""
     trigger: str | None = None
     """The name of the trigger of MySQL or MariaDB that generates ids. A renamed table keeps it."""
     index: bool = False
@@ -113,6 +115,7 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
     row = connection.execute(postgresql.COLUMN, names).one()
     if row.kind not in ("r", "p"):
         raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
+    called, _, is_shared = (row.called or "").rpartition("|")
     # Another collation rebuilds each index of the column under a strong lock. Equality is that of bytes all the same.
     collated = row.collation in ("C", "POSIX", None) or (
         row.deterministic and row.indexed and not has_few_rows(connection, names["table"], names["schema"])
@@ -125,7 +128,8 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
         comment=row.comment,
         default=row.default,
         function=row.function,
-        called=row.called,
+        called=called or None,
+        is_shared=is_shared == "true",
         check=row.checked is not None,
         checked=bool(row.checked),
     )

@@ -37,8 +37,12 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
             THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
        (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
        EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
-               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark) AS function,
-       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname)
+               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark AND NOT EXISTS (
+                   SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
+                   AND other.classid = 'pg_attrdef'::regclass AND other.objid IS DISTINCT FROM d.oid)) AS function,
+       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname) || '|' || EXISTS (
+            SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
+            AND other.classid = 'pg_attrdef'::regclass AND other.objid <> d.oid)
         FROM pg_depend dep JOIN pg_proc p ON p.oid = dep.refobjid JOIN pg_namespace pn ON pn.oid = p.pronamespace
         WHERE dep.classid = 'pg_attrdef'::regclass AND dep.objid = d.oid AND dep.refclassid = 'pg_proc'::regclass
           AND obj_description(p.oid, 'pg_proc') = :mark LIMIT 1) AS called,

@@ -50,8 +50,7 @@ class PostgreSQLPlan(Plan):
     def drop(self) -> list[Step]:
         return [
             *self._drop_unique(),
-            Step("drop the column", self._drop_column, lambda state: state.exists),
-            self._drop_function(),
+            Step("drop the column", self._drop_column, lambda state: state.exists or state.function),
         ]
 
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
@@ -80,7 +79,8 @@ class PostgreSQLPlan(Plan):
     # --- parts
 
     def _drop_column(self, connection: Connection | None, state: State) -> list[str]:
-        return [f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}", *self._drop_called(state)]
+        drop = f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"
+        return [drop, *self._drop_functions(connection, state)]
 
     def _create_function(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.generates_ids:
@@ -238,17 +238,17 @@ class PostgreSQLPlan(Plan):
 
     def _drop_default(self) -> list[Step]:
         def sql(connection: Connection | None, state: State) -> list[str]:
-            return [f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT", *self._drop_called(state)]
+            alter = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
+            return [alter, *self._drop_functions(connection, state)]
 
-        return [Step("drop the default", sql, self.has_own_default), self._drop_function()]
+        return [Step("drop the default", sql, self.has_own_default)]
 
-    def _drop_called(self, state: State) -> list[str]:
-        # with what calls it, in one transaction: afterwards, only its name would lead to it
-        return [f"DROP FUNCTION {state.called}()"] if state.called is not None else []
-
-    def _drop_function(self) -> Step:
-        drop = f"DROP FUNCTION IF EXISTS {self.generator}()"
-        return Step("drop the function that makes ids", always(drop), lambda state: state.function, Lock.NONE)
+    def _drop_functions(self, connection: Connection | None, state: State) -> list[str]:
+        # with what calls them, in one transaction: afterwards, only the name would lead to one
+        functions = {self.generator} if connection is None or state.function else set[str]()
+        if state.called is not None and not state.is_shared:
+            functions = {state.called}
+        return [f"DROP FUNCTION IF EXISTS {function}()" for function in functions]
 
     def _alter(self, name: str, action: str, needed: Callable[[State], bool]) -> Step:
         return Step(name, always(f"ALTER TABLE {self.table} ALTER COLUMN {self.column} {action}"), needed)

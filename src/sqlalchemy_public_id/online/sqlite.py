@@ -69,7 +69,7 @@ class SQLitePlan(Plan):
             return [*drops, f"ALTER TABLE {self.table} DROP COLUMN {self.column}"]
 
         step = Step("drop the column", sql, lambda state: state.exists)
-        return [*self.relax(), step] if self.target.unique == "constraint" else [step]
+        return [self.relax()[-1], step] if self.target.unique == "constraint" else [step]  # a copy without it
 
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
         return self.backfill_sql()

@@ -33,12 +33,16 @@ LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
 LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = to_regclass(:regclass)
 """)
+# other constraints of the table go with the column
 _DEPENDANTS = text("""
 SELECT DISTINCT CASE d.classid WHEN 'pg_rewrite'::regclass
                 THEN (SELECT 'view ' || CAST(r.ev_class AS regclass) FROM pg_rewrite r WHERE r.oid = d.objid)
                 ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END AS name
 FROM pg_depend d
-WHERE d.deptype = 'n' AND (
+WHERE d.deptype = 'n' AND NOT EXISTS (
+        SELECT FROM pg_constraint own WHERE d.classid = 'pg_constraint'::regclass AND own.oid = d.objid
+        AND own.conrelid = to_regclass(:regclass) AND own.contype <> 'f')
+  AND (
     (d.refobjid = to_regclass(:regclass) AND d.refobjsubid = (
         SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass(:regclass) AND attname = :column))
     OR d.refobjid IN (SELECT i.indexrelid FROM pg_index i JOIN pg_attribute a
