@@ -32,6 +32,12 @@ UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
 UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
       WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
 """)
+_OF_COPY = text("""
+SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
+  AND LEFT(TRIGGER_NAME, 7) = 'pt_osc_'
+ORDER BY TRIGGER_NAME
+""")
 _ALTER = ("ALTER", "CREATE", "INSERT")
 """The privileges that ALTER TABLE takes."""
 
@@ -42,10 +48,21 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     names = names_in_queries(scene.connection, target.table, target.schema, target.column)
     table = scene.connection.execute(_TABLE, names).one()
     yield from _of_rights(scene, names, table.user)
+    yield from _of_copies(scene, names)
     if "contract" in scene.phases:
         yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if not scene.consent.allow_lock:
         yield from _of_locks(scene, names, table.engine)
+
+
+def _of_copies(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+    # the copy replaces the table: it receives rows from now on, and no changes of columns, defaults and indexes
+    triggers = scene.connection.execute(_OF_COPY, names).scalars().all()
+    if triggers and set(scene.phases) != {"backfill"}:
+        table = scene.target.table
+        problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
+        remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
+        yield Obstacle("table-copied", problem, remedy)
 
 
 def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[Obstacle]:

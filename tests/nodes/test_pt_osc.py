@@ -1,0 +1,264 @@
+"""pt-online-schema-change on a table that is to get ids, has half of them, or has them all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import command
+import pytest
+from marks import on
+from people import People, send
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from sqlalchemy_public_id import NanoId, backfill
+from sqlalchemy_public_id.errors import MigrationRefused
+
+pytestmark = [pytest.mark.backend, on("mysql", "mariadb")]
+
+PATIENCE = 60
+UNIQUE = "ADD UNIQUE KEY uq_person_public_id (public_id)"
+WITH_TRIGGER = NanoId(prefix="inv", check_digit=True)
+TRIGGERS = (
+    "SELECT count(*) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()"
+    " AND EVENT_OBJECT_TABLE = 'person' AND LEFT(TRIGGER_NAME, 7) = 'pt_osc_'"
+)
+PLUGIN = """package pt_online_schema_change_plugin;
+sub new { my ($class, %arguments) = @_; return bless {}, $class }
+sub before_copy_rows { while (-e $ENV{PAUSE}) { select(undef, undef, undef, 0.05) } }
+1;
+"""
+"""``--pause-file`` sleeps for a minute at a time."""
+
+Tool: TypeAlias = Callable[..., list[str]]
+Done: TypeAlias = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def people(engine: Engine) -> Iterator[People]:
+    """The table, without what a killed run of the tool leaves."""
+    made = People(engine)
+    made.create(300)
+    yield made
+    made.drop()
+    made.execute("DROP TABLE IF EXISTS _person_new")
+
+
+@pytest.fixture
+def tool(engine: Engine, pytestconfig: pytest.Config) -> Tool:
+    """Return the command line of the tool for an ALTER."""
+    program = shutil.which("pt-online-schema-change")
+    if program is None:
+        missing = "pt-online-schema-change not found: run scripts/nodes up"
+        pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
+    url = engine.url
+    parts = {"h": url.host, "P": url.port or 3306, "u": url.username, "p": url.password, "D": url.database}
+    place = ",".join(f"{name}={value}" for name, value in parts.items() if value)
+
+    def line(alter: str, *options: str) -> list[str]:
+        return [program, f"{place},t=person", "--alter", alter, "--execute", "--recursion-method=none", *options]
+
+    return line
+
+
+def run(line: list[str]) -> Done:
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def change(line: list[str]) -> None:
+    """Run the tool, which has to succeed."""
+    done = run(line)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def copying(people: People, line: list[str], folder: Path) -> Iterator[None]:
+    """Keep the tool between its triggers and the first row that it copies; it ends after the block."""
+    plugin, pause, output = folder / "plugin.pm", folder / "pause", folder / "output"
+    plugin.write_text(PLUGIN)
+    pause.touch()
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [*line, "--plugin", str(plugin)], env=os.environ | {"PAUSE": str(pause)}, stdout=file, stderr=file
+        )
+        try:
+            until = time.monotonic() + PATIENCE
+            while scalar(people, TRIGGERS) < 3:
+                assert process.poll() is None, output.read_text()
+                assert time.monotonic() < until
+                time.sleep(0.05)  # between two looks
+            yield
+        finally:
+            pause.unlink()
+            ended = process.wait(PATIENCE)
+    assert ended == 0, output.read_text()
+
+
+def scalar(people: People, query: str) -> int:
+    with people.engine.connect() as connection:
+        return int(send(connection, query).scalar_one())
+
+
+def rows(people: People) -> list[Any]:
+    with people.engine.connect() as connection:
+        return list(send(connection, "SELECT id, name, public_id FROM person ORDER BY id").all())
+
+
+def fill_half(people: People) -> None:
+    people.run("expand_public_id")
+    people.write(20)
+    people.execute("UPDATE person SET public_id = concat('half', lpad(id, 8, '0')) WHERE id <= 150")
+
+
+def test_before(people: People, tool: Tool) -> None:
+    """A table that the tool has changed gets its ids."""
+    change(tool("ADD COLUMN note INT"))
+
+    people.add()
+
+    people.check_complete(300)
+
+
+def test_half(people: People, tool: Tool) -> None:
+    """Ids, missing ids and the default are kept, and the migration continues."""
+    fill_half(people)
+    before = rows(people)
+
+    change(tool("ADD COLUMN note INT"))
+
+    assert rows(people) == before
+    people.check_expanded()
+    people.run("backfill_public_id")
+    people.run("contract_public_id")
+    people.check_complete(320)
+    assert [row for row in rows(people) if row.public_id.startswith("half")] == before[:150]
+
+
+@pytest.mark.parametrize("options", [{}, {"format": WITH_TRIGGER}], ids=["default", "trigger"])
+def test_complete(people: People, tool: Tool, options: dict[str, Any]) -> None:
+    """Ids, default or trigger, and the index are kept; the audit has no finding, and the way back works."""
+    people.options.update(options)
+    people.add()
+    before = rows(people)
+
+    change(tool("ADD COLUMN note INT", *(["--preserve-triggers"] if options else [])))
+
+    assert rows(people) == before
+    people.check_complete(300)
+    audit = command.run("audit", people.engine.url.render_as_string(hide_password=False))
+    assert audit.exit_code == 0, audit.output
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+def test_trigger_of_ids(people: People, tool: Tool) -> None:
+    """Without ``--preserve-triggers``, the tool refuses a table whose ids a trigger generates."""
+    people.options["format"] = WITH_TRIGGER
+    people.add()
+
+    done = run(tool("ADD COLUMN note INT"))
+
+    assert done.returncode
+    assert "--preserve-triggers was not specified" in done.stderr
+    assert "note" not in people.columns()
+
+
+def test_writers(people: People, tool: Tool, tmp_path: Path) -> None:
+    """Rows that old programs and a backfill write meanwhile keep their ids."""
+    fill_half(people)
+    stop, written = threading.Event(), 0
+
+    def write() -> None:
+        nonlocal written
+        while not stop.is_set():
+            try:
+                people.write(1)
+                written += 1
+            except OperationalError as error:  # the tool's triggers and its copy lock rows in different order
+                assert "1213" in str(error.orig)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with copying(people, tool("ADD COLUMN note INT"), tmp_path):
+            backfill.run(people.engine, "person", update_triggers="fire", pause=0)
+            filled = {row.id: row.public_id for row in rows(people)}
+    finally:
+        stop.set()
+        writer.join()
+
+    after = {row.id: row.public_id for row in rows(people)}
+    assert None not in filled.values()
+    assert filled.items() <= after.items()
+    assert len(after) == 320 + written
+    people.run("contract_public_id")
+    people.check_complete(len(after))
+
+
+@pytest.mark.parametrize(
+    "operation", ["add_public_id", "expand_public_id", "contract_public_id", "drop_public_id", "backfill_public_id"]
+)
+def test_operations_meanwhile(people: People, tool: Tool, tmp_path: Path, operation: str) -> None:
+    """While the tool copies, operations are refused: its copy would lack their changes. The next run succeeds."""
+    if operation.startswith(("contract", "backfill")):
+        fill_half(people)
+    if operation.startswith("contract"):
+        people.run("backfill_public_id")
+    if operation.startswith("drop"):
+        people.add()
+    columns = people.columns()
+
+    with copying(people, tool("ADD COLUMN note INT"), tmp_path):
+        with pytest.raises(MigrationRefused, match="pt_osc_") as refused:
+            people.run(operation)
+        assert people.columns() == columns
+
+    copied = "table-copied" in [obstacle.code for obstacle in refused.value.obstacles]
+    assert copied == (operation != "backfill_public_id")
+    assert people.columns() == [*columns, "note"]
+    people.run(operation)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "alter", "options", "left"),
+    [
+        ("", f"ADD COLUMN public_id varchar(12) NOT NULL DEFAULT '', {UNIQUE}", ["--no-check-unique-key-change"], 1),
+        ("", "ADD COLUMN public_id varchar(12) NOT NULL DEFAULT '' UNIQUE", [], 1),
+        ("NULL", f"MODIFY public_id varchar(12) NOT NULL, {UNIQUE}", ["both"], 1),
+        ("IF(id < 300, 'a', 'B')", UNIQUE, ["--no-check-unique-key-change"], 2),
+    ],
+    ids=["default", "of-column", "null", "equal"],
+)
+def test_lost_rows(people: People, tool: Tool, prepare: str, alter: str, options: list[str], left: int) -> None:
+    """The warning of the guide holds: with a UNIQUE key, rows are lost, and the tool reports success."""
+    if prepare:
+        people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+        people.execute(f"UPDATE person SET public_id = {prepare}")
+    both = ["--no-check-unique-key-change", "--null-to-not-null"]
+
+    change(tool(alter, *(both if options == ["both"] else options)))
+
+    assert len(rows(people)) == left
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [([], "You are trying to add an unique key"), (["--no-check-unique-key-change"], "doesn't have a default value")],
+    ids=["checked", "unchecked"],
+)
+def test_refused_by_the_tool(people: People, tool: Tool, options: list[str], message: str) -> None:
+    """A UNIQUE key is refused; without this check, a missing id stops the tool, and nothing is changed."""
+    done = run(tool(f"ADD COLUMN public_id varchar(12) NOT NULL, {UNIQUE}", *options))
+
+    assert done.returncode
+    assert message in done.stdout + done.stderr
+    assert "public_id" not in people.columns()
+    assert scalar(people, "SELECT count(*) FROM person") == 300
