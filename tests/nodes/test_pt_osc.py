@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -80,7 +80,7 @@ def change(line: list[str]) -> None:
 
 
 @contextmanager
-def copying(people: People, line: list[str], folder: Path) -> Iterator[None]:
+def copying(people: People, line: list[str], folder: Path) -> Generator[None, None, None]:
     """Keep the tool between its triggers and the first row that it copies; it ends after the block."""
     plugin, pause, output = folder / "plugin.pm", folder / "pause", folder / "output"
     plugin.write_text(PLUGIN)
