@@ -17,6 +17,7 @@ from benchmarks import (
     ids,
     imports,
     live,
+    live_history,
     lookup,
     references,
     report,
@@ -39,6 +40,7 @@ SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "blocks": blocks.run,
     "cluster": cluster.run,
     "live": live.run,
+    "live-history": live_history.run,
 }
 _WITHOUT_DATABASE = {"ids", "import"}
 
@@ -52,7 +54,7 @@ def main() -> None:
     )
     parser.add_argument("--url", action="append", default=[], help="another server than that on the usual port")
     parser.add_argument("--on", action="append", choices=ALL, help="only this database; may be repeated")
-    parser.add_argument("--rows", type=int, help="rows in the table of the suite live, by default 2 million")
+    parser.add_argument("--rows", type=int, help="rows in the table of the live suites, by default 2 million")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
     parser.add_argument("--markdown", action="store_true", help="run nothing; print the stored results as a table")
     options = parser.parse_args()
