@@ -191,7 +191,7 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         if self._format.bits is not None:
             bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
             return bind
-        accepts, process = self._format.is_valid, self.process_bind_param
+        accepts, process = self._format.quick_check, self.process_bind_param
 
         return lambda value: value if type(value) is str and accepts(value) else process(value, dialect)
 

@@ -213,7 +213,7 @@ def test_own_listener_is_not_wrapped() -> None:
     configure_mappers()
     modules = [listener.__module__ for listener in _compat.insert_listeners(Thing.__mapper__)]
 
-    assert modules == ["sqlalchemy_public_id.events.mappers"]
+    assert modules == ["sqlalchemy_public_id.events.flush"]
 
 
 def test_listeners_of_the_application(engine: Engine) -> None:
@@ -255,6 +255,7 @@ def test_rows_of_bulk_saved_objects(engine: Engine) -> None:
 
 def test_listeners_are_installed_again(engine: Engine) -> None:
     """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
+    configure_mappers()  # those of other tests, which need the listeners
     LISTENERS.uninstall()
     try:
 

@@ -181,6 +181,7 @@ def in_child(path: Path, format: Snowflake) -> str:
     """What a forked child says when it makes an id."""
     child = os.fork()
     if child == 0:
+        path.with_suffix(".pid").write_text(str(os.getpid()))
         try:
             path.write_text(format.generate())
         except ConfigurationError as error:
@@ -199,10 +200,12 @@ def test_a_function_is_asked_in_each_process(tmp_path: Path) -> None:
     format.generate_many(10)
     mine = format.prefixed("a").generate()
     childs = in_child(tmp_path / "id", format)
+    pid = int((tmp_path / "id.pid").read_text())
 
+    assert pid != os.getpid()
     assert asked == [os.getpid()]
     assert parts(mine.removeprefix("a_"))[1] == os.getpid() % 1024
-    assert parts(childs)[1] != os.getpid() % 1024
+    assert parts(childs)[1] == pid % 1024
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -18,6 +19,7 @@ from sqlalchemy_public_id.dialects import Outcome, Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.online.run import can_be_retried
 from sqlalchemy_public_id.transactions import Tries
 
 
@@ -88,6 +90,24 @@ OUTCOMES: list[tuple[str, Traits, Exception, Outcome]] = [
 def test_outcomes(traits: Traits, error: Exception, expected: Outcome) -> None:
     """Each database's traits tell from an error what became of the transaction."""
     assert traits.outcome(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (Exception(1205, "…"), True),
+        (Exception(1213, "…"), True),
+        (Exception(3101, "…"), True),
+        (Exception(1180, f"Got error 149 - {RETRY!r} during COMMIT"), True),
+        (Exception(1180, 'Got error 6 "…" during COMMIT'), False),
+        (Exception(1290, PREVENTED.format("--read-only")), False),
+        (Exception(1054, "…"), False),
+    ],
+    ids=str,
+)
+def test_steps_of_migrations(cause: Exception, expected: bool) -> None:
+    """A step or a batch is tried again after locks and refused commits, and not on a server that is read-only."""
+    assert can_be_retried(OperationalError("…", {}, cause), mysql.dialect()) is expected
 
 
 def of_sqlite(message: str) -> OperationalError:

@@ -6,20 +6,21 @@ The events of a session begin and end the time in which they may be replaced.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
+from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
-from sqlalchemy_public_id.orm.marks import marks_of, replace
+from sqlalchemy_public_id.orm.marks import has_marks, marks_of, replace
 from sqlalchemy_public_id.types import is_expression, max_retries, public_id_type
 
 # --- before the INSERT
@@ -28,48 +29,80 @@ before_bulk_insert: list[Callable[[Session, Iterable[object]], None]] = []
 """Hooks that a flush runs through ``before_flush``; ``bulk.insert()`` does not flush and calls them itself."""
 
 
-def ensure_ids(
-    states: Sequence[InstanceState[Any]], attributes: dict[str, Column[Any]], connection: Connection
-) -> None:
-    """Give the objects of *states* the ids they lack, and note for *connection* which ones may be replaced."""
+def give_ids(attributes: dict[str, Column[Any]]) -> Callable[[object, Connection, InstanceState[Any]], Any]:
+    """Return a listener to ``before_insert`` that gives an object the ids that it lacks.
+
+    It notes which ids may be replaced. A flush calls it for each row, so the usual case is short: the object has no id,
+    and nothing is marked.
+    """
+    columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
+    last: GeneratedIds | None = None  # threads may replace it by theirs, which costs a look-up
+
+    def before_insert(_: object, connection: Connection, state: InstanceState[Any]) -> Any:
+        nonlocal last
+        ids = last
+        if ids is None or ids.is_over or ids.connection() is not connection:
+            ids = last = _ids_of_flush(connection, state)
+        values, is_marked = state.dict, has_marks(state)
+        for key, column, next_id in columns:
+            if is_marked or values.get(key) is not None:
+                _settle(ids, state, key, column, connection)
+                continue
+            value = next_id()
+            # two objects of one flush must not have the same id, even if the table has neither
+            if ids[column].setdefault(value, state) is not state:
+                value = _draw_another(ids, column, connection)
+                ids[column][value] = state
+            values[key] = value
+        return EXT_CONTINUE
+
+    return before_insert
+
+
+def _ids_of_flush(connection: Connection, state: InstanceState[Any]) -> GeneratedIds:
     ids = generated.of(connection)
     if ids is None:
         guard.install_for(connection)
-        ids = generated.begin(connection, states[0].session)
-    columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
-    for state in states:
-        values, marks = state.dict, marks_of(state)
-        for key, column, next_id in columns:
-            value = values.get(key)
-            if value is None or key in marks.borrowed:  # a borrowed id is that of another object's row
-                value = next_id()
-                if key in marks.borrowed:
-                    marks.forget(key)
-            elif key in marks.generated:
-                marks.generated -= {key}  # the row has it from now on; a rollback marks it again
-                ids.shown.add((column, value))
-            else:
-                marks = marks_of(state, create=True)
-                marks.mark_given(key)
-                if not is_expression(value):
-                    _reserve_given_id(ids, column, value, connection)
-                continue
-            # two objects of one flush must not have the same id, even if the table has neither
-            if ids.setdefault((column, value), state) is not state:
-                value = _draw_another(ids, column, connection)
-                ids[column, value] = state
-                if values.get(key) is not None:
-                    replace(state, key, value)
-            values[key] = value
+        ids = generated.begin(connection, state.session)
+        if state.session is not None:
+            _connections.setdefault(state.session, weakref.WeakSet()).add(connection)
+    return ids
+
+
+def _settle(
+    ids: GeneratedIds, state: InstanceState[Any], key: str, column: Column[Any], connection: Connection
+) -> None:
+    """Note the id of an object that has one, or a mark; give it one if it has none, or that of another row."""
+    values, marks = state.dict, marks_of(state)
+    value = values.get(key)
+    if value is None or key in marks.borrowed:
+        value = public_id_type(column).next_id()
+        if key in marks.borrowed:
+            marks.forget(key)
+    elif key in marks.generated:
+        marks.generated -= {key}  # the row has it from now on; a rollback marks it again
+        ids.shown.add((column, value))
+    else:
+        marks = marks_of(state, create=True)
+        marks.mark_given(key)
+        if not is_expression(value):
+            _reserve_given_id(ids, column, value, connection)
+        return
+    if ids[column].setdefault(value, state) is not state:
+        value = _draw_another(ids, column, connection)
+        ids[column][value] = state
+        if values.get(key) is not None:
+            replace(state, key, value)
+    values[key] = value
 
 
 def _reserve_given_id(ids: GeneratedIds, column: Column[Any], given: str, connection: Connection) -> None:
     # An object of the same flush may have drawn the id before. It gets another one, unless its row was sent already or
     # the application has seen the id: then the database reports the duplicate.
-    other = ids.get((column, given))
+    other = ids.state_of(column, given)
     if other is not None and (column, given) not in ids.shown and _is_unwritten(other):
         generated.replace(ids, column, given, _draw_another(ids, column, connection))
-    ids[column, given] = None
+    ids[column][given] = None
 
 
 def _is_unwritten(state: InstanceState[Any]) -> bool:
@@ -82,9 +115,21 @@ def _draw_another(ids: GeneratedIds, column: Column[Any], connection: Connection
     type_ = public_id_type(column)
     for _ in range(max_retries(column)):
         value = type_.next_id()
-        if (column, value) not in ids:
+        if value not in ids[column]:
             return value
     raise exhausted(connection, column)
+
+
+def replace_stored_ids(connection: Connection, attributes: dict[str, Column[Any]], rows: list[dict[str, Any]]) -> bool:
+    """Replace the generated ids of *rows* that the table holds already. Return True if there was one."""
+    ids = generated.of(connection)
+    replaced = False
+    for key, column in attributes.items():
+        for text in generated.stored_ids(connection, column, [row[key] for row in rows], {}):
+            if ids is not None and ids.state_of(column, text) is not None:
+                generated.replace(ids, column, text, _draw_another(ids, column, connection))
+                replaced = True
+    return replaced
 
 
 _PACKAGE = f"{__name__.partition('.')[0]}."
@@ -100,12 +145,12 @@ def has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
 # --- the events of a session
 
 _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
+"""The connections on which a session has flushed public ids."""
 
 
 def after_begin(session: Session, transaction: object, connection: Connection) -> None:
-    """Guard the engine, and remember the connection for the end of the flush."""
+    """Guard the engine: the session may execute an INSERT without a flush."""
     guard.install_for(connection)
-    _connections.setdefault(session, weakref.WeakSet()).add(connection)
 
 
 def end_flush(session: Session, context: object) -> None:
@@ -126,9 +171,9 @@ def pending_to_transient(session: Session, instance: object) -> None:
     """Mark the ids that this flush has generated for an object whose INSERT failed, or that was expunged before it."""
     state = instance_state(instance)
     for key, column in _attributes_of(state).items():
-        entry = column, cast("str", state.dict.get(key))
+        text = cast("str", state.dict.get(key))
         flushes = map(generated.of, _connections.get(session, ()))
-        if any(ids is not None and ids.get(entry) is state for ids in flushes):
+        if any(ids is not None and ids.state_of(column, text) is state for ids in flushes):
             marks_of(state, create=True).mark_generated(key)
 
 

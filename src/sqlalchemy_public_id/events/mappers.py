@@ -14,11 +14,10 @@ from sqlalchemy import Column, FromClause, Table, event, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, QueryableAttribute
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
-from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
-from sqlalchemy_public_id.events.flush import ensure_ids
+from sqlalchemy_public_id.events.flush import give_ids
 from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of
@@ -42,15 +41,11 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     watch_merges(mapper, attributes)
     _register(mapper, model, attributes)
 
-    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> Any:
-        ensure_ids((state,), attributes, connection)
-        return EXT_CONTINUE
-
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)
 
     # with retval, SQLAlchemy does not wrap the function: one call less per row, and flush.has_other_listeners() sees it
-    event.listen(mapper, "before_insert", before_insert, raw=True, retval=True)
+    event.listen(mapper, "before_insert", give_ids(attributes), raw=True, retval=True)
     event.listen(mapper, "before_update", before_update, raw=True)
     event.listen(model, "expire", _on_expire, raw=True)
 

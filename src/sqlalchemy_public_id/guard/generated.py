@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, func, select
@@ -25,16 +24,27 @@ _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
 
 
-class GeneratedIds(dict[tuple[Column[Any], str], "InstanceState[Any] | None"]):
-    """(column, id) → state of the object; None if the application gave the id."""
+class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
+    """Column → id → state of the object; None if the application gave the id."""
 
-    __slots__ = ("session", "shown")
+    __slots__ = ("connection", "is_over", "session", "shown")
 
-    def __init__(self, session: Session | None) -> None:
+    def __init__(self, connection: Connection, session: Session | None) -> None:
         super().__init__()
         self.shown = set[tuple[Column[Any], str]]()
         """Ids that the application has seen before the flush."""
+        self.connection = weakref.ref(connection)
         self.session = weakref.ref(session) if session is not None else None
+        self.is_over = False
+        """True after the end of the flush."""
+
+    def __missing__(self, column: Column[Any]) -> dict[str, InstanceState[Any] | None]:
+        self[column] = {}
+        return self[column]
+
+    def state_of(self, column: Column[Any], text: str) -> InstanceState[Any] | None:
+        """Return the state of the object that has the generated id *text*."""
+        return self[column].get(text)
 
 
 _of_connection: weakref.WeakKeyDictionary[Connection, GeneratedIds] = weakref.WeakKeyDictionary()
@@ -47,7 +57,7 @@ def of(connection: Connection) -> GeneratedIds | None:
 
 def begin(connection: Connection, session: Session | None) -> GeneratedIds:
     """Return the ids of *connection*, empty ones at the beginning of a flush of *session*."""
-    return _of_connection.setdefault(connection, GeneratedIds(session))
+    return _of_connection.setdefault(connection, GeneratedIds(connection, session))
 
 
 def drop(connection: Connection, session: Session) -> None:
@@ -55,13 +65,15 @@ def drop(connection: Connection, session: Session) -> None:
     ids = _of_connection.get(connection)
     if ids is not None and (ids.session is None or ids.session() in (session, None)):
         _of_connection.pop(connection, None)
+        ids.is_over = True
+        ids.clear()
 
 
 def replace(ids: GeneratedIds | None, column: Column[Any], old: str, new: str) -> None:
     """Note that the row with the id *old* has the id *new* now, and set it on the object of the row."""
-    state = None if ids is None else ids.pop((column, old), None)
+    state = None if ids is None else ids[column].pop(old, None)
     if ids is not None and state is not None:
-        ids[column, new] = state
+        ids[column][new] = state
         marks.replace(state, state.mapper.get_property_by_column(column).key, new)
 
 
@@ -88,7 +100,10 @@ def exhausted(
     model = model_of(column.table, column.key)
     rows = None
     if format.capacity <= _COUNTABLE:
-        texts = {text for other, text in chain(taken, of(connection) or ()) if other is column}
+        texts = {text for other, text in taken if other is column}
+        ids = of(connection)
+        if ids is not None:
+            texts.update(ids[column])
         rows = _count_taken(connection, column, texts, options or {})
     return PublicIdCollision(
         model=model.__name__ if model else column.table.name,

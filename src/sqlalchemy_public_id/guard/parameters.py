@@ -130,7 +130,7 @@ class Batch:
         """Return True if the library generated the id in *slot*, so that it may be replaced."""
         if slot.parameter.is_default:
             return True
-        return self.ids is not None and self.ids.get((slot.column, self.text(slot))) is not None
+        return self.ids is not None and self.ids.state_of(slot.column, self.text(slot)) is not None
 
     # --- writing
 
