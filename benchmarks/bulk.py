@@ -22,7 +22,7 @@ __all__ = ["run"]
 def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the two, µs per row; both get the same objects, created beforehand."""
     rows = bench.times(5_000, 500)
-    for database in bench.on("mysql", "sqlite"):
+    for database in bench.on("mysql", "sqlite", "postgresql", "mariadb"):
         with database.engines() as (guarded, _):
             taken = interleaved(_insert(guarded, bulk.insert, rows), _insert(guarded, _flush, rows), bench.times(31, 4))
             names = "bulk.insert()", "add_all() + flush()"

@@ -32,7 +32,7 @@ STATEMENTS = {
     "add and flush, 1 object":                   (1,     1,         1,    1),
     "add_all and flush, 3 objects":              (3,     1,         3,    1),
     "add_all and flush, 1000 objects":           (1000,  1,         1000, 1),
-    "bulk.insert, 1000 objects":                 (2,     1,         2,    1),
+    "bulk.insert, 1000 objects":                 (2,     1,         2,    2),
     "bulk_save_objects, 1000 objects":           (1,     1,         1,    1),
     "bulk_insert_mappings, 1000 rows":           (1,     1,         1,    1),
     "execute(insert(Model), 1000 rows)":         (1,     1,         1,    1),
@@ -60,7 +60,7 @@ SAVEPOINTS = {
 COLLISION = {
     "add and flush, 1 object": 5,
     "add_all and flush, 1000 objects": 5,
-    "bulk.insert, 1000 objects": 5,
+    "bulk.insert, 1000 objects": 2,
     "execute(insert(Model), 1000 rows)": 3,
     "execute(insert(table), 1000 rows)": 3,
     "execute(insert(table).values(1000 rows))": 3,

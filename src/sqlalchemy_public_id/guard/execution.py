@@ -252,12 +252,13 @@ class GuardedInsert:
         if not slots:
             return
         held = {(slot.column, batch.text(slot)) for slot in batch.slots}
+        of_flush: Mapping[Column[Any], Mapping[str, object]] = batch.ids or {}
         for slot in slots:
             while True:
                 self._count_try(slot, held)
                 new = public_id_type(slot.column).next_id()
                 key = slot.column, new
-                if key not in self.taken and key not in held and key not in (batch.ids or ()):
+                if key not in self.taken and key not in held and new not in of_flush.get(slot.column, ()):
                     break
             held.add(key)
             batch.replace(slot, new)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, cast, func, insert, select
-from sqlalchemy.engine import Dialect
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import (
@@ -27,6 +29,7 @@ from sqlalchemy_public_id._compat import (
     returned_columns,
     sentinel_key,
 )
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.execution import GuardedInsert
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
@@ -73,12 +76,34 @@ def _with_clause(guarded: GuardedInsert) -> str | None:
 def _can_take_clause(insert_: Any) -> bool:
     if post_values_clauses(insert_) or insert_.select is not None or has_many_rows(insert_):
         return False
-    # PostgreSQL refuses ON CONFLICT without a target if the table has a deferrable constraint
-    table: Table = plain_table(insert_.table)
-    return not any(
+    return not _has_deferrable_constraint(plain_table(insert_.table))
+
+
+def _has_deferrable_constraint(table: Table) -> bool:
+    # PostgreSQL refuses ON CONFLICT without a target then
+    return any(
         getattr(constraint, "deferrable", None) and not isinstance(constraint, ForeignKeyConstraint)
         for constraint in table.constraints
     )
+
+
+def can_skip_rows(connection: Connection, table: Table) -> bool:
+    """Return True if an INSERT into *table* may have ON CONFLICT DO NOTHING, which skips rows that collide.
+
+    Not with a deferrable constraint, with triggers that ran for a skipped row once, without a transaction, or in one
+    that does not see what others have committed.
+    """
+    dialect = connection.dialect
+    if _has_deferrable_constraint(table) or _triggers_before_insert.get(dialect, {}).get(names_of(connection, table)):
+        return False
+    traits, driver_connection = traits_for(dialect), connection.connection.dbapi_connection
+    return traits.sees_commits(driver_connection, dialect) and not traits.in_autocommit(driver_connection)
+
+
+def names_of(connection: Connection, table: Table) -> tuple[str, str | None]:
+    """Return the names of *table* and of its schema on *connection*."""
+    schemas: Mapping[str | None, str | None] = connection.get_execution_options().get("schema_translate_map") or {}
+    return table.name, schemas.get(table.schema, table.schema)
 
 
 def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
@@ -142,11 +167,16 @@ def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserte
     # of several rows with the same id, the first one was inserted
     keys = {slot.row: key_of_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
     if key_of_id:
-        raise ConfigurationError(
-            f"rows of {column.table.name} were stored with other ids in {column.name} than were sent (by a trigger?), "
-            f"so a collision in the same flush cannot be retried: leave the ids to the library or to the database"
-        )
+        raise other_ids(column)
     return keys
+
+
+def other_ids(column: Column[Any]) -> ConfigurationError:
+    """Build the error for rows that have not come back with the ids that were sent."""
+    return ConfigurationError(
+        f"rows of {column.table.name} were stored with other ids in {column.name} than were sent (by a trigger?), so "
+        f"they cannot be told apart: leave the ids to the library or to the database"
+    )
 
 
 def _taken_slots(guarded: GuardedInsert, batch: Batch, row: int) -> list[Slot]:
@@ -190,18 +220,24 @@ _triggers_before_insert: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str 
 
 
 def _warn_of_triggers(guarded: GuardedInsert) -> None:
+    warn_of_triggers(guarded.connection, guarded.names, guarded.savepoint)
+
+
+def warn_of_triggers(
+    connection: Connection, names: tuple[str, str | None], savepoint: Callable[[], AbstractContextManager[object]]
+) -> None:
     """Warn of triggers that have run for a skipped row, once for each table."""
-    table, tables = guarded.names[0], _triggers_before_insert.setdefault(guarded.dialect, {})
-    if guarded.names in tables:
+    table, tables = names[0], _triggers_before_insert.setdefault(connection.dialect, {})
+    if names in tables:
         return
-    triggers: list[str] = []
+    traits, triggers = traits_for(connection.dialect), list[str]()
     try:
-        with guarded.savepoint():
-            triggers = guarded.traits.early_triggers(guarded.connection, *guarded.names)
+        with savepoint():
+            triggers = traits.early_triggers(connection, *names)
     except DBAPIError as error:
-        if not guarded.traits.is_permission_error(error.orig):
+        if not traits.is_permission_error(error.orig):
             raise
-    tables[guarded.names] = triggers
+    tables[names] = triggers
     if triggers:
         warnings.warn(
             f"the public id of a row of {table} was taken, and PostgreSQL ran {', '.join(triggers)} before it left "

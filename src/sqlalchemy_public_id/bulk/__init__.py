@@ -6,11 +6,11 @@
 >>> all(user.id and user.public_id for user in users)
 True
 
-On PostgreSQL and MariaDB, which return the keys of many rows at once and in order, this is ``add_all()`` and
-``flush()``. MySQL and SQLite cannot, so the unit of work sends one INSERT per row there. :func:`insert` sends the rows
-together instead and reads their keys back by public id: those of the first and the last row, if only the rows between
-them fit in between, and all of them otherwise. Objects that need the unit of work (with relationships set, SQL
-expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it.
+On PostgreSQL the rows are sent as an array for each column, and returned with their public ids. Elsewhere they are sent
+without RETURNING, and their keys are read back by public id: those of the first and the last row, if only the rows
+between them fit in between, and all of them otherwise. Objects that need the unit of work (with relationships set, SQL
+expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it; on PostgreSQL also those
+with columns of other types than strings, numbers, dates, times, booleans and UUIDs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from sqlalchemy import Column, Connection, Integer, Select, Table, select
 from sqlalchemy import insert as insert_into
@@ -27,10 +27,11 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id._compat import register_pending, register_persistent
+from sqlalchemy_public_id.bulk.arrays import ArrayInsert, can_insert_arrays
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.events import flush
-from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.guard import generated, on_conflict
 from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.types import public_id_type
 
@@ -38,6 +39,11 @@ __all__ = ["insert"]
 
 _AT_ONCE = 10_000
 """Rows that are sent and read back at a time: enough for speed, and far below the packet sizes of databases."""
+_FEW = 20
+"""The number of rows for which it is worth to build a statement of arrays."""
+_Way: TypeAlias = Literal["flush", "rows", "arrays"]
+_ROUNDS = 5
+"""The number of times that rows that collide are sent together, before each of them is retried by itself."""
 
 
 def insert(session: Session, objects: Iterable[object]) -> None:
@@ -51,14 +57,14 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     for prepare in flush.before_bulk_insert:
         prepare(session, [state.obj() for state in states])
     groups = [(mapper, list(group)) for mapper, group in groupby(states, key=attrgetter("mapper"))]
-    are_plain = [_is_plain(session, mapper, states) for mapper, states in groups]
-    for (mapper, members), is_plain in zip(groups, are_plain, strict=True):
-        if is_plain:
+    ways = [_choose(session, mapper, states) for mapper, states in groups]
+    for (mapper, members), way in zip(groups, ways, strict=True):
+        if way != "flush":
             session.flush()
-            _insert_together(session, mapper, members)
+            _insert_together(session, mapper, members, arrays=way == "arrays")
         else:
             session.add_all([state.obj() for state in members])
-            if any(are_plain):  # keep the order of the objects
+            if set(ways) != {"flush"}:  # keep the order of the objects
                 session.flush()
     session.flush()
 
@@ -74,11 +80,10 @@ def _state(instance: object) -> InstanceState[Any]:
 
 
 def _is_plain(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> bool:
-    """Return True if the unit of work would send single rows, and multi-row statements do all that it does."""
+    """Return True if multi-row statements do all that the unit of work does, for less."""
     if is_sharded(session):  # the rows may be for several databases
         return False
-    dialect = session.get_bind(mapper).dialect
-    if len(states) < 2 or (dialect.insert_executemany_returning and traits_for(dialect).returns_in_order):
+    if len(states) < 2:
         return False
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
@@ -100,14 +105,31 @@ def _is_plain(session: Session, mapper: Mapper[Any], states: Sequence[InstanceSt
     )
 
 
-def _insert_together(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
+def _choose(session: Session, mapper: Mapper[Any], states: Sequence[InstanceState[Any]]) -> _Way:
+    """Return the fastest way that stores the same values as the unit of work."""
+    if not _is_plain(session, mapper, states):
+        return "flush"
+    dialect = session.get_bind(mapper).dialect
+    if not (dialect.insert_executemany_returning and traits_for(dialect).aborts_transaction):
+        return "rows"
+    columns, ids, rows = _columns_of(mapper), id_attributes(mapper), [state.dict for state in states]
+    made = [name for name, column in columns.items() if column.default is not None and name not in ids]
+    # SQLAlchemy calls a default for each row of its own statements
+    if len(rows) < _FEW or any(row.get(name) is None for name in made for row in rows):
+        return "flush"
+    connection = session.connection(bind_arguments={"mapper": mapper})
+    can = can_insert_arrays(connection, cast("Table", mapper.local_table), columns, rows)
+    return "arrays" if can else "flush"
+
+
+def _insert_together(session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], *, arrays: bool) -> None:
     register_pending(session, states)
     transaction = session.get_nested_transaction() or session.get_transaction()
     assert transaction is not None  # the session autobegins in register_pending()
     with session.no_autoflush:
         try:
             connection = session.connection(bind_arguments={"mapper": mapper})
-            _send(connection, mapper, states)
+            _send(connection, mapper, states, arrays=arrays)
         except BaseException:
             transaction.rollback()  # as a failed flush does
             raise
@@ -115,28 +137,57 @@ def _insert_together(session: Session, mapper: Mapper[Any], states: list[Instanc
     register_persistent(session, states)
 
 
-def _send(connection: Connection, mapper: Mapper[Any], states: list[InstanceState[Any]]) -> None:
-    table = cast("Table", mapper.local_table)
-    ids = id_attributes(mapper)
-    columns = {
+def _columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Return attribute → column of the table."""
+    return {
         prop.key: prop.columns[0]
         for prop in mapper.column_attrs
-        if isinstance(prop.columns[0], Column) and prop.columns[0].table is table
+        if isinstance(prop.columns[0], Column) and prop.columns[0].table is mapper.local_table
     }
+
+
+def _send(connection: Connection, mapper: Mapper[Any], states: list[InstanceState[Any]], *, arrays: bool) -> None:
+    table = cast("Table", mapper.local_table)
+    ids = id_attributes(mapper)
+    columns = _columns_of(mapper)
     constant: dict[str, Any] = {}
     if isinstance(mapper.polymorphic_on, Column):
         constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
-    flush.ensure_ids(states, ids, connection)
+    give_ids = flush.give_ids(ids)
+    for state in states:
+        give_ids(mapper, connection, state)
     for names, rows in _group_by_columns([state.dict for state in states], columns):
         keys = [(name, columns[name].key) for name in names]
         unset = [name for name in columns if name not in names]
+        array_insert: ArrayInsert | None = None
+        if arrays:
+            sent = {name: columns[name] for name in names}
+            returned = {name: mapper.attrs[name].class_attribute.expression for name in unset}
+            array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, constant)
         for at in range(0, len(rows), _AT_ONCE):
             batch = rows[at : at + _AT_ONCE]
+            if array_insert is not None:
+                _insert_until_none_collides(array_insert, batch, ids)
+                continue
             parameters: list[dict[str, Any]] = [{key: row.get(name) for name, key in keys} for row in batch]
             if constant:
                 parameters = [constant | row for row in parameters]
             connection.execute(insert_into(table), parameters)
             _read_back(connection, mapper, batch, unset)
+
+
+def _insert_until_none_collides(arrays: ArrayInsert, rows: list[dict[str, Any]], ids: dict[str, Column[Any]]) -> None:
+    missing = arrays.insert(rows)
+    for _ in range(_ROUNDS):
+        if not missing or not flush.replace_stored_ids(arrays.connection, ids, missing):
+            break
+        connection = arrays.connection
+        on_conflict.warn_of_triggers(
+            connection, on_conflict.names_of(connection, arrays.table), connection.begin_nested
+        )
+        missing = arrays.insert(missing)
+    for row in missing:
+        arrays.insert_alone(row)
 
 
 def _group_by_columns(

@@ -1,0 +1,146 @@
+"""PostgreSQL: many rows in one INSERT that has an array for each column.
+
+``INSERT … SELECT … FROM unnest(…)`` has as many parameters as columns. The VALUES of a flush have one for each value,
+and the driver reads their text anew for each statement: that takes most of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, time
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    Column,
+    Connection,
+    Date,
+    DateTime,
+    Enum,
+    Float,
+    Integer,
+    Interval,
+    Numeric,
+    String,
+    Table,
+    Time,
+    Uuid,
+    bindparam,
+    func,
+    select,
+)
+from sqlalchemy import insert as insert_into
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from sqlalchemy_public_id.guard import on_conflict
+from sqlalchemy_public_id.types import PublicIdType
+
+_PLAIN = (Boolean, Date, DateTime, Float, Integer, Numeric, Time, Uuid)
+
+
+def can_insert_arrays(
+    connection: Connection, table: Table, columns: dict[str, Column[Any]], rows: Sequence[dict[str, Any]]
+) -> bool:
+    """Return True if *rows* can be inserted as arrays with the values that a flush would store.
+
+    :param columns: attribute → its column.
+    """
+    dialect, sent = connection.dialect, set(columns.values())
+    if dialect.name != "postgresql" or any(column.default is not None for column in {*table.columns} - sent):
+        return False
+    if any(_item_type(column.type, dialect) is None for column in sent):
+        return False
+    if not all(_are_alike([row.get(name) for row in rows]) for name in columns):
+        return False
+    return on_conflict.can_skip_rows(connection, table)
+
+
+def _are_alike(values: list[Any]) -> bool:
+    """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) > 1:
+        return all(issubclass(kind, str) for kind in kinds)
+    if any(issubclass(kind, (datetime, time)) for kind in kinds):
+        return len({value.tzinfo is None for value in values if value is not None}) == 1
+    return True
+
+
+class ArrayInsert:
+    """INSERTs of rows with the same columns.
+
+    :param sent: attribute → its column.
+    :param public_id: the attribute of the public id, which is sent.
+    :param returned: attribute → the expression whose value is set on each row.
+    :param constant: key of a column → its value in all rows.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        table: Table,
+        sent: dict[str, Column[Any]],
+        public_id: str,
+        returned: dict[str, Any],
+        constant: dict[str, Any],
+    ) -> None:
+        self.connection, self.table = connection, table
+        self.public_id, self.returned, self.constant = public_id, returned, constant
+        self.sent = {name: column for name, column in sent.items() if column.key not in constant}
+        self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
+        self._statement = self._build()
+
+    def _build(self) -> Any:
+        from sqlalchemy.dialects.postgresql import insert  # only programs with PostgreSQL need it
+
+        dialect = self.connection.dialect
+        types = [_item_type(column.type, dialect) or column.type for column in self._columns]
+        arrays = [bindparam(f"array_{at}", type_=ARRAY(type_)) for at, type_ in enumerate(types)]
+        rows = func.unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
+        keys = [column.key for column in self._columns]
+        filled = insert(self.table).from_select(keys, select(*rows.c), include_defaults=False)
+        columns: list[Column[Any]] = [self.sent[self.public_id], *self.returned.values()]
+        return filled.on_conflict_do_nothing().returning(*columns)
+
+    def insert(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Insert *rows*, and set what the database returns. Return those that it has left out."""
+        values = [self._values(rows, name) for name in self.sent]
+        values += [[value] * len(rows) for value in self.constant.values()]
+        arrays = {f"array_{at}": column for at, column in enumerate(values)}
+        missing: dict[str, dict[str, Any]] = {}
+        # the application may have given an id twice: the first row has it
+        repeated = [row for row in rows if missing.setdefault(row[self.public_id], row) is not row]
+        for id, *new in self.connection.execute(self._statement, arrays).all():
+            row = missing.pop(id, None)
+            if row is None:
+                raise on_conflict.other_ids(self.sent[self.public_id])
+            row.update(zip(self.returned, new, strict=True))
+        return [*missing.values(), *repeated]
+
+    def _values(self, rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+        values = [row.get(name) for row in rows]
+        type_ = self.sent[name].type
+        if isinstance(type_, PublicIdType) and not type_.is_native:  # sent as plain strings
+            check = type_.bind_processor(self.connection.dialect)
+            return [check(value) for value in values]
+        return values
+
+    def insert_alone(self, row: dict[str, Any]) -> None:
+        """Insert a row that was left out: it gets another id, or the error of the constraint that it violates."""
+        parameters = self.constant | {column.key: row.get(name) for name, column in self.sent.items()}
+        columns: list[Column[Any]] = list(self.returned.values())
+        values: Any = self.connection.execute(insert_into(self.table).returning(*columns), parameters).one()
+        row.update(zip(self.returned, values, strict=True))
+
+
+def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
+    """Return the type of the items of an array, if each value is sent in the same way as by itself."""
+    if isinstance(type_, PublicIdType):
+        return type_.as_parameter
+    impl = type_.dialect_impl(dialect)
+    if isinstance(impl, (Enum, TypeDecorator)) or not type(impl).__module__.startswith("sqlalchemy."):
+        return None
+    if isinstance(impl, String):
+        return String()  # a cast to VARCHAR(n) would cut longer strings
+    return type_ if isinstance(impl, _PLAIN) or isinstance(type_, Interval) else None

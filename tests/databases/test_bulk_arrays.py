@@ -1,0 +1,300 @@
+"""``bulk.insert()`` of many rows on PostgreSQL: arrays send what a flush sends, and what they cannot is left to it."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import pytest
+from marks import on
+from rows import agree
+from sqlalchemy import (
+    ARRAY,
+    CHAR,
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    DateTime,
+    Double,
+    Engine,
+    Integer,
+    Interval,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    String,
+    Text,
+    Time,
+    TypeDecorator,
+    UniqueConstraint,
+    Uuid,
+    create_engine,
+    func,
+    select,
+)
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bulk, public_id_column
+
+pytestmark = [pytest.mark.backend, on("postgresql")]
+
+ROWS = 30
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Doubled(TypeDecorator[int]):
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value * 2
+
+    def process_result_value(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value // 2
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Plain(PublicIdMixin, Base):
+    """A column of each type that is sent in an array."""
+
+    __tablename__ = "plain"
+    text: Mapped[str | None] = mapped_column(Text)
+    string: Mapped[str | None] = mapped_column(String(20))
+    char: Mapped[str | None] = mapped_column(CHAR(3))
+    small: Mapped[int | None] = mapped_column(SmallInteger)
+    number: Mapped[int | None]
+    big: Mapped[int | None] = mapped_column(BigInteger)
+    ratio: Mapped[float | None] = mapped_column(Double)
+    price: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    flag: Mapped[bool | None] = mapped_column(Boolean)
+    day: Mapped[date | None] = mapped_column(Date)
+    at: Mapped[datetime | None] = mapped_column(DateTime)
+    zoned: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    hour: Mapped[time | None] = mapped_column(Time)
+    span: Mapped[timedelta | None] = mapped_column(Interval)
+    key: Mapped[uuid.UUID | None] = mapped_column(Uuid)
+    served: Mapped[str | None] = mapped_column(String(20), server_default="served")
+
+
+class Other(PublicIdMixin, Base):
+    """Columns that are left to the flush."""
+
+    __tablename__ = "other"
+    document: Mapped[Any | None] = mapped_column(JSON)
+    colour: Mapped[Colour | None] = mapped_column(EnumType(Colour, native_enum=False))
+    numbers: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
+    doubled: Mapped[int | None] = mapped_column(Doubled)
+
+
+class Native(PublicIdMixin, Base):
+    """Ids of each storage."""
+
+    __tablename__ = "native"
+    __public_id__ = Uuid7()
+    object_id: Mapped[str] = public_id_column(ObjectId())
+    snowflake: Mapped[str] = public_id_column(Snowflake(machine_id=1))
+    few: Mapped[str] = public_id_column(NanoId(length=2, alphabet="0123456789"))
+    number: Mapped[int | None]
+
+
+class Checked(PublicIdMixin, Base):
+    __tablename__ = "checked"
+    __table_args__ = (UniqueConstraint("number", deferrable=True),)
+    number: Mapped[int]
+
+
+class Made(PublicIdMixin, Base):
+    __tablename__ = "made"
+    name: Mapped[str] = mapped_column(String(20))
+    made: Mapped[int | None] = mapped_column(default=lambda: 7)
+    computed: Mapped[int | None] = mapped_column(default=func.abs(-5))
+
+
+class Hidden(PublicIdMixin, Base):
+    """A column that is not mapped."""
+
+    __tablename__ = "hidden"
+    __table_args__ = (Column("hidden", Integer, default=lambda: 7),)
+    __mapper_args__: ClassVar[dict[str, Any]] = {"exclude_properties": ["hidden"]}
+    name: Mapped[str] = mapped_column(String(20))
+
+
+LONG = "a" * 70
+
+
+class Long(PublicIdMixin, Base):
+    __tablename__ = "long"
+    locals()[f"{LONG}a"] = mapped_column("one", Integer, key=f"{LONG}a")
+    locals()[f"{LONG}b"] = mapped_column("two", Integer, key=f"{LONG}b")
+
+
+@pytest.fixture(autouse=True)
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def plain(number: int) -> Plain:
+    if number % 3 == 0:
+        return Plain(number=number)
+    return Plain(
+        text=f"ünïcode {number} {{}},\"'\\ %s :x",
+        string="a" * 20,
+        char="abc",
+        small=-number,
+        number=number,
+        big=2**62 + number,
+        ratio=number / 7,
+        price=Decimal("12.34") + number,
+        flag=number % 2 == 0,
+        day=date(2026, 11, 22),
+        at=datetime(2026, 11, 22, 1, 2, 3, number),
+        zoned=datetime(2026, 11, 22, 1, 2, 3, number, tzinfo=timezone.utc),
+        hour=time(1, 2, 3, number),
+        span=timedelta(days=number, microseconds=5),
+        key=uuid.uuid4(),
+        served=None if number % 2 else "own",
+    )
+
+
+def test_types(session: Session, statements: list[str]) -> None:
+    """Each object agrees with its row, whatever the types of its columns; one statement for rows of the same kind."""
+    objects = sorted((plain(number) for number in range(3 * ROWS)), key=lambda each: each.served is None)
+    statements.clear()
+    bulk.insert(session, objects)
+
+    assert [sql.startswith("INSERT") and "unnest" in sql for sql in statements] == [True, True]
+    agree(session, objects)
+
+
+def test_types_that_are_left_to_the_flush(session: Session, statements: list[str]) -> None:
+    """Documents, enumerations, arrays and types of the program go through the unit of work."""
+    objects: list[Any] = [
+        Other(document={"a": number}, colour=Colour.RED, numbers=[number], doubled=number) for number in range(ROWS)
+    ]
+    statements.clear()
+    bulk.insert(session, objects)
+
+    assert not any("unnest" in sql for sql in statements)
+    agree(session, objects)
+
+
+def test_native_ids(session: Session) -> None:
+    """Ids that are numbers, and several ids of one row, of which one collides again and again."""
+    objects: list[Any] = []
+    for batch in range(3):
+        new = [Native(number=batch * ROWS + number) for number in range(ROWS)]
+        bulk.insert(session, new)
+        objects += new
+
+    agree(session, objects)
+    assert len({each.few for each in objects}) == 3 * ROWS
+
+
+@pytest.mark.parametrize("value", [{"string": "a" * 21}, {"char": "abcd"}, {"small": 40_000}, {"text": "a\0"}])
+def test_values_that_do_not_fit(session: Session, value: dict[str, Any]) -> None:
+    """A value that the column cannot hold is an error, and is not cut."""
+    objects = [plain(number) for number in range(ROWS)]
+    for name, wrong in value.items():
+        setattr(objects[-1], name, wrong)
+
+    with pytest.raises((DBAPIError, DataError)):
+        bulk.insert(session, objects)
+    session.rollback()
+    assert session.scalar(select(func.count()).select_from(Plain)) == 0
+
+
+def test_ids_of_the_application(session: Session) -> None:
+    """An id that the application gave twice, or that is taken, is the error of the database."""
+    taken = NanoId().generate()
+    session.add(Plain(public_id=taken))
+    session.commit()
+    for ids in ([taken], [twice := NanoId().generate(), twice]):
+        objects = [plain(number) for number in range(ROWS)]
+        for each, id in zip(objects, ids, strict=False):
+            each.public_id = id
+        with pytest.raises(IntegrityError):
+            bulk.insert(session, objects)
+        session.rollback()
+
+    assert session.scalar(select(func.count()).select_from(Plain)) == 1
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "AUTOCOMMIT"])
+def test_other_transactions(engine: Engine, statements: list[str], level: Any) -> None:
+    """Rows that collide cannot be left out there, so the unit of work inserts them."""
+    own = create_engine(engine.url, isolation_level=level)
+    with Session(own) as session:
+        objects = [plain(number) for number in range(ROWS)]
+        bulk.insert(session, objects)
+        session.commit()
+        agree(session, objects)
+    own.dispose()
+
+
+def test_deferrable_constraint(session: Session) -> None:
+    """PostgreSQL refuses ON CONFLICT there, so the unit of work inserts the rows."""
+    objects = [Checked(number=number) for number in range(ROWS)]
+    bulk.insert(session, objects)
+
+    agree(session, objects)
+
+
+MIXED: dict[str, list[Any]] = {
+    "zoned": [datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5))), datetime(2026, 1, 1, 12)],
+    "at": [datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))],
+    "ratio": [1, 0.5],
+    "price": [Decimal("1.25"), 3],
+    "day": [date(2026, 1, 1), datetime(2026, 1, 1, 12)],
+    "big": [1, 2**62],
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_values_of_several_types(session: Session, name: str) -> None:
+    """Values of several Python types are stored as a flush stores them."""
+    values = [MIXED[name][number % 2] for number in range(ROWS)]
+    flushed, inserted = ([Plain(number=at, **{name: value}) for at, value in enumerate(values)] for _ in range(2))
+    session.add_all(flushed)
+    session.flush()
+    bulk.insert(session, inserted)
+    column = getattr(Plain, name)
+    rows = session.execute(select(Plain.number, column).order_by(Plain.number, Plain.id)).all()
+
+    assert len(rows) == 2 * ROWS
+    assert [row[1] for row in rows[::2]] == [row[1] for row in rows[1::2]]
+
+
+def test_defaults(engine: Engine, session: Session) -> None:
+    """Column defaults are applied: also those of unmapped columns, and on engines without "insertmanyvalues"."""
+    own = create_engine(engine.url, use_insertmanyvalues=False)
+    for bind in (engine, own):
+        with Session(bind) as other:
+            bulk.insert(other, [Made(name=str(number)) for number in range(ROWS)])
+            bulk.insert(other, [Hidden(name=str(number)) for number in range(ROWS)])
+            other.commit()
+    own.dispose()
+
+    assert set(session.execute(select(Made.made, Made.computed))) == {(7, 5)}
+    assert set(session.scalars(select(Hidden.__table__.c.hidden))) == {7}
+
+
+def test_long_keys(session: Session) -> None:
+    """Columns whose keys agree in more characters than a name of PostgreSQL has."""
+    objects = [Long(**{f"{LONG}a": number, f"{LONG}b": -number}) for number in range(ROWS)]
+    bulk.insert(session, objects)
+
+    agree(session, objects)
