@@ -6,6 +6,7 @@ Each kind of cluster has a file of its own in ``tests/nodes``, with a class that
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import private_servers
 import pytest
+from people import People
 from private_clusters import Cluster
-from sqlalchemy import Engine, MetaData, create_engine, event, select, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Engine, MetaData, column, create_engine, event, select, table, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, guard
@@ -28,6 +30,7 @@ NARROW = NanoId(length=2, alphabet="0123456789abcdefghij")  # 400 ids
 NUMBERS = 100
 LINES = 3
 WRITERS = 6
+PEOPLE = 10_000
 
 
 class Base(DeclarativeBase):
@@ -198,6 +201,44 @@ class OfClusters:
         expected = sorted(written.items())
         assert len(expected) == NARROW.capacity * 3 // 4
         assert [self.rows(cluster, node, Line.number, Line.public_id) for node in nodes] == [expected] * 3
+
+    def test_migration_beside_writers(self, cluster: Cluster, nodes: list[Engine]) -> None:
+        """Operations on one node, while all nodes write: writers see the refusals of a cluster, and nothing else."""
+        people = People(nodes[0])
+        people.create(PEOPLE)
+        person = table("person", column("id"), column("name"), column("public_id"))
+        keys = [key for (key,) in self.rows(cluster, nodes[0], person.c.id)]
+        stop, inserted, errors = threading.Event(), Counter[int](), Counter[int]()
+
+        def write(number: int) -> None:
+            chance = random.Random(number)
+            with nodes[number % len(nodes)].connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                while not stop.wait(0.002):
+                    change = person.update().where(person.c.id == chance.choice(keys)).values(name="changed")
+                    statement = chance.choice([change, person.insert().values(name="new")])
+                    try:
+                        connection.execute(statement)
+                    except DBAPIError as error:
+                        errors[getattr(error.orig, "args", [0])[0]] += 1
+                    else:
+                        inserted[number] += statement is not change
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            threads = [pool.submit(write, number) for number in range(WRITERS)]
+            try:
+                people.add()
+                people.run("drop_public_id")
+                people.add()
+            finally:
+                stop.set()
+            for each in threads:
+                each.result()
+
+        stored = [self.rows(cluster, node, person.c.id, person.c.public_id) for node in nodes]
+        people.check_complete(PEOPLE + inserted.total())
+        assert stored[0] == stored[1] == stored[2]
+        assert set(errors) <= cluster.refusals
+        people.drop()
 
     def test_writers_while_a_node_is_killed(self, cluster: Cluster, nodes: list[Engine]) -> None:
         """Every order and every line is there once on all nodes, though one was killed and rejoined."""

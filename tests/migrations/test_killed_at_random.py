@@ -5,16 +5,41 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from marks import on
 from migrations import killed
-from people import People
-from sqlalchemy import Engine
+from people import People, send
+from sqlalchemy import Connection, Engine, create_engine
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 ROWS, ROUNDS = 20_000, 20
+DOUBLINGS, BUILD_ROUNDS = 3, 6
+BUILDS = """
+SELECT 1 FROM pg_stat_activity
+WHERE query LIKE 'CREATE UNIQUE INDEX %' AND state = 'active' AND datname = current_database()
+"""
+
+
+@contextmanager
+def monitor(engine: Engine) -> Iterator[Connection]:
+    """A connection that can read the statements of all others, whose bytes need not be text."""
+    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
+    own = create_engine(url, isolation_level="AUTOCOMMIT")
+    with own.connect() as connection:
+        yield connection
+    own.dispose()
+
+
+def is_building(connection: Connection) -> bool:
+    """Return True while the server builds the index, or on MySQL and MariaDB copies the table."""
+    if connection.dialect.name == "postgresql":
+        return send(connection, BUILDS).first() is not None
+    rows = send(connection, "SHOW PROCESSLIST").all()
+    return any("alter" in (row.State or "") and row.db == connection.engine.url.database for row in rows)
 
 
 @pytest.fixture
@@ -52,6 +77,32 @@ def test_there_and_back(people: People) -> None:
         kill_within(people, "drop_public_id", longest["drop_public_id"])
         people.run("drop_public_id")
         people.check_gone()
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_long_builds(people: People) -> None:
+    """After a kill in the middle of a build of many rows, which the server may continue, the next run ends it."""
+    for _ in range(DOUBLINGS):
+        people.execute("INSERT INTO person (name) SELECT name FROM person")
+    people.add()
+    longest, killed_builds = 0.1, 0
+    with monitor(people.engine) as connection:
+        for _ in range(BUILD_ROUNDS):
+            people.run("loosen_public_id")
+            child = killed.start(people.engine.url, "contract_public_id", {})
+            while child.is_alive() and not is_building(connection):
+                time.sleep(0.002)
+            time.sleep(random.uniform(0, longest))
+            child.kill()
+            killed_builds += is_building(connection)  # the server continues for a moment
+            child.join()
+            people.write(1)
+            began = time.monotonic()
+            people.run("contract_public_id")
+            longest = max(longest, (time.monotonic() - began) / 2)
+            assert people.state().complete
+    people.check_complete(ROWS * 2**DOUBLINGS + BUILD_ROUNDS)
+    assert killed_builds
 
 
 def test_exchange_of_the_unique_index(people: People) -> None:

@@ -93,6 +93,32 @@ def test_script_that_may_lock(new_people: Callable[..., People], index: str) -> 
 
 
 @servers
+@pytest.mark.parametrize("kind", ["partitions", "parent", "FULLTEXT", "MEMORY"])
+def test_script_that_cannot_end(new_people: Callable[..., People], kind: str) -> None:
+    """The script of a table that the database cannot change online stops before its first ALTER."""
+    people = new_people()
+    is_postgresql = people.engine.name == "postgresql"
+    if is_postgresql != (kind == "parent") and kind != "partitions":
+        pytest.skip("a kind of table of other databases")
+    people.execute(f"DROP TABLE {people.name}")
+    by = "PARTITION BY RANGE (id)" if is_postgresql else "PARTITION BY HASH (id) PARTITIONS 4"
+    after = {"partitions": by, "MEMORY": "ENGINE=MEMORY"}.get(kind, "")
+    index = ", FULLTEXT KEY (name)" if kind == "FULLTEXT" else ""
+    people.execute(f"CREATE TABLE {people.name} (id integer PRIMARY KEY, name varchar(50){index}) {after}")
+    if kind == "parent":
+        people.execute(f"CREATE TABLE child () INHERITS ({people.name})")
+    try:
+        done = give_script(people.engine, script(people, "add_public_id"))
+    finally:
+        if kind == "parent":
+            people.execute("DROP TABLE child")
+
+    assert done.returncode
+    assert {"FULLTEXT": "FULLTEXT", "MEMORY": "MEMORY"}.get(kind, "its unique index cannot be built") in done.stderr
+    assert people.columns() == ["id", "name"]
+
+
+@servers
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
 def test_phases(new_people: Callable[..., People], options: dict[str, Any]) -> None:
     """Scripts of the phases end there too, and the way down ends where it began."""

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from depots import hexes, models
+from people import People
 from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
 
+from sqlalchemy_public_id import DryRun
 from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster
 
 ROWS = 200
@@ -149,3 +151,45 @@ def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> 
             assert time.monotonic() < until, "no clash was seen"
             time.sleep(0.05)  # between two looks
         assert connection.scalar(select(func.count()).select_from(Depot)) == 1
+
+
+def test_migration_of_a_published_table(engines: list[Engine], caplog: pytest.LogCaptureFixture) -> None:
+    """The operation warns of the subscribers; with the column that it names, they get every id, and no error."""
+    publisher, subscriber, _ = engines
+    people, copy = People(publisher), People(subscriber, server_default="none")
+    people.create(100)
+    copy.create(0)
+    try:
+        alone(publisher, "CREATE PUBLICATION people FOR TABLE person")
+        source = f"host={publisher.url.host} port={publisher.url.port} user=postgres dbname=test"
+        alone(subscriber, f"CREATE SUBSCRIPTION people CONNECTION '{source}' PUBLICATION people")
+        with pytest.raises(DryRun) as caught:
+            people.add(dry_run=True)
+        [warning] = caught.value.report.warnings
+        assert "published in people: subscribers stop" in warning
+        copy.execute(warning.rpartition("first: ")[2])
+
+        people.add()
+        people.write(50)
+
+        assert warning in caplog.text
+        until = time.monotonic() + PATIENCE
+        while copy.ids() != people.ids():
+            assert time.monotonic() < until, "the ids have not arrived"
+            time.sleep(0.05)  # between two looks
+        copy.add()
+        copy.check_complete(150)
+        with pytest.raises(DryRun) as caught:
+            people.run("drop_public_id", dry_run=True)
+        [warning] = caught.value.report.warnings
+        copy.execute(warning.rpartition("first: ")[2])
+        people.run("drop_public_id")
+        people.write(1)
+        while len(copy.ids()) < 151:
+            assert time.monotonic() < until, "the new row has not arrived"
+            time.sleep(0.05)  # between two looks
+    finally:
+        alone(subscriber, "DROP SUBSCRIPTION IF EXISTS people")
+        alone(publisher, "DROP PUBLICATION IF EXISTS people")
+        people.drop()
+        copy.drop()

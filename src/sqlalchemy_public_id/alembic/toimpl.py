@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import cast
 
 from alembic.operations import Operations
@@ -21,6 +21,7 @@ from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
+from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.online.plan import Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
@@ -59,13 +60,18 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         )
     if op.online and not context.as_sql:
         require_nothing_uncommitted(context, op.name, migration.plan.table)
-    with context.autocommit_block() if op.online else nullcontext():
+    with ExitStack() as stack:
+        stack.enter_context(context.autocommit_block() if op.online else nullcontext())
+        if op.online and not context.as_sql:
+            stack.enter_context(waits_for_nodes(migration.connection))
         if not context.as_sql:
             report = examine(migration.connection, migration.plan, _PHASES[op.name], op.consent)
             if op.dry_run:
                 raise DryRun(report)
             report.require_clear_way()
-        migration.refuse_triggers()
+            for warning in report.warnings:
+                log.warning("%s", warning)
+        migration.refuse_unready()
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
@@ -96,10 +102,14 @@ class _Migration:
         self.statements: list[str] = []
         """The statements of the script so far."""
 
-    def refuse_triggers(self) -> None:
-        """Let a script fail before its first ALTER if its backfill would fire triggers without consent."""
-        wanted = self.op.consent.update_triggers
-        if self.context.as_sql and "backfill" in _PHASES[self.op.name] and wanted != "fire":
+    def refuse_unready(self) -> None:
+        """Let a script fail before its first ALTER if the kind of table, or a trigger, stands in its way."""
+        phases, wanted = _PHASES[self.op.name], self.op.consent.update_triggers
+        if not self.context.as_sql:
+            return
+        if phases != ("backfill",):
+            self.statements += self.plan.refuse_structure_sql()
+        if "backfill" in phases and wanted != "fire":
             self.statements += self.plan.refuse_triggers_sql(skip=wanted == "skip")
 
     def run(self, phase: str) -> None:

@@ -31,10 +31,11 @@ from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
 from sqlalchemy_public_id.dialects import ManyRows, traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import try_lock
+from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import is_lock_error, transaction
+from sqlalchemy_public_id.online.run import can_be_retried, transaction
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES
 
@@ -44,8 +45,8 @@ WINDOW = 20_000
 """The number of neighbouring rows that a process claims."""
 _FIRST, _SMALLEST, _LARGEST = 1_000, 50, 10_000
 """Rows in a batch: in the first one, at least, at most."""
-_SWEEPS = 5
-"""The number of times that the table is read again, for rows that were locked or are new."""
+_SWEEPS, _INTERRUPTED_SWEEPS = 5, 100
+"""The number of times that the table is read again: for rows that were locked or are new, and after conflicts."""
 
 _WITHOUT_CLAIM = 120.0
 """The seconds after which a process ends if others have claimed all rows that are left."""
@@ -125,7 +126,7 @@ def run(
     with connected as connection:
         if isinstance(bind, Engine):
             connection.execution_options(isolation_level="AUTOCOMMIT")
-        with _short_lock_timeout(connection):
+        with _short_lock_timeout(connection), waits_for_nodes(connection):
             return _Backfill(
                 connection, target, batch_seconds, pause, wait_while, update_triggers, on_progress, should_stop
             ).run()
@@ -176,6 +177,8 @@ class _Backfill:
         self.rows = Rows(self.connection, self.target)
         self.traits = traits_for(self.connection.dialect)
         self.began = time.monotonic()
+        self.conflicts = 0
+        """The batches that others have prevented."""
         self.progress = Progress(table, total=self.traits.estimated_rows(self.connection, table, schema))
 
     def run(self) -> Progress:
@@ -184,9 +187,14 @@ class _Backfill:
             raise MigrationRefused(target=self.target, obstacles=obstacles)
         try:
             until, sweeps, patience = self.rows.last(self.connection), 0, _Patience(self.target)
-            while until is not None and sweeps < _SWEEPS:
+            interrupted_sweeps = 0
+            while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
+                conflicts, filled = self.conflicts, self.progress.filled
                 if not self._sweep(until):
-                    sweeps += 1  # sweeps beside other processes do not count
+                    # sweeps beside other processes do not count
+                    interrupted = self.conflicts > conflicts and self.progress.filled > filled
+                    interrupted_sweeps += interrupted
+                    sweeps = 0 if interrupted else sweeps + 1
                 elif patience.is_over(self.progress.filled):
                     break
                 until = self.rows.last(self.connection, missing=True)
@@ -252,9 +260,12 @@ class _Backfill:
                         capacity=format.capacity,
                     ) from None
             except DBAPIError as error:
-                if not is_lock_error(error, self.connection.dialect):
+                if not can_be_retried(error, self.connection.dialect):
                     raise
                 window.skip(size)  # the next sweep returns to them
+                self.conflicts += 1
+                # few rows are locked briefly; the nodes of a cluster refuse a batch of which one row has changed
+                self.progress = replace(self.progress, batch=max(_SMALLEST, size // 2))
                 return 0
 
     def _savepoint(self) -> AbstractContextManager[object]:

@@ -7,12 +7,16 @@ import sys
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from sqlalchemy_public_id.cli._console import connect, format_argument
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, examine
+from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
+from sqlalchemy_public_id.preflight.disk import in_units
+from sqlalchemy_public_id.preflight.report import in_time
 
 
 @click.command()
@@ -36,7 +40,7 @@ from sqlalchemy_public_id.preflight import Consent, examine
 @click.option("--on-invalid", type=click.Choice(["refuse", "keep", "replace"]), default="refuse", show_default=True)
 @click.option("--allow-lock", is_flag=True, help="Accept steps for which writers wait.")
 @click.option("--drop", is_flag=True, help="Plan op.drop_public_id() instead of op.add_public_id().")
-@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "output", type=click.Choice(["text", "table", "json"]), default="text", show_default=True)
 def plan(
     url: str,
     table: str,
@@ -79,6 +83,34 @@ def plan(
         connection.execution_options(isolation_level="AUTOCOMMIT")
         steps = plan_for(target, engine.dialect, allow_lock=allow_lock)
         report = examine(connection, steps, phases, Consent(**choices))
-    click.echo(json.dumps(report.as_dict(), indent=2) if output == "json" else str(report))
+    if output == "json":
+        click.echo(json.dumps(report.as_dict(), indent=2))
+    elif output == "table":
+        _print_table(report)
+    else:
+        click.echo(str(report))
     if report.obstacles:
         sys.exit(1)
+
+
+def _print_table(report: MigrationReport) -> None:
+    """Print the facts of *report* in one table, and its steps without their statements in another one."""
+    steps = Table("phase", "step", "lock")
+    for step in report.steps:
+        steps.add_row(step.phase, step.name, step.lock)
+    facts = Table(show_header=False)
+    facts.add_row("column", f"{report.target} on {report.database}")
+    facts.add_row("rows", "unknown" if report.rows is None else f"about {report.rows:,}")
+    facts.add_row("time", "unknown" if report.seconds is None else f"about {in_time(report.seconds)}")
+    facts.add_row("disk", "unknown" if report.disk_bytes is None else f"about {in_units(report.disk_bytes)}")
+    for name, values in (
+        ("rights", report.rights),
+        ("triggers", report.triggers),
+        ("warnings", report.warnings),
+        ("obstacles", [str(obstacle) for obstacle in report.obstacles]),
+    ):
+        facts.add_row(name, "\n".join(values) or "none")
+    console = Console(highlight=False, markup=False)
+    console.print(facts)
+    if report.steps:
+        console.print(steps)

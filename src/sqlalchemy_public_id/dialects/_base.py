@@ -55,8 +55,6 @@ class Traits:
     """True if a failed statement aborts the transaction, so that only a savepoint allows another attempt."""
     reads_old_snapshot: bool = False
     """True if a plain SELECT may miss the committed row that an INSERT collided with; a locking read does not."""
-    returns_in_order: bool = True
-    """True if the rows of RETURNING, if the database has it, can be matched to the rows that were sent."""
     many_rows: ManyRows = ManyRows.ALL_OR_NOTHING
     max_parameters: int | None = 900
     """The limit of bound parameters in one statement; ``None`` if no limit is in reach."""
@@ -74,6 +72,8 @@ class Traits:
     """A lock timeout, or a deadlock."""
     conflict_errors: ClassVar[frozenset[object]] = frozenset()
     """The database has rolled back the transaction: a deadlock, or a conflict with its snapshot."""
+    commit_errors: ClassVar[frozenset[object]] = frozenset()
+    """A cluster has refused the COMMIT; :meth:`outcome` decides whether because of another transaction."""
     retryable_errors: ClassVar[frozenset[object]] = frozenset()
     """:attr:`Outcome.RETRYABLE`."""
     unknown_errors: ClassVar[frozenset[object]] = frozenset()

@@ -86,6 +86,7 @@ class MySQL(Traits):
     permission_errors = frozenset({1142, 1143})  # for the table, for a column
     lock_errors = frozenset({1205, 1213, 3572})  # a lock timeout, a deadlock, NOWAIT
     conflict_errors = frozenset({1020, 1213})  # a record that has changed since the snapshot (MariaDB), a deadlock
+    commit_errors = frozenset({1180, 3101})
     overload_errors = frozenset({1040})
     algorithm_errors = frozenset({1221, 1845, 1846, 4092})
     retryable_errors = frozenset({

@@ -38,7 +38,6 @@ class SQLite(Traits):
 
     retries = True
     aborts_transaction = False
-    returns_in_order = False  # SQLAlchemy sends one INSERT for each object of a flush
     many_rows = ManyRows.ROW_BY_ROW
     max_parameters = 32_766  # SQLITE_MAX_VARIABLE_NUMBER since 3.32
     lock_errors = retryable_errors = _BUSY

@@ -17,7 +17,7 @@ from sqlalchemy_public_id.dialects.quoting import delimited
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online.mysql_backfill import backfill_procedure
 from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unless_script
-from sqlalchemy_public_id.online.script_triggers import refuse_on_mysql
+from sqlalchemy_public_id.online.script_guards import refuse_structure_on_mysql, refuse_triggers_on_mysql
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
 _INSTANT, _INPLACE = ", ALGORITHM=INSTANT", ", ALGORITHM=INPLACE, LOCK=NONE"
@@ -41,17 +41,18 @@ class MySQLPlan(Plan):
 
     def contract(self) -> list[Step]:
         return [
-            Step("compare byte by byte", self._collate, lambda state: not state.collated),
+            Step("compare byte by byte", self._collate, lambda state: not state.collated, copies_table=True),
             *self._make_unique(),
             self._forbid_null(),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
+        allow = self._step(
+            "allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable, [_INPLACE]
+        )
         return [
-            self._step(
-                "allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable, [_INPLACE]
-            ),
+            replace(allow, copies_table=True),
             *self._generate_ids(),
             *(self._make_unique() if self.target.replaces else [self._drop_index()]),
         ]
@@ -69,8 +70,12 @@ class MySQLPlan(Plan):
             ),
         ]
 
+    def refuse_structure_sql(self) -> list[str]:
+        name = self.literal(self.target.table)
+        return [refuse_structure_on_mysql(self._schema, name, allow_lock=self.allow_lock)]
+
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
-        return [refuse_on_mysql(self.table, self._schema, self.literal(self.target.table))]
+        return [refuse_triggers_on_mysql(self.table, self._schema, self.literal(self.target.table))]
 
     def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         # a procedure that commits after each batch
@@ -228,7 +233,7 @@ class MySQLPlan(Plan):
                 return ["SET SESSION sql_mode = ''", self._modify(state, "NOT NULL")]
             return step.sql(connection, state)
 
-        return replace(step, sql=sql)
+        return replace(step, sql=sql, copies_table=True)
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait

@@ -143,6 +143,8 @@ class Step:
     lock: Lock = Lock.STRONG
     fallbacks: Sequence[Statements] = ()
     """The statements if the server refuses the algorithm that the ones before request."""
+    copies_table: bool = False
+    """True if the database writes the whole table once more."""
 
 
 def always(*sql: str) -> Statements:
@@ -228,6 +230,10 @@ class Plan(ABC):
     @abstractmethod
     def drop(self) -> list[Step]:
         """Return the steps that remove the column."""
+
+    @abstractmethod
+    def refuse_structure_sql(self) -> list[str]:
+        """Return the statements of a script that fail if the database cannot change this kind of table online."""
 
     @abstractmethod
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:

@@ -14,7 +14,7 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
-from sqlalchemy_public_id.online.script_triggers import refuse_on_postgresql
+from sqlalchemy_public_id.online.script_guards import refuse_structure_on_postgresql, refuse_triggers_on_postgresql
 from sqlalchemy_public_id.online.server_defaults import function_body, function_type
 
 _TAG = "public_id"
@@ -53,9 +53,12 @@ class PostgreSQLPlan(Plan):
             Step("drop the column", self._drop_column, lambda state: state.exists or state.function),
         ]
 
+    def refuse_structure_sql(self) -> list[str]:
+        return [refuse_structure_on_postgresql(self.literal(self.table))]
+
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
         regclass, column = self.literal(self.table), self.literal(self.target.column)
-        return [refuse_on_postgresql(self.table, regclass, column, skip=skip)]
+        return [refuse_triggers_on_postgresql(self.table, regclass, column, skip=skip)]
 
     def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
         # a loop over the pages of the table that commits after each two hundred, and a sweep for the rows that moved

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
 from sqlalchemy_public_id.online.mysql import MySQLPlan
@@ -122,7 +122,7 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
                 _execute(connection, step, state)
             return
         except DBAPIError as error:
-            if not is_lock_error(error, connection.dialect):
+            if not can_be_retried(error, connection.dialect):
                 if not step.needed(target.read_state(connection)):
                     return  # a process that was killed had sent it, and the server has completed it
                 raise
@@ -153,10 +153,14 @@ def _send(connection: Connection, sql: str) -> Any:
     return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
 
 
-def is_lock_error(error: DBAPIError, dialect: Dialect) -> bool:
-    """Return True after a lock timeout or a deadlock."""
-    traits = traits_for(dialect)
-    return traits.error_code(error.orig) in traits.lock_errors
+def can_be_retried(error: DBAPIError, dialect: Dialect) -> bool:
+    """Return True after a lock timeout, a deadlock, or the refusal of a cluster, in AUTOCOMMIT mode."""
+    traits, cause = traits_for(dialect), error.orig
+    if not isinstance(cause, Exception):
+        return False
+    code = traits.error_code(cause)
+    is_refused = code in traits.commit_errors and traits.outcome(cause) is Outcome.RETRYABLE
+    return is_refused or code in traits.lock_errors | traits.conflict_errors
 
 
 @contextmanager

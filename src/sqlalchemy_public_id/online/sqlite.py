@@ -71,6 +71,9 @@ class SQLitePlan(Plan):
         step = Step("drop the column", sql, lambda state: state.exists)
         return [self.relax()[-1], step] if self.target.unique == "constraint" else [step]  # a copy without it
 
+    def refuse_structure_sql(self) -> list[str]:
+        return self.backfill_sql()
+
     def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
         return self.backfill_sql()
 
@@ -144,7 +147,7 @@ class SQLitePlan(Plan):
                 return self.backfill_sql()
             return list(self._copy(connection, definition(state)))
 
-        return Step(name, sql, needed)
+        return Step(name, sql, needed, copies_table=True)
 
     def _copy(self, connection: Connection, definition: str) -> Iterator[str]:
         """Yield the statements that replace the table by a copy with another *definition* of the column."""

@@ -12,18 +12,13 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.plan import Plan
-from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, sqlite
+from sqlalchemy_public_id.preflight import column, contents, disk, mysql, postgresql, sqlite
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
 __all__ = ["Consent", "MigrationReport", "PlannedStep", "examine"]
 
-_OF_DATABASE = {
-    "mariadb": mysql.obstacles,
-    "mysql": mysql.obstacles,
-    "postgresql": postgresql.obstacles,
-    "sqlite": sqlite.obstacles,
-}
+_MODULES = {"mariadb": mysql, "mysql": mysql, "postgresql": postgresql, "sqlite": sqlite}
 
 
 def examine(connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent) -> MigrationReport:
@@ -33,12 +28,22 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[str], consent: 
     :raises ConfigurationError: if there is no such table.
     """
     scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection))
-    return build_report(scene, _find_obstacles(scene))
+    dialect = connection.dialect.name
+    warnings = postgresql.warnings(scene) if dialect == "postgresql" else ()
+    needed = disk.disk_bytes(scene)
+    return build_report(
+        scene,
+        disk_bytes=needed,
+        obstacles=_find_obstacles(scene, needed),
+        rights=_MODULES[dialect].rights(scene),
+        warnings=[*warnings],
+    )
 
 
-def _find_obstacles(scene: Scene) -> list[Obstacle]:
+def _find_obstacles(scene: Scene, disk_bytes: int | None) -> list[Obstacle]:
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
-    checks = [_OF_DATABASE[scene.connection.dialect.name], column.obstacles]
+    checks = [_MODULES[scene.connection.dialect.name].obstacles, column.obstacles]
     obstacles = [obstacle for check in checks for obstacle in check(scene)]
+    obstacles += disk.obstacles(scene, disk_bytes)
     return obstacles or list(contents.obstacles(scene))  # reads all ids

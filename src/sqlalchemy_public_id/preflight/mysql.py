@@ -42,6 +42,12 @@ _ALTER = ("ALTER", "CREATE", "INSERT")
 """The privileges that ALTER TABLE takes."""
 
 
+def rights(scene: Scene) -> list[str]:
+    """Return the privileges that the migration needs."""
+    needed = [*_ALTER, "SELECT", "UPDATE"] if scene.fills_rows else [*_ALTER, "SELECT"]
+    return [*needed, "TRIGGER"] if scene.plan.uses_trigger else needed
+
+
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     target = scene.target
@@ -99,10 +105,7 @@ def _of_rights(scene: Scene, names: dict[str, object], user: str) -> Iterator[Ob
         return  # the catalogs do not list what a role grants
     name, _, host = user.rpartition("@")
     granted = {*connection.execute(_GRANTED, {**names, "grantee": f"'{name}'@'{host}'"}).scalars()}
-    wanted = [*_ALTER, "SELECT", "UPDATE"] if scene.fills_rows else [*_ALTER, "SELECT"]
-    if scene.plan.uses_trigger:
-        wanted.append("TRIGGER")
-    missing = [privilege for privilege in wanted if privilege not in granted]
+    missing = [privilege for privilege in rights(scene) if privilege not in granted]
     if missing:
         privileges = ", ".join(missing)
         problem = f"{user} lacks the privileges {privileges} on {scene.target.table}"

@@ -8,7 +8,7 @@ from sqlalchemy import Row, text
 
 from sqlalchemy_public_id.dialects.indexes import names_in_queries
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.online.plan import Lock, Step
+from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.online.poolers import changes_session
 from sqlalchemy_public_id.online.server_defaults import function_body
 from sqlalchemy_public_id.preflight.scene import Scene
@@ -51,6 +51,46 @@ WHERE d.deptype = 'n' AND NOT EXISTS (
 ORDER BY 1
 """)
 
+# lists of columns came with PostgreSQL 15, and a new column is not in them
+_PUBLICATIONS = text("""
+SELECT t.pubname FROM pg_publication_tables t
+JOIN pg_publication p ON p.pubname = t.pubname
+JOIN pg_class c ON c.oid = to_regclass(:regclass)
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE t.tablename = c.relname AND t.schemaname = CAST(CAST(c.relnamespace AS regnamespace) AS text)
+  AND to_jsonb(r) ->> 'prattrs' IS NULL
+ORDER BY 1
+""")
+
+
+def rights(scene: Scene) -> list[str]:
+    """Return the rights that the migration needs."""
+    table = scene.plan.table
+    needed = [f"the ownership of {table}, or membership in its owner"]
+    if {"expand", "contract"} & {*scene.phases}:
+        needed.append("CREATE on its schema")
+    if scene.fills_rows:
+        needed.append(f"SELECT and UPDATE on {table}")
+    return needed
+
+
+def warnings(scene: Scene) -> Iterator[str]:
+    """Yield what the migration changes elsewhere: the subscribers of a published table need the same columns."""
+    added = "expand" in scene.phases and not scene.state.exists
+    if not added and not ("drop" in scene.phases and scene.state.exists):
+        return
+    target, plan = scene.target, scene.plan
+    names = names_in_queries(scene.connection, target.table, target.schema, target.column)
+    publications = scene.connection.execute(_PUBLICATIONS, names).scalars().all()
+    if publications:
+        problem = f"{target.table} is published in {', '.join(publications)}"
+        if added:
+            remedy = f"ALTER TABLE {plan.table} ADD COLUMN {plan.column} {plan.type}"
+            yield f"{problem}: subscribers stop until their tables have the column; add it there first: {remedy}"
+        else:
+            remedy = f"ALTER TABLE {plan.table} ALTER COLUMN {plan.column} DROP NOT NULL"
+            yield f"{problem}: subscribers keep the column, and new rows have no ids there; first: {remedy}"
+
 
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
@@ -79,8 +119,7 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
 
 
 def _of_poolers(scene: Scene) -> Iterator[Obstacle]:
-    steps: list[Step] = [step for phase in scene.phases if phase != "backfill" for step in getattr(scene.plan, phase)()]
-    builds = any(step.lock is Lock.BUILD and step.needed(scene.state) for step in steps)
+    builds = any(step.lock is Lock.BUILD for _, step in scene.steps)
     if scene.plan.online and builds and changes_session(scene.connection):
         problem = (
             "a pooler gives this connection another session after each transaction, and an index that is built or "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.triggers import update_triggers
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.online.plan import Lock
+from sqlalchemy_public_id.preflight.disk import in_units
 from sqlalchemy_public_id.preflight.scene import Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
@@ -44,9 +44,15 @@ class MigrationReport:
     """The number of rows of the table, as the database estimates it."""
     seconds: float | None
     """About how long the migration takes, if nobody keeps the table locked."""
+    disk_bytes: int | None
+    """About how many bytes the migration takes on disk while it runs, with copies of the table."""
     steps: tuple[PlannedStep, ...]
+    rights: tuple[str, ...]
+    """The rights that the migration needs."""
     triggers: tuple[str, ...]
     """The triggers that fire for an UPDATE of the column."""
+    warnings: tuple[str, ...]
+    """The work to do elsewhere, such as on the subscribers of a published table."""
     obstacles: tuple[Obstacle, ...]
 
     def require_clear_way(self) -> None:
@@ -63,53 +69,66 @@ class MigrationReport:
 
     def __str__(self) -> str:
         rows = "" if self.rows is None else f", about {self.rows:,} rows"
-        time = "" if self.seconds is None else f", about {_duration(self.seconds)}"
-        lines = [f"{self.target} on {self.database}{rows}{time}"]
+        time = "" if self.seconds is None else f", about {in_time(self.seconds)}"
+        disk = "" if not self.disk_bytes else f", about {in_units(self.disk_bytes)} of disk"
+        lines = [f"{self.target} on {self.database}{rows}{time}{disk}"]
         for number, step in enumerate(self.steps, 1):
             lines.append(f"{number}. {step.phase}: {step.name} (lock: {step.lock})")
             lines += [f"   {line}" for sql in step.statements for line in sql.splitlines()]
         if not self.steps and not self.obstacles:
             lines.append("nothing is left to do")
+        if self.steps:
+            lines.append(f"rights: {', '.join(self.rights)}")
         lines += [f"trigger: {name} fires for an UPDATE" for name in self.triggers]
+        lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
         return "\n".join(lines)
 
 
-def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
+def build_report(
+    scene: Scene,
+    *,
+    disk_bytes: int | None,
+    obstacles: Sequence[Obstacle],
+    rights: Sequence[str],
+    warnings: Sequence[str],
+) -> MigrationReport:
     """Build the report of a migration from its *scene*."""
     target, connection = scene.target, scene.connection
-    rows = traits_for(connection.dialect).estimated_rows(connection, target.table, target.schema)
     steps = tuple(_steps(scene)) if not obstacles else ()
     kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
     triggers = update_triggers(connection, target.table, target.schema, target.column) if scene.fills_rows else []
     return MigrationReport(
         target=str(target),
         database=connection.dialect.name,
-        rows=rows,
-        seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
+        rows=scene.rows,
+        seconds=None if scene.rows is None else sum(scene.rows / _ROWS_A_SECOND[kind] for kind in kinds),
+        disk_bytes=disk_bytes,
         steps=steps,
+        rights=tuple(rights),
         triggers=tuple(triggers),
+        warnings=tuple(warnings),
         obstacles=tuple(obstacles),
     )
 
 
-def _steps(scene: Scene) -> list[PlannedStep]:
-    steps: list[PlannedStep] = []
+def _steps(scene: Scene) -> Iterator[PlannedStep]:
     for phase in scene.phases:
-        if phase == "backfill":
-            if scene.fills_rows:
-                lock = "writers of the same rows wait for the time of a batch"
-                steps.append(PlannedStep(phase, "set the ids of rows without one, in batches", lock))
-            continue
-        for step in getattr(scene.plan, phase)():
-            if step.needed(scene.state):
-                lock = _LOCKS[step.lock]
-                sql = tuple(step.sql(scene.connection, scene.state))
-                steps.append(PlannedStep(phase, step.name, lock, sql))
-    return steps
+        if phase == "backfill" and scene.fills_rows:
+            lock = "writers of the same rows wait for the time of a batch"
+            yield PlannedStep(phase, "set the ids of rows without one, in batches", lock)
+        for of_phase, step in scene.steps:
+            if of_phase == phase:
+                statements = tuple(step.sql(scene.connection, scene.state))
+                yield PlannedStep(phase, step.name, _LOCKS[step.lock], statements)
 
 
-def _duration(seconds: float) -> str:
+def in_time(seconds: float) -> str:
+    """Return *seconds* in seconds, minutes or hours.
+
+    >>> in_time(0.2), in_time(75), in_time(9000)
+    ('1 s', '1 min', '2.5 h')
+    """
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

@@ -10,9 +10,10 @@ from typing import Literal, TypeAlias, get_args
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.backfill.triggers import Triggers
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn
+from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
 
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
@@ -53,6 +54,25 @@ class Scene:
     @property
     def target(self) -> PublicIdColumn:
         return self.plan.target
+
+    @cached_property
+    def rows(self) -> int | None:
+        """The number of rows of the table, as the database estimates it."""
+        return traits_for(self.connection.dialect).estimated_rows(
+            self.connection, self.target.table, self.target.schema
+        )
+
+    @cached_property
+    def steps(self) -> list[tuple[str, Step]]:
+        """The phase of each step that is needed, and the step; without those of the backfill."""
+        phases = [phase for phase in self.phases if phase != "backfill"]
+        every = [(phase, step) for phase in phases for step in getattr(self.plan, phase)()]
+        return [(phase, step) for phase, step in every if step.needed(self.state)]
+
+    @property
+    def copies_table(self) -> bool:
+        """True if a step writes the whole table once more."""
+        return any(step.copies_table for _, step in self.steps)
 
     @cached_property
     def fills_rows(self) -> bool:

@@ -9,6 +9,11 @@ from sqlalchemy_public_id.online.sqlite import foreign_keys_would_fire
 from sqlalchemy_public_id.preflight.scene import Scene
 
 
+def rights(scene: Scene) -> list[str]:
+    """Return the rights that the migration needs."""
+    return ["the right to write the file"]
+
+
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     target = scene.target
