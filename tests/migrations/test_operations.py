@@ -177,13 +177,15 @@ def test_rows_that_have_ids_keep_them(new_people: Callable[..., People]) -> None
     assert people.ids()[:40] == given
 
 
-def test_many_duplicates_are_drawn_again(new_people: Callable[..., People]) -> None:
-    """With a format so narrow that rows share ids before the index is there, all are different in the end."""
-    people = new_people(rows=600, format=NanoId(length=3))
+@pytest.mark.parametrize("online", [True, False])
+def test_many_duplicates_are_drawn_again(new_people: Callable[..., People], online: bool) -> None:
+    """With a format so narrow that half of the new ids are taken, all are different in the end."""
+    format = NanoId(length=2, alphabet="0123456789abcdef")
+    people = new_people(rows=128, format=format, online=online)
 
     people.add()
 
-    people.check_complete(600)
+    people.check_complete(128)
 
 
 def test_two_columns(new_people: Callable[..., People]) -> None:

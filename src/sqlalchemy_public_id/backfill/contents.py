@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import Connection, Select, and_, func, select, update
 
 from sqlalchemy_public_id.backfill.rows import Key, Rows
 from sqlalchemy_public_id.errors import InvalidPublicId
@@ -15,6 +16,9 @@ from sqlalchemy_public_id.types import PublicIdType, to_database
 
 _WINDOW = 20_000
 """The number of rows that are read at once."""
+
+_PASSES_WITHOUT_PROGRESS = 20
+"""The number of times in a row that replacing may leave as many duplicates as before."""
 
 log = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -34,14 +38,27 @@ def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
     format, that is likely in a table of three thousand million rows; with a shorter format, sooner.
     """
     rows = Rows(connection, target)
-    column = rows.column
-    shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
-    replaced = 0
-    for value in connection.execute(shared).scalars().all():
-        keys = connection.execute(select(*rows.key).where(column == value).order_by(*rows.key)).all()
-        for key in keys[1:]:
-            replaced += _replace(connection, rows, tuple(key), value)
+    replaced, left, without_progress = 0, math.inf, 0
+    while without_progress < _PASSES_WITHOUT_PROGRESS:
+        repetitions = connection.execute(_repetitions(rows)).all()
+        if not repetitions:
+            break
+        # new ids may be taken as well; a space that is nearly full needs many passes, each with fewer rows
+        without_progress = 0 if len(repetitions) < left else without_progress + 1
+        left = min(left, len(repetitions))
+        replaced += sum(_replace(connection, rows, tuple(key), value) for value, *key in repetitions)
     return replaced
+
+
+def _repetitions(rows: Rows) -> Select[Any]:
+    """Build the SELECT of id and key of each row whose id a row with a smaller key has."""
+    shared = select(rows.column).group_by(rows.column).having(func.count() > 1)
+    position = func.row_number().over(partition_by=rows.column, order_by=rows.key).label("position")
+    numbered = (
+        select(rows.column, *rows.key, position).where(rows.column.is_not(None), rows.column.in_(shared)).subquery()
+    )
+    *values, place = numbered.columns
+    return select(*values).where(place > 1)
 
 
 def invalid_ids(connection: Connection, target: PublicIdColumn) -> Iterator[tuple[Key, Any]]:
