@@ -10,11 +10,12 @@ here, so that a new release of SQLAlchemy fails with the name of the part that h
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-from sqlalchemy import Column, Insert, Table
+from sqlalchemy import Column, Dialect, Insert, Table
 from sqlalchemy.orm import InstanceState, Mapper, Session, persistence, registry
 from sqlalchemy.orm.attributes import History, get_history
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
@@ -155,6 +156,70 @@ def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
     if len(rows) != len(context.compiled_parameters):  # a statement for each row
         rows = [frame.f_locals["state_dict"]]
     return rows if all("_sa_instance_state" in row for row in rows) else []
+
+
+def match_flushed_rows(mapper: Mapper[Any], column: Column[Any], canonical: Callable[[Any], Any]) -> None:
+    """Make flushes of *mapper* match the rows that an INSERT returns by the ids in *column*, on SQLite.
+
+    A flush needs the keys of its rows in the order of its objects. Where the database does not promise that order,
+    SQLAlchemy sends an INSERT for each row, unless a "sentinel" column tells rows apart. A sentinel of the table would
+    change INSERTs of the application as well, so the statement has it. *canonical* returns an id as the column does.
+    """
+    table = column.table
+    mapper.base_mapper._memo(("insert", table), lambda: _MatchedInsert(table, column, canonical))
+
+
+class _MatchedInsert(Insert):
+    """The INSERT of a flush, whose rows are matched by the ids in *column*."""
+
+    inherit_cache = True
+
+    def __init__(self, table: Table, column: Column[Any], canonical: Callable[[Any], Any]) -> None:
+        super().__init__(table)
+        self.column, self.canonical = column, canonical
+
+    def _compiler(self, dialect: Dialect, **options: Any) -> Any:
+        compiler: Any = dialect.statement_compiler
+        if dialect.name == "sqlite":
+            compiler = _matching(compiler)
+        return compiler(dialect, self, **options)
+
+
+@cache
+def _matching(compiler: Any) -> Any:
+    """Return a subclass of *compiler* that compiles :class:`_MatchedInsert`."""
+
+    class MatchingCompiler(compiler):  # type: ignore[misc]
+        def _get_sentinel_column_for_table(self, table: Table) -> Any:
+            column = self.statement.column
+            has_ids = column.key in (self.column_keys or ())
+            return super()._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
+
+        def _deliver_insertmanyvalues_batches(
+            self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
+        ) -> Iterator[Any]:
+            batches = super()._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
+            if self._insertmanyvalues.sentinel_columns != [self.statement.column]:
+                yield from batches
+                return
+            first = 0
+            for batch in batches:
+                rows = compiled_parameters[first : first + len(batch.batch)]
+                first += len(rows)
+                yield batch._replace(sentinel_values=_IdsOf(rows, self.statement))
+
+    return MatchingCompiler
+
+
+class _IdsOf:
+    """The ids of rows, read when their INSERT has been executed: the guard may have replaced some until then."""
+
+    def __init__(self, rows: list[dict[str, Any]], insert: _MatchedInsert) -> None:
+        self._rows, self._key, self._canonical = rows, insert.column.key, insert.canonical
+
+    def __iter__(self) -> Iterator[Any]:
+        canonical, key = self._canonical, self._key
+        return (canonical(row[key]) for row in self._rows)
 
 
 def history_without_loading(instance: object, attribute: str) -> History:

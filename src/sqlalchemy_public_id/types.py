@@ -151,6 +151,14 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         return self.checked(value) if self._format.is_valid(value) else None
 
     @property
+    def reader(self) -> Callable[[Any], Any]:
+        """A function that returns a valid id as the column returns it; the cheapest one."""
+        accepts, validate = self._format.quick_check, self._format.validate
+        if self._format.bits is not None:
+            return validate  # which accepts more than one spelling
+        return lambda value: value if isinstance(value, str) and accepts(value) else validate(value)
+
+    @property
     def id_format(self) -> Format:
         """The format of the ids; ``format`` may be a typed id class."""
         return self._format
@@ -303,7 +311,7 @@ def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
         return False
     has_default = column.default is not None or column.server_default is not None
     is_own = isinstance(column.type, PublicIdType) and has_default and not column.foreign_keys
-    return is_own and (not is_copy(column) or _is_unique(column))
+    return is_own and (not is_copy(column) or is_unique(column))
 
 
 def is_copy(column: Column[Any]) -> bool:
@@ -311,7 +319,8 @@ def is_copy(column: Column[Any]) -> bool:
     return _COPIED in column.info
 
 
-def _is_unique(column: Column[Any]) -> bool:
+def is_unique(column: Column[Any]) -> bool:
+    """Return True if the table declares *column* as unique, without others."""
     if list(column.table.primary_key) == [column]:
         return True
     unique = [index.columns for index in column.table.indexes if index.unique]

@@ -323,3 +323,18 @@ def test_mappers_beside_a_class_that_failed() -> None:
     with pytest.raises(UnmappedClassError):
         list(Other.registry.mappers)
     del keyless, without_table  # their tracebacks keep the classes
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_match_flushed_rows(name: str) -> None:
+    """The INSERT of a flush returns the public id on SQLite, to match its rows; other INSERTs and databases do not."""
+    configure_mappers()
+    dialect = {"sqlite": sqlite, "postgresql": postgresql}[name].dialect(insert_returning=True)
+    of_flush = Thing.__mapper__._memo(("insert", Thing.__table__), Thing.__table__.insert)
+    returned = []
+    for statement in (of_flush, insert(Thing.__table__)):
+        ordered = statement.return_defaults(Thing.__table__.c.id, sort_by_parameter_order=True)
+        compiled = ordered.compile(dialect=dialect, column_keys=["public_id", "name"], for_executemany=True)
+        returned.append("public_id" in str(compiled).partition("RETURNING")[2])
+
+    assert returned == [name == "sqlite", False]

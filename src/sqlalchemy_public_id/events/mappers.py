@@ -16,12 +16,13 @@ from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, Queryabl
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
+from sqlalchemy_public_id._compat import match_flushed_rows
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
 from sqlalchemy_public_id.events.flush import give_ids
 from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of
-from sqlalchemy_public_id.types import is_copy, is_expression, public_id_type
+from sqlalchemy_public_id.types import is_copy, is_expression, is_unique, public_id_type
 
 # --- mappers
 
@@ -40,6 +41,9 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         _listen_to_attribute(mapper.class_manager[key], column)
     watch_merges(mapper, attributes)
     _register(mapper, model, attributes)
+    for column in attributes.values():
+        if is_unique(column) and not column.nullable:
+            match_flushed_rows(mapper, column, public_id_type(column).reader)
 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)

@@ -1,0 +1,245 @@
+"""Objects of one flush and their rows: matched by public id where one INSERT has many rows, and never otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from marks import on
+from sqlalchemy import Engine, MetaData, String, event, func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id import (
+    CROCKFORD32,
+    NanoId,
+    ObjectId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    Snowflake,
+    TypedId,
+    TypeIdFormat,
+    Ulid,
+    Uuid7,
+    guard,
+    public_id_column,
+)
+
+pytestmark = pytest.mark.backend
+
+NARROW = NanoId(length=1, alphabet=CROCKFORD32)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Person(PublicIdMixin, Base):
+    __tablename__ = "person"
+    __public_id__ = Ulid(storage="text")
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Pair(PublicIdMixin, Base):
+    """Two public ids, each of 32."""
+
+    __tablename__ = "pair"
+    __public_id__ = NARROW
+    share_id: Mapped[str] = public_id_column(NARROW)
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Keyed(PublicIdColumnMixin, Base):
+    """A key of two columns, of which the database makes none."""
+
+    __tablename__ = "keyed"
+    __public_id__ = NARROW
+    region: Mapped[str] = mapped_column(String(5), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    name: Mapped[str | None] = mapped_column(String(50))
+    stamp: Mapped[str | None] = mapped_column(String(50), server_default="now")
+
+
+class CardId(TypedId, prefix="card"):
+    pass
+
+
+FORMATS = {
+    "nanoid": NanoId(),
+    "check digit": NanoId(check_digit=True),
+    "uuid": Uuid7(),
+    "uuid text": Uuid7(storage="text"),
+    "ulid": Ulid(),
+    "typeid": TypeIdFormat(prefix="pet"),
+    "snowflake": Snowflake(machine_id=1),
+    "objectid": ObjectId(),
+    "typed": CardId,
+}
+
+
+def model_of(format: Any) -> Any:
+    """Return a model of its own base with ids of *format*."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Thing(PublicIdMixin, OtherBase):
+        __tablename__ = "thing"
+        __public_id__ = format
+        name: Mapped[str | None] = mapped_column(String(50))
+
+    return Thing
+
+
+@pytest.fixture(autouse=True)
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def check(session: Session, objects: list[Any]) -> None:
+    """Each object has the key and the name of the row with its public id."""
+    model = type(objects[0])
+    keys = model.__mapper__.primary_key
+    rows = {row[0]: tuple(row[1:]) for row in session.execute(select(model.public_id, model.name, *keys))}
+    names = [model.__mapper__.get_property_by_column(key).key for key in keys]
+    for one in objects:
+        assert rows[one.public_id] == (one.name, *(one.__dict__[name] for name in names))
+
+
+@pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS.keys())
+def test_formats(create: Callable[[MetaData], None], session: Session, format: Any) -> None:
+    """Each object of a flush that needs several INSERTs has its own row, with the ids of every format."""
+    thing = model_of(format)
+    create(thing.metadata)
+    objects = [thing(name=str(number)) for number in range(2500)]
+    session.add_all(objects)
+    session.flush()
+
+    check(session, objects)
+
+
+@pytest.mark.parametrize("model", [Pair, Keyed])
+def test_narrow_formats(session: Session, model: Any) -> None:
+    """With ids that collide in most flushes, in one column or in two, objects have their own rows."""
+    number = 0
+    for rows in (1, 8, 8, 8, 5):
+        key = {"region": "eu"} if model is Keyed else {}
+        objects = [
+            model(name=str(number + at), **key, **({"number": number + at} if key else {})) for at in range(rows)
+        ]
+        number += rows
+        session.add_all(objects)
+        session.flush()
+        check(session, objects)
+
+
+def test_given_ids(session: Session) -> None:
+    """Ids of the application, ids that it has seen, and new ones stand in one flush."""
+    objects = [Pair(name=str(number)) for number in range(20)]
+    for number, one in enumerate(objects):
+        if number % 3 == 0:
+            one.public_id = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[number]
+        if number % 3 == 1:
+            assert one.share_id
+    session.add_all(objects)
+    session.flush()
+
+    check(session, objects)
+    assert [one.public_id for one in objects[::3]] == list("0369CFJ")
+
+
+def test_expressions(session: Session) -> None:
+    """An object whose id is an SQL expression has its own row, between others."""
+    objects = [Person(name=str(number)) for number in range(9)]
+    objects[4].public_id = func.upper("01jd3v5xkq4b8y2n6m7r9s0tce")
+    session.add_all(objects)
+    session.flush()
+
+    check(session, objects)
+    assert objects[4].public_id == "01JD3V5XKQ4B8Y2N6M7R9S0TCE"
+
+
+@pytest.mark.filterwarnings("ignore:.*bulk:DeprecationWarning")
+def test_ids_in_another_spelling(session: Session) -> None:
+    """``bulk_insert_mappings(return_defaults=True)`` returns keys for ids that are not written as they are stored."""
+    ids = Ulid().generate_many(20)
+    rows = [{"public_id": id.lower(), "name": str(at)} for at, id in enumerate(ids)]
+    session.bulk_insert_mappings(Person, rows, return_defaults=True)  # type: ignore[arg-type]  # a mapped class
+
+    keys = {row.public_id: row.id for row in session.execute(select(Person.public_id, Person.id))}
+    assert [row["id"] for row in rows] == [keys[id] for id in ids]
+
+
+def test_without_the_guard(new_engine: Callable[..., Engine], engine: Engine) -> None:
+    """Without the guard, objects have their own rows, and a collision is an error that leaves nothing behind."""
+    own = new_engine(engine.dialect.name, engine.url)
+    guard.uninstall(own)
+    with Session(own) as session:
+        objects = [Person(name=str(number)) for number in range(50)]
+        session.add_all(objects)
+        session.flush()
+        check(session, objects)
+        with pytest.raises(IntegrityError), session.begin_nested():
+            for _ in range(2):  # 40 of 32 ids
+                session.add_all(Pair(name=str(number)) for number in range(20))
+                session.flush()
+        assert session.scalar(select(func.count()).select_from(Pair)) == 0
+
+
+def test_equal_given_ids(session: Session) -> None:
+    """Two objects with the same given id are the error of the database, as ever."""
+    id = Ulid().generate()
+    session.add_all([Person(public_id=id), Person(name="between"), Person(public_id=id)])
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+def test_other_inserts_are_not_changed(engine: Engine) -> None:
+    """INSERTs of the application return what it asks for, and nothing else."""
+    returned: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *args: returned.append(args[2].partition(" RETURNING ")[2]))
+    with Session(engine) as session:
+        session.add_all([Person(), Person()])
+        session.flush()
+        if not engine.dialect.insert_executemany_returning_sort_by_parameter_order:
+            pytest.skip(f"{engine.name} has no RETURNING")
+        del returned[:]
+        rows = [{"name": "Ada"}, {"name": "Bea"}]
+        ordered = insert(Person.__table__).returning(Person.__table__.c.name, sort_by_parameter_order=True)  # type: ignore[arg-type]  # a table
+        assert session.execute(ordered, rows).scalars().all() == ["Ada", "Bea"]
+        expression = insert(Person.__table__).values(public_id=func.upper(func.hex(func.randomblob(13))))  # type: ignore[arg-type]
+        if engine.name == "sqlite":
+            sql = expression.returning(Person.__table__.c.name, sort_by_parameter_order=True)
+            assert session.execute(sql, rows).scalars().all() == ["Ada", "Bea"]
+
+    assert not any("public_id" in columns for columns in returned)
+
+
+@on("sqlite")
+def test_threads(new_engine: Callable[..., Engine]) -> None:
+    """Sessions of several threads, each with a database of its own, share the compiled INSERT."""
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            own = new_engine("sqlite", "sqlite://")
+            Base.metadata.create_all(own)
+            with Session(own) as session:
+                for _ in range(10):
+                    objects = [Person(name=str(number)) for number in range(200)]
+                    session.add_all(objects)
+                    session.flush()
+                    check(session, objects)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not failures
