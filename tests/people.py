@@ -75,7 +75,7 @@ class People:
     def written(self, name: str = "old writer") -> str | None:
         """Insert a row as an old program does, take it away again, and answer its public id."""
         with self.engine.connect() as connection:
-            for left in reversed(range(5)):  # the default of a narrow format may draw an id that is taken
+            for left in reversed(range(50)):  # the default of a narrow format may draw an id that is taken
                 try:
                     send(connection, f"INSERT INTO {self.name} (name) VALUES ('{name}')")
                     break
