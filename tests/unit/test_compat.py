@@ -338,3 +338,19 @@ def test_match_flushed_rows(name: str) -> None:
         returned.append("public_id" in str(compiled).partition("RETURNING")[2])
 
     assert returned == [name == "sqlite", False]
+
+
+def test_arrays_of_a_flush() -> None:
+    """The INSERT of a flush takes an array for each column on PostgreSQL, in the order of its parameters."""
+    configure_mappers()
+    of_flush = Thing.__mapper__._memo(("insert", Thing.__table__), Thing.__table__.insert)
+    ordered = of_flush.return_defaults(Thing.__table__.c.id, sort_by_parameter_order=True)
+    dialect = postgresql.psycopg.dialect()  # type: ignore[attr-defined]  # no stub
+    compiled: Any = ordered.compile(dialect=dialect, column_keys=["public_id", "name"], for_executemany=True)
+    rows = [{"public_id": f"{number:012}", "name": None} for number in range(30)]
+    batches = compiled._deliver_insertmanyvalues_batches(str(compiled), rows, rows, None, 20, True, None)
+    first, second = batches
+
+    assert "FROM unnest(%(public_id)s::VARCHAR[], %(name)s::VARCHAR[]) WITH ORDINALITY" in first.replaced_statement
+    assert second.replaced_parameters["public_id"] == [row["public_id"] for row in rows[20:]]
+    assert _compat.array_places(compiled) == {"public_id": "public_id", "name": "name"}

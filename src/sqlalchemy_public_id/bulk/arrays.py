@@ -7,37 +7,22 @@ and the driver reads their text anew for each statement: that takes most of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, time
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    Boolean,
     Column,
     Connection,
-    Date,
-    DateTime,
-    Enum,
-    Float,
-    Integer,
-    Interval,
-    Numeric,
-    String,
     Table,
-    Time,
-    Uuid,
     bindparam,
     func,
     select,
 )
 from sqlalchemy import insert as insert_into
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from sqlalchemy_public_id.arrays import are_alike, item_type
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.types import PublicIdType
-
-_PLAIN = (Boolean, Date, DateTime, Float, Integer, Numeric, Time, Uuid)
 
 
 def can_insert_arrays(
@@ -50,21 +35,11 @@ def can_insert_arrays(
     dialect, sent = connection.dialect, set(columns.values())
     if dialect.name != "postgresql" or any(column.default is not None for column in {*table.columns} - sent):
         return False
-    if any(_item_type(column.type, dialect) is None for column in sent):
+    if any(item_type(column.type, dialect) is None for column in sent):
         return False
-    if not all(_are_alike([row.get(name) for row in rows]) for name in columns):
+    if not all(are_alike([row.get(name) for row in rows]) for name in columns):
         return False
     return on_conflict.can_skip_rows(connection, table)
-
-
-def _are_alike(values: list[Any]) -> bool:
-    """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
-    kinds = set(map(type, values)) - {type(None)}
-    if len(kinds) > 1:
-        return all(issubclass(kind, str) for kind in kinds)
-    if any(issubclass(kind, (datetime, time)) for kind in kinds):
-        return len({value.tzinfo is None for value in values if value is not None}) == 1
-    return True
 
 
 class ArrayInsert:
@@ -95,7 +70,7 @@ class ArrayInsert:
         from sqlalchemy.dialects.postgresql import insert  # only programs with PostgreSQL need it
 
         dialect = self.connection.dialect
-        types = [_item_type(column.type, dialect) or column.type for column in self._columns]
+        types = [item_type(column.type, dialect) or column.type for column in self._columns]
         arrays = [bindparam(f"array_{at}", type_=ARRAY(type_)) for at, type_ in enumerate(types)]
         rows = func.unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
         keys = [column.key for column in self._columns]
@@ -132,15 +107,3 @@ class ArrayInsert:
         columns: list[Column[Any]] = list(self.returned.values())
         values: Any = self.connection.execute(insert_into(self.table).returning(*columns), parameters).one()
         row.update(zip(self.returned, values, strict=True))
-
-
-def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
-    """Return the type of the items of an array, if each value is sent in the same way as by itself."""
-    if isinstance(type_, PublicIdType):
-        return type_.as_parameter
-    impl = type_.dialect_impl(dialect)
-    if isinstance(impl, (Enum, TypeDecorator)) or not type(impl).__module__.startswith("sqlalchemy."):
-        return None
-    if isinstance(impl, String):
-        return String()  # a cast to VARCHAR(n) would cut longer strings
-    return type_ if isinstance(impl, _PLAIN) or isinstance(type_, Interval) else None

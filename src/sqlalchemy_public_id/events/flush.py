@@ -20,7 +20,7 @@ from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
-from sqlalchemy_public_id.orm.marks import has_marks, marks_of, replace
+from sqlalchemy_public_id.orm.marks import marks_of, replace
 from sqlalchemy_public_id.types import is_expression, max_retries, public_id_type
 
 # --- before the INSERT
@@ -35,7 +35,7 @@ def give_ids(attributes: dict[str, Column[Any]]) -> Callable[[object, Connection
     It notes which ids may be replaced. A flush calls it for each row, so the usual case is short: the object has no id,
     and nothing is marked.
     """
-    columns = [(key, column, public_id_type(column).next_id) for key, column in attributes.items()]
+    columns = [(key, column, public_id_type(column).maker) for key, column in attributes.items()]
     last: GeneratedIds | None = None  # threads may replace it by theirs, which costs a look-up
 
     def before_insert(_: object, connection: Connection, state: InstanceState[Any]) -> Any:
@@ -43,7 +43,7 @@ def give_ids(attributes: dict[str, Column[Any]]) -> Callable[[object, Connection
         ids = last
         if ids is None or ids.is_over or ids.connection() is not connection:
             ids = last = _ids_of_flush(connection, state)
-        values, is_marked = state.dict, has_marks(state)
+        values, is_marked = state.dict, "info" in state.__dict__  # which marks_of() would create
         for key, column, next_id in columns:
             if is_marked or values.get(key) is not None:
                 _settle(ids, state, key, column, connection)

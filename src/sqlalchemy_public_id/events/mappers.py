@@ -16,7 +16,8 @@ from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, Queryabl
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id._compat import match_flushed_rows
+from sqlalchemy_public_id._compat import FlushedIds, watch_flushed_inserts
+from sqlalchemy_public_id.arrays import are_alike, item_type
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
 from sqlalchemy_public_id.events.flush import give_ids
 from sqlalchemy_public_id.events.merges import watch_merges
@@ -43,7 +44,8 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     _register(mapper, model, attributes)
     for column in attributes.values():
         if is_unique(column) and not column.nullable:
-            match_flushed_rows(mapper, column, public_id_type(column).reader)
+            reader = public_id_type(column).reader
+            watch_flushed_inserts(mapper, FlushedIds(column, reader, item_type, are_alike))
 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)

@@ -91,29 +91,34 @@ def _sync_engine(engine: Any) -> Engine:
 
 # --- handlers
 
+_BATCHES = ExecuteStyle.INSERTMANYVALUES
+
 _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 """Execution of "insertmanyvalues" → how many of its rows were sent in earlier batches."""
 
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    # each row of a flush passes here on MySQL: every call counts
     if not _concerns(context):
         return None
-    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
+    is_batch = context.execute_style is _BATCHES
     first = _rows_sent.get(context, 0) if is_batch else 0
-    if traits_for(context.dialect).aborts_transaction:
+    dialect = context.dialect
+    if traits_for(dialect).aborts_transaction:
         with GuardedInsert(context, cursor, statement) as guarded:
             run(guarded, parameters, first)
     else:
         try:  # a statement that fails alone needs no preparation
-            context.dialect.do_execute(cursor, statement, parameters, context)
-        except context.dialect.dbapi.IntegrityError as error:
+            dialect.do_execute(cursor, statement, parameters, context)
+        except dialect.dbapi.IntegrityError as error:
             with GuardedInsert(context, cursor, statement) as guarded:
                 run_again(guarded, parameters, error, first)
     if is_batch:
         _rows_sent[context] = first = first + rows_in(context, parameters)
         if first < len(context.compiled_parameters):
             return True
-    _show_generated_ids(context)
+    if not generated.of(context.root_connection):  # otherwise, it is a flush, whose objects have their ids
+        _show_generated_ids(context)
     return True
 
 
@@ -122,7 +127,8 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
         run_many(guarded, parameters)
-    _show_generated_ids(context)
+    if not generated.of(context.root_connection):
+        _show_generated_ids(context)
     return True
 
 
@@ -142,8 +148,6 @@ def _concerns(context: Any) -> bool:
 def _show_generated_ids(context: Any) -> None:
     # Session.bulk_save_objects() does not flush: the column default has made the ids, and the objects have none. On
     # first access they would make ids that no row has.
-    if generated.of(context.root_connection):
-        return  # a flush, whose objects have their ids
     for values, row in zip(bulk_saved_objects(context), context.compiled_parameters, strict=False):
         state = values["_sa_instance_state"]
         for parameter in id_parameters(context.compiled):

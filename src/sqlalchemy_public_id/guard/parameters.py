@@ -11,7 +11,13 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
-from sqlalchemy_public_id._compat import default_columns, parameter_positions, parameters_per_row, plain_table
+from sqlalchemy_public_id._compat import (
+    array_places,
+    default_columns,
+    parameter_positions,
+    parameters_per_row,
+    plain_table,
+)
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type
@@ -92,6 +98,7 @@ class Batch:
         self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
         self._is_copied = False
+        self._arrays = _arrays_of(context, parameters)
         self.rows = len(self.parameters) if self._is_many else rows_in(context, parameters)
 
     # --- reading
@@ -115,8 +122,10 @@ class Batch:
             for at, row in enumerate(rows):
                 if parameter.name not in row:
                     continue
-                if positions is not None:
-                    place: Any = positions[parameter.name] + at * width
+                if self._arrays is not None:
+                    place: Any = self._arrays[parameter.name], at
+                elif positions is not None:
+                    place = positions[parameter.name] + at * width
                 else:
                     place = f"{name}__{at}" if width else name
                 slots.append(Slot(self.first + at, parameter, place))
@@ -143,9 +152,14 @@ class Batch:
         value = process(new) if process else new
         if not self._is_copied:  # the application may still hold the parameters that it gave
             self.parameters, self._is_copied = _mutable(self.parameters), True
+            for place in (self._arrays or {}).values():
+                self.parameters[place] = [*self.parameters[place]]
         if self._is_many:
             row = self.parameters[slot.row - self.first] = _mutable(self.parameters[slot.row - self.first])
             row[slot.place] = value
+        elif self._arrays is not None:
+            array, at = slot.place
+            self.parameters[array][at] = value
         else:
             self.parameters[slot.place] = value
         generated.replace(self.ids, slot.column, old, new)
@@ -161,8 +175,21 @@ class Batch:
 
 def rows_in(context: Any, parameters: Any) -> int:
     """Return the number of rows in one statement with *parameters*."""
+    arrays = _arrays_of(context, parameters)
+    if arrays is not None:
+        return len(parameters[next(iter(arrays.values()))])
     width, once = _per_row(context, parameters)
     return (len(parameters) - once) // width if width else 1
+
+
+def _arrays_of(context: Any, parameters: Any) -> dict[str, Any] | None:
+    """Return the name of each parameter → the place of the array with its values; None without arrays."""
+    places = array_places(context.compiled) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else None
+    if not places:
+        return None
+    place = next(iter(places.values()))
+    array = parameters.get(place) if isinstance(parameters, dict) else parameters[place]
+    return places if isinstance(array, list) else None
 
 
 def _per_row(context: Any, parameters: Any) -> tuple[int, int]:

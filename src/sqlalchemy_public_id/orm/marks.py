@@ -73,11 +73,6 @@ class Marks:
 _UNMARKED = Marks()
 
 
-def has_marks(state: InstanceState[Any]) -> bool:
-    """Return True if an object may have marks."""
-    return "info" in vars(state)
-
-
 def marks_of(state: InstanceState[Any], *, create: bool = False) -> Marks:
     """Return the marks of an object; empty ones, not to be changed, if it has none and *create* is false."""
     info = vars(state).get("info")  # the attribute would make a dictionary for every object
