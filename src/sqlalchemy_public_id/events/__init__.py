@@ -10,16 +10,15 @@ They are installed when the first column type is made, never at import.
 from sqlalchemy.orm import Mapper, Session
 
 from sqlalchemy_public_id.events import flush, mappers
-from sqlalchemy_public_id.orm import Listeners
+from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.types import when_first_used
 
 LISTENERS = Listeners(
-    (Mapper, "mapper_configured", mappers.mapper_configured),
-    (Session, "after_begin", flush.after_begin),
-    (Session, "after_flush", flush.end_flush),
-    (Session, "after_soft_rollback", flush.end_flush),
-    (Session, "pending_to_transient", flush.pending_to_transient),
-    (Session, "persistent_to_transient", flush.persistent_to_transient),
+    Listener(Mapper, "mapper_configured", mappers.mapper_configured),
+    Listener(Session, "after_begin", flush.after_begin),
+    Listener(Session, "after_flush", flush.end_flush),
+    Listener(Session, "after_soft_rollback", flush.after_soft_rollback),
+    Listener(Session, "persistent_to_transient", flush.persistent_to_transient, raw=True),
 )
 
 when_first_used(LISTENERS.install)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
+from weakref import ref
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, Session
-from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
-from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.guard import generated, guarded_dialects
 from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of, replace
@@ -150,7 +150,8 @@ _connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = 
 
 def after_begin(session: Session, transaction: object, connection: Connection) -> None:
     """Guard the engine: the session may execute an INSERT without a flush."""
-    guard.install_for(connection)
+    if ref(connection.dialect) not in guarded_dialects:
+        guard.install_for(connection)
 
 
 def end_flush(session: Session, context: object) -> None:
@@ -159,21 +160,22 @@ def end_flush(session: Session, context: object) -> None:
         generated.drop(connection, session)
 
 
-def persistent_to_transient(session: Session, instance: object) -> None:
+def after_soft_rollback(session: Session, transaction: object) -> None:
+    """Mark the ids that a flush has generated for objects whose INSERT failed: they may be replaced again."""
+    for ids in filter(None, map(generated.of, _connections.get(session, ()))):
+        for column, states in ids.items():
+            for text, state in states.items():
+                if state is not None and state.session_id is None and state.key is None:
+                    key = state.mapper.get_property_by_column(column).key
+                    if state.dict.get(key) == text:
+                        marks_of(state, create=True).mark_generated(key)
+    end_flush(session, transaction)
+
+
+def persistent_to_transient(session: Session, state: InstanceState[Any]) -> None:
     """Mark the generated ids of an object whose row was rolled back: they may be replaced again."""
-    state = instance_state(instance)
     for key in _attributes_of(state):
         if state.dict.get(key) is not None and key not in marks_of(state).given:
-            marks_of(state, create=True).mark_generated(key)
-
-
-def pending_to_transient(session: Session, instance: object) -> None:
-    """Mark the ids that this flush has generated for an object whose INSERT failed, or that was expunged before it."""
-    state = instance_state(instance)
-    for key, column in _attributes_of(state).items():
-        text = cast("str", state.dict.get(key))
-        flushes = map(generated.of, _connections.get(session, ()))
-        if any(ids is not None and ids.state_of(column, text) is state for ids in flushes):
             marks_of(state, create=True).mark_generated(key)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Dialect, Engine
@@ -31,18 +32,19 @@ from sqlalchemy_public_id._compat import bulk_saved_objects
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.parameters import id_parameters, rows_in
-from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.guard.parameters import id_parameters, known, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.transactions import run_transaction
+from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["install", "run_transaction", "uninstall"]
 
-_guarded: weakref.WeakSet[Dialect] = weakref.WeakSet()
+guarded_dialects: RefDict[Dialect, None] = RefDict()
+"""The dialects of guarded engines."""
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _lock = threading.RLock()
 
@@ -60,8 +62,8 @@ def uninstall(engine: Engine | AsyncEngine) -> None:
     dialect = _sync_engine(engine).dialect
     with _lock:
         _unwanted.add(dialect)
-        if dialect in _guarded:
-            _guarded.discard(dialect)
+        if ref(dialect) in guarded_dialects:
+            del guarded_dialects[ref(dialect)]
             for name, handler in _EVENTS.items():
                 event.remove(dialect, name, handler)
 
@@ -69,17 +71,17 @@ def uninstall(engine: Engine | AsyncEngine) -> None:
 def install_for(connection: Connection) -> None:
     """Guard the engine of *connection*, unless :func:`uninstall` was called for it."""
     dialect = connection.dialect
-    if dialect not in _guarded:
+    if ref(dialect) not in guarded_dialects:
         with _lock:
             if dialect not in _unwanted:
                 _install(dialect)
 
 
 def _install(dialect: Dialect) -> None:
-    if dialect not in _guarded and traits_for(dialect).retries:
+    if ref(dialect) not in guarded_dialects and traits_for(dialect).retries:
         for name, handler in _EVENTS.items():
             event.listen(dialect, name, handler)
-        _guarded.add(dialect)
+        guarded_dialects.keep(dialect, None)
 
 
 def _sync_engine(engine: Any) -> Engine:
@@ -98,8 +100,11 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
-    # each row of a flush passes here on MySQL: every call counts
-    if not _concerns(context):
+    # every statement of a program passes here, and on MySQL each row of a flush: every call counts
+    if context is None or not context.compiled:
+        return None
+    parameters_with_ids = known.get(ref(context.compiled))
+    if not (id_parameters(context.compiled) if parameters_with_ids is None else parameters_with_ids):
         return None
     is_batch = context.execute_style is _BATCHES
     first = _rows_sent.get(context, 0) if is_batch else 0
@@ -123,7 +128,7 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
 
 
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
-    if not _concerns(context):
+    if context is None or not (context.compiled and id_parameters(context.compiled)):
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
         run_many(guarded, parameters)
@@ -133,16 +138,6 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
 
 
 _EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
-
-
-def _concerns(context: Any) -> bool:
-    if context is None or not context.compiled:
-        return False
-    if context.isinsert:
-        return bool(id_parameters(context.compiled))
-    if getattr(context.compiled, "ctes", None):  # there may be an INSERT among them
-        refuse_mistakes(context.compiled)
-    return False
 
 
 def _show_generated_ids(context: Any) -> None:

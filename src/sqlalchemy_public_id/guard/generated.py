@@ -5,9 +5,9 @@ The events of the engine and of the mapper have nothing but the connection in co
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
+from weakref import ref
 
 from sqlalchemy import Column, func, select
 from sqlalchemy.engine import Connection
@@ -19,6 +19,7 @@ from sqlalchemy_public_id.errors import PublicIdCollision
 from sqlalchemy_public_id.orm import marks
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import max_retries, public_id_type
+from sqlalchemy_public_id.weak import RefDict
 
 _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
@@ -33,8 +34,8 @@ class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
         super().__init__()
         self.shown = set[tuple[Column[Any], str]]()
         """Ids that the application has seen before the flush."""
-        self.connection = weakref.ref(connection)
-        self.session = weakref.ref(session) if session is not None else None
+        self.connection = ref(connection)
+        self.session = ref(session) if session is not None else None
         self.is_over = False
         """True after the end of the flush."""
 
@@ -47,24 +48,26 @@ class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
         return self[column].get(text)
 
 
-_of_connection: weakref.WeakKeyDictionary[Connection, GeneratedIds] = weakref.WeakKeyDictionary()
+running: RefDict[Connection, GeneratedIds] = RefDict()
+"""Connection → the ids of the flush that runs on it. Empty while no flush runs."""
 
 
 def of(connection: Connection) -> GeneratedIds | None:
     """Return the ids of the flush that runs on *connection*, if one does."""
-    return _of_connection.get(connection)
+    return running.get(ref(connection))
 
 
 def begin(connection: Connection, session: Session | None) -> GeneratedIds:
     """Return the ids of *connection*, empty ones at the beginning of a flush of *session*."""
-    return _of_connection.setdefault(connection, GeneratedIds(connection, session))
+    ids = of(connection)
+    return running.keep(connection, GeneratedIds(connection, session)) if ids is None else ids
 
 
 def drop(connection: Connection, session: Session) -> None:
     """Forget the ids at the end of a flush of *session*. Those of another session's flush around it are kept."""
-    ids = _of_connection.get(connection)
+    ids = of(connection)
     if ids is not None and (ids.session is None or ids.session() in (session, None)):
-        _of_connection.pop(connection, None)
+        running.pop(ref(connection), None)
         ids.is_over = True
         ids.clear()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
+from weakref import ref
 
 from sqlalchemy import Column
 from sqlalchemy.engine.interfaces import ExecuteStyle
@@ -21,6 +21,7 @@ from sqlalchemy_public_id._compat import (
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type
+from sqlalchemy_public_id.weak import RefDict
 
 Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
 """The parameters of one row in the shape for the driver."""
@@ -36,19 +37,22 @@ class IdParameter:
     """True if the column default makes the id, in every execution of the statement."""
 
 
-_parameters: weakref.WeakKeyDictionary[Any, tuple[IdParameter, ...]] = weakref.WeakKeyDictionary()
+known: RefDict[Any, tuple[IdParameter, ...]] = RefDict()
+"""Compiled statement → its :func:`id_parameters`, for the engine's events: they see every statement of a program."""
 
 
 def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
-    """Return the parameters of the INSERT *compiled* that hold public ids.
+    """Return the parameters of a *compiled* statement that hold public ids; none if it is no INSERT.
 
     Refuses a statement that must not be executed: each one passes here once, and its executions find it cached.
     """
-    parameters = _parameters.get(compiled)
-    if parameters is None:
+    parameters = known.get(ref(compiled))
+    if parameters is not None:
+        return parameters
+    is_insert = getattr(compiled, "isinsert", False)  # DDL has neither
+    if is_insert or getattr(compiled, "ctes", None):  # there may be an INSERT among them
         refuse_mistakes(compiled)
-        parameters = _parameters[compiled] = tuple(_find_id_parameters(compiled))
-    return parameters
+    return known.keep(compiled, tuple(_find_id_parameters(compiled)) if is_insert else ())
 
 
 def _find_id_parameters(compiled: Any) -> Iterator[IdParameter]:

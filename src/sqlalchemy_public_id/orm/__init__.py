@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import event
+
+
+class Listener(NamedTuple):
+    """A function that listens to an event of a class of SQLAlchemy."""
+
+    target: Any
+    name: str
+    function: Callable[..., Any]
+    raw: bool = False
+    """True if it takes the state of an object: SQLAlchemy wraps the others, which costs a call for each object."""
 
 
 class Listeners:
@@ -15,23 +25,31 @@ class Listeners:
     A model that is configured while its listeners are not installed does without them.
     """
 
-    def __init__(self, *listeners: tuple[Any, str, Callable[..., Any]]) -> None:
-        """Take the target, the name of the event and the function of each listener."""
+    def __init__(self, *listeners: Listener) -> None:
         self._listeners = listeners
         self._lock = threading.Lock()
         self._is_installed = False
 
     def install(self) -> None:
         """Add the listeners. Safe to call again, and from several threads."""
-        self._set_installed(True, event.listen)
+        self._set_installed(True, _listen)
 
     def uninstall(self) -> None:
         """Remove the listeners; safe to call if they are not installed."""
-        self._set_installed(False, event.remove)
+        self._set_installed(False, _remove)
 
-    def _set_installed(self, wanted: bool, change: Callable[[Any, str, Callable[..., Any]], None]) -> None:
+    def _set_installed(self, wanted: bool, change: Callable[[Listener], None]) -> None:
         with self._lock:
             if self._is_installed is not wanted:
                 self._is_installed = wanted
-                for target, name, function in self._listeners:
-                    change(target, name, function)
+                for listener in self._listeners:
+                    change(listener)
+
+
+def _listen(listener: Listener) -> None:
+    options = {"raw": True} if listener.raw else {}
+    event.listen(listener.target, listener.name, listener.function, **options)
+
+
+def _remove(listener: Listener) -> None:
+    event.remove(listener.target, listener.name, listener.function)

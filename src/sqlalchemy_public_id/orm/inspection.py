@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import Column, inspect
 from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
+from sqlalchemy_public_id.weak import RefDict
 
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
 """In the ``info`` of a column: it was made by :func:`~sqlalchemy_public_id.bigint_key`."""
@@ -20,16 +21,16 @@ MIXED_IN = "sqlalchemy_public_id.mixed_in"
 
 # --- models
 
-_attributes: weakref.WeakKeyDictionary[Mapper[Any], dict[str, Column[Any]]] = weakref.WeakKeyDictionary()
+_attributes: RefDict[Mapper[Any], dict[str, Column[Any]]] = RefDict()
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Return the public ids of *mapper*, attribute → column; those of the models that it inherits from included."""
-    attributes = _attributes.get(mapper)
+    attributes = _attributes.get(ref(mapper))
     if attributes is None:
         attributes = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
         if mapper.configured:  # until then, attributes can be added to it
-            _attributes[mapper] = attributes
+            _attributes.keep(mapper, attributes)
     return attributes
 
 

@@ -43,7 +43,7 @@ from sqlalchemy.sql import operators
 from sqlalchemy_public_id._compat import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.events.flush import before_bulk_insert
-from sqlalchemy_public_id.orm import Listeners
+from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
@@ -230,9 +230,9 @@ def _on_refresh(state: InstanceState[Any], context: object, attributes: Iterable
 
 
 _LISTENERS = Listeners(
-    (Mapper, "mapper_configured", _on_mapper_configured),
-    (Mapper, "after_configured", _after_configured),
-    (Session, "before_flush", writing.before_flush),
-    (Session, "do_orm_execute", writing.do_orm_execute),
+    Listener(Mapper, "mapper_configured", _on_mapper_configured),
+    Listener(Mapper, "after_configured", _after_configured),
+    Listener(Session, "before_flush", writing.before_flush),
+    Listener(Session, "do_orm_execute", writing.do_orm_execute),
 )
 before_bulk_insert.append(writing.resolve)

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.formats.pool import reset_in_child
 from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
 from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
 from sqlalchemy_public_id.keys.blocks.waiting import Pause, TaskLeases, ThreadLeases
-from sqlalchemy_public_id.orm import Listeners
+from sqlalchemy_public_id.orm import Listener, Listeners
 
 __all__ = ["block_key", "BlockAllocator"]
 
@@ -348,7 +348,7 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     event.listen(mapper, "before_insert", before_insert, raw=True)
 
 
-_LISTENERS = Listeners((Mapper, "mapper_configured", _on_mapper_configured))
+_LISTENERS = Listeners(Listener(Mapper, "mapper_configured", _on_mapper_configured))
 
 
 def _checked(name: str, number: object, last: int, error: type[Exception]) -> int:
