@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -12,7 +14,17 @@ from marks import on
 from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, insert, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, joinedload, mapped_column, relationship, selectinload
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    ORMExecuteState,
+    Session,
+    joinedload,
+    mapped_column,
+    relationship,
+    selectinload,
+    with_loader_criteria,
+)
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -168,6 +180,45 @@ def test_get(db: Session) -> None:
     assert found.name == "Ada"
     assert lookup.get(db, Owner, ADA) is found
     assert lookup.get(db, Owner, UNKNOWN) is None
+
+
+def test_get_with_criteria_of_the_session(db: Session) -> None:
+    """A listener that adds criteria to every SELECT, as multi-tenant applications have, is heeded each time."""
+    owners = [Owner(name=name) for name in ("Ada", "Bea")]
+    db.add_all(owners)
+    db.commit()
+    ids = [owner.public_id for owner in owners]
+    assert [lookup.get(db, Owner, id) for id in ids] == owners
+
+    @event.listens_for(db, "do_orm_execute")
+    def only_ada(execute_state: ORMExecuteState) -> None:
+        criteria = with_loader_criteria(Owner, Owner.name == "Ada")
+        execute_state.statement = execute_state.statement.options(criteria)
+
+    db.expunge_all()
+    assert [lookup.get(db, Owner, id) is None for id in ids] == [False, True]
+
+
+def test_get_keeps_no_model_alive() -> None:
+    """A model that was declared in a function, and looked up, is collected with its base."""
+
+    def use() -> weakref.ref[Any]:
+        class OtherBase(DeclarativeBase): ...
+
+        class Note(PublicIdMixin, OtherBase):
+            __tablename__ = "note"
+
+        engine = create_engine("sqlite://")
+        OtherBase.metadata.create_all(engine)
+        with Session(engine) as session:
+            assert lookup.get(session, Note, NanoId().generate()) is None
+        OtherBase.registry.dispose()
+        return weakref.ref(Note)
+
+    note = use()
+    gc.collect()
+
+    assert note() is None
 
 
 def test_get_one(db: Session) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy import ColumnElement, bindparam, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
@@ -28,7 +28,13 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, PageOptions, page
-from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute, require_session
+from sqlalchemy_public_id.orm.inspection import (
+    id_attributes,
+    ids_of_union,
+    is_sharded,
+    public_id_attribute,
+    require_session,
+)
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
 __all__ = [
@@ -69,9 +75,28 @@ def get(
     """
     check_options("get", load)
     key, type_ = _public_id(session, model, attribute)
-    if not type_.id_format.is_valid(public_id):
+    text = type_.canonical(public_id)
+    if text is None:
         return None
-    return one_row(session, model, getattr(model, key) == public_id, **load)
+    if load or is_sharded(session):  # which chooses a shard by the values in the statement
+        return one_row(session, model, getattr(model, key) == text, **load)
+    row: M | None = session.scalars(_query(model, key), {_PARAMETER: str.__str__(text)}).unique().one_or_none()
+    return row
+
+
+_PARAMETER = "sqlalchemy_public_id"
+_QUERIES = "sqlalchemy_public_id.queries"
+"""In the ``info`` of the property of a public id: model → the SELECT of one row. Building it takes most of the time."""
+
+
+def _query(model: type[Any], key: str) -> Any:
+    queries = _mapper(model).attrs[key].info.setdefault(_QUERIES, {})
+    query = queries.get(model)
+    if query is None:
+        column = getattr(model, key)
+        value = bindparam(_PARAMETER, type_=column.type.as_parameter)
+        query = queries[model] = select(model).where(column == value)
+    return query
 
 
 def check_options(function: str, load: Mapping[str, object]) -> None:
