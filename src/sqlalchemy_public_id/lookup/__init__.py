@@ -182,11 +182,15 @@ def get_many(
     key, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     rows: dict[str, M] = {}
+    # an option may leave the public id out of the object, and reading it would be a statement for each
+    columns = [getattr(model, key)] if load.get("options") or _mapper(model).attrs[key].deferred else []
     for condition in _any_of(session, model, getattr(model, key), wanted):
-        query, execution_options = _with_options(select(model, getattr(model, key)).where(condition), load)
-        selected: Any = session.execute(query, execution_options=execution_options).unique()
-        for row, public_id in selected:
-            rows[public_id] = row
+        query, execution_options = _with_options(select(model, *columns).where(condition), load)
+        selected: Any = session.execute(query, execution_options=execution_options)
+        if columns:
+            rows.update((public_id, row) for row, public_id in selected.unique())
+        else:
+            rows.update((getattr(row, key), row) for row in selected.scalars().unique())
     return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
 
 
@@ -272,10 +276,11 @@ def _refuse_string(values: object, message: str) -> None:
 def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
     _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.get()")
     format = type_.id_format
-    texts: Iterable[str] = (str.__str__(text) for text in public_ids if isinstance(text, str) and format.is_valid(text))
     if format.bits is not None:  # an id has several spellings; rows are found by the canonical one
-        texts = map(format.validate, texts)
-    return list(dict.fromkeys(texts))
+        return list(dict.fromkeys(format.validate(text) for text in public_ids if format.is_valid(text)))
+    accepts, is_valid = format.quick_check, format.is_valid
+    texts = (text for text in public_ids if isinstance(text, str) and (accepts(text) or is_valid(text)))
+    return list(dict.fromkeys(map(str.__str__, texts)))
 
 
 def _mapper(model: type[Any]) -> Mapper[Any]:
