@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import (
-    blocks,
-    bulk,
-    cluster,
-    core,
-    flush,
-    ids,
-    imports,
-    live,
-    live_history,
-    lookup,
-    references,
-    report,
-    statements,
-    storage,
-)
+from benchmarks import report
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
 
-SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
-    "ids": ids.run,
-    "import": imports.run,
-    "statements": statements.run,
-    "flush": flush.run,
-    "bulk": bulk.run,
-    "lookup": lookup.run,
-    "core": core.run,
-    "storage": storage.run,
-    "references": references.run,
-    "blocks": blocks.run,
-    "cluster": cluster.run,
-    "live": live.run,
-    "live-history": live_history.run,
+SUITES = {
+    "ids": "ids",
+    "formats": "formats",
+    "import": "imports",
+    "statements": "statements",
+    "flush": "flush",
+    "rivals": "rivals",
+    "async": "asynchronous",
+    "bulk": "bulk",
+    "lookup": "lookup",
+    "joins": "joins",
+    "spaces": "spaces",
+    "core": "core",
+    "storage": "storage",
+    "references": "references",
+    "blocks": "blocks",
+    "cluster": "cluster",
+    "growth": "growth",
+    "live": "live",
+    "live-history": "live_history",
 }
+"""Suites, and their modules; each is imported when it runs, so that a missing package stops no other."""
 _WITHOUT_DATABASE = {"ids", "import"}
+_LONG = {"growth", "live", "live-history"}
+"""What runs for half an hour, and is left out of ``--quick`` unless it is named."""
 
 
 def main() -> None:
@@ -54,18 +48,28 @@ def main() -> None:
     )
     parser.add_argument("--url", action="append", default=[], help="another server than that on the usual port")
     parser.add_argument("--on", action="append", choices=ALL, help="only this database; may be repeated")
-    parser.add_argument("--rows", type=int, help="rows in the table of the live suites, by default 2 million")
+    parser.add_argument("--rows", type=int, help="rows in the tables of live, growth, joins and storage")
+    parser.add_argument("--size", action="append", type=int, help="objects in a flush of rivals; may be repeated")
+    parser.add_argument("--minutes", type=float, default=60, help="the longest time of growth, all databases together")
     parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
     parser.add_argument("--markdown", action="store_true", help="run nothing; print the stored results as a table")
     options = parser.parse_args()
-    suites = options.suite or list(SUITES)
+    suites = options.suite or [name for name in SUITES if not (options.quick and name in _LONG)]
     if options.markdown:
         latest = sorted(report.stored(options.results), key=lambda one: list(SUITES).index(one.what.split(":")[0]))
         print(report.markdown([one for one in latest if one.what.split(":")[0] in suites]))
         return
     comparisons: list[Comparison] = []
     with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
-        bench = Bench(options.quick, databases, missing, rows=options.rows, results=options.results)
+        bench = Bench(
+            options.quick,
+            databases,
+            missing,
+            rows=options.rows,
+            sizes=tuple(options.size or ()),
+            minutes=options.minutes,
+            results=options.results,
+        )
         about = report.facts(bench)
         for suite in suites:
             comparisons += _run(suite, bench)
@@ -77,7 +81,8 @@ def _run(suite: str, bench: Bench) -> list[Comparison]:
     """Run *suite*; if it fails, return the comparisons made until then."""
     done: list[Comparison] = []
     try:
-        for comparison in SUITES[suite](bench):
+        module = importlib.import_module(f"benchmarks.{SUITES[suite]}")
+        for comparison in module.run(bench):
             comparison.what = f"{suite}: {comparison.what}"
             done.append(comparison)
             print(f"{comparison.what} {comparison.figure:.3f}", file=sys.stderr, flush=True)

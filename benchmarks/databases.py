@@ -64,6 +64,10 @@ class Bench:
     missing: list[str] = field(default_factory=list)
     rows: int | None = None
     """The value of ``--rows``."""
+    sizes: tuple[int, ...] = ()
+    """The values of ``--size``."""
+    minutes: float = 60
+    """The value of ``--minutes``."""
     results: Path = field(default_factory=Path)
     """The folder for pictures."""
     notes: list[str] = field(default_factory=list)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import fastnanoid
 import nanoid
 import uuid_utils
+from typeid import TypeID
+from ulid import ULID
 
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison, interleaved, repeated
@@ -64,6 +66,9 @@ _NAMES = {
     "ulid": Ulid(),
     "uuid4": Uuid4(encoding="hyphenated"),
     "uuid7": Uuid7(),
+    "hyphenated": Uuid7(encoding="hyphenated"),
+    "TypeID": TypeID,
+    "ULID": ULID,
     "fastnanoid": fastnanoid,
     "nanoid": nanoid,
     "secrets": secrets,
@@ -92,6 +97,16 @@ _CASES: list[tuple[str, str, str, float | None]] = [
     ("UUID 7 in base 36", "uuid7.generate()", "divmod_loop(uuid_utils.uuid7().int)", None),
     ("UUID 7 in base 36, typed", "PostId()", '"post_" + divmod_loop(uuid_utils.uuid7().int)', None),
     ("UUID 4, hyphenated", "uuid4.generate()", "str(uuid.uuid4())", None),
+    ("UUID 7, hyphenated", "hyphenated.generate()", "str(uuid_utils.uuid7())", 1.0),
+    (
+        "1000 UUIDs 7, hyphenated",
+        f"hyphenated.generate_many({_MANY})",
+        f"[str(uuid_utils.uuid7()) for _ in range({_MANY})]",
+        1.0,
+    ),
+    ("ULID", "ulid.generate()", "str(ULID())", 1.0),
+    ("1000 ULIDs", f"ulid.generate_many({_MANY})", f"[str(ULID()) for _ in range({_MANY})]", 1.0),
+    ("TypeID", "typeid.generate()", 'str(TypeID("post"))', None),
     ("TypeID / UUID 7", "typeid.generate()", "str(uuid_utils.uuid7())", None),
     ("ULID / UUID 7", "ulid.generate()", "str(uuid_utils.uuid7())", None),
     ("Snowflake / UUID 7", "snowflake.generate()", "str(uuid_utils.uuid7())", None),
