@@ -62,7 +62,7 @@ def bigint() -> MappedColumn[int]:
 def _text(length: int) -> Any:
     """Return the type of a text that is compared by its bytes, as that of the library is."""
     bytewise = String(length, collation="ascii_bin")
-    return String(length).with_variant(bytewise, "mysql", "mariadb")
+    return String(length).with_variant(bytewise, "mysql", "mariadb").with_variant(String(length, "C"), "postgresql")
 
 
 def _shown(table: str, length: int, default: Callable[[], str] | None) -> type[Any]:
