@@ -5,38 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import time
 import traceback
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import pictures, report, stored, tables
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
+from benchmarks.suites import LONG, SUITES, WITHOUT_DATABASE
 
-SUITES = {
-    "ids": "ids",
-    "formats": "formats",
-    "import": "imports",
-    "statements": "statements",
-    "flush": "flush",
-    "rivals": "rivals",
-    "async": "asynchronous",
-    "bulk": "bulk",
-    "lookup": "lookup",
-    "joins": "joins",
-    "spaces": "spaces",
-    "core": "core",
-    "storage": "storage",
-    "references": "references",
-    "blocks": "blocks",
-    "cluster": "cluster",
-    "growth": "growth",
-    "live": "live",
-    "live-history": "live_history",
-}
-"""Suites, and their modules; each is imported when it runs, so that a missing package stops no other."""
-_WITHOUT_DATABASE = {"ids", "import"}
-_LONG = {"growth", "live", "live-history"}
-"""What runs for half an hour, and is left out of ``--quick`` unless it is named."""
+_PAGE = Path(__file__).parent / "README.md"
 
 
 def main() -> None:
@@ -51,16 +29,23 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="rows in the tables of live, growth, joins and storage")
     parser.add_argument("--size", action="append", type=int, help="objects in a flush of rivals; may be repeated")
     parser.add_argument("--minutes", type=float, default=60, help="the longest time of growth, all databases together")
-    parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
+    parser.add_argument("--results", type=Path, default=stored.RESULTS, help="where to write the file")
     parser.add_argument("--markdown", action="store_true", help="run nothing; print the stored results as a table")
+    parser.add_argument(
+        "--write", action="store_true", help="run nothing; fill the tables of README.md, and draw the pictures"
+    )
     options = parser.parse_args()
-    suites = options.suite or [name for name in SUITES if not (options.quick and name in _LONG)]
+    suites = options.suite or [name for name in SUITES if not (options.quick and name in LONG)]
     if options.markdown:
-        latest = sorted(report.stored(options.results), key=lambda one: list(SUITES).index(one.what.split(":")[0]))
-        print(report.markdown([one for one in latest if one.what.split(":")[0] in suites]))
+        comparisons = [each.comparison for each in stored.latest(options.results)]
+        print(report.markdown([one for one in comparisons if stored.split(one)[0] in suites]))
         return
-    comparisons: list[Comparison] = []
-    with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
+    if options.write:
+        _PAGE.write_text(tables.filled(_PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+        print(*(path for path in (_PAGE, *pictures.draw(options.results))), sep="\n")
+        return
+    comparisons = []
+    with opened(options.url, () if WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
         bench = Bench(
             options.quick,
             databases,
@@ -80,6 +65,7 @@ def main() -> None:
 def _run(suite: str, bench: Bench) -> list[Comparison]:
     """Run *suite*; if it fails, return the comparisons made until then."""
     done: list[Comparison] = []
+    began = time.monotonic()
     try:
         module = importlib.import_module(f"benchmarks.{SUITES[suite]}")
         for comparison in module.run(bench):
@@ -88,6 +74,7 @@ def _run(suite: str, bench: Bench) -> list[Comparison]:
             print(f"{comparison.what} {comparison.figure:.3f}", file=sys.stderr, flush=True)
     except Exception:
         bench.missing.append(f"{suite} broke off:\n{traceback.format_exc()}")
+    bench.details.setdefault("seconds", {})[suite] = round(time.monotonic() - began, 1)
     return done
 
 
