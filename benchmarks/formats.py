@@ -29,11 +29,11 @@ _TABLE = "loaded_format"
 _AT_ONCE = 5_000
 
 
-class NativeId(TypedId, format=TypeIdFormat("ld")):
+class NativeId(TypedId, format=TypeIdFormat("inv")):
     """A typed id, stored as a UUID."""
 
 
-class TextId(TypedId, format=TypeIdFormat("lx", storage="text")):
+class TextId(TypedId, format=TypeIdFormat("rcp", storage="text")):
     """A typed id, stored as text."""
 
 
@@ -57,7 +57,7 @@ class TypeIdUuid(GUID):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         found: Any = super().process_result_value(value, dialect)
-        return None if found is None else TypeID.from_uuid(found, "ld")
+        return None if found is None else TypeID.from_uuid(found, "inv")
 
 
 def _model(column: str, type_: Any) -> type[Any]:

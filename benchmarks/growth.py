@@ -8,6 +8,8 @@ shown of them, in the order in which they were drawn.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +60,7 @@ def _grow(engine: Engine, tables: dict[str, Tables], rows: int, seconds: float) 
     ends = time.monotonic() + seconds
     connection = engine.raw_connection()
     try:
-        while time.monotonic() < ends and next(iter(tables.values())).written < rows:
+        while time.monotonic() < ends and tables[NANOID].written < rows and _disk_has_room():
             turn = len(taken[NANOID].wall)
             names = list(tables)[turn % len(tables) :] + list(tables)[: turn % len(tables)]
             for name in names:
@@ -70,6 +72,11 @@ def _grow(engine: Engine, tables: dict[str, Tables], rows: int, seconds: float) 
     finally:
         connection.close()
     return taken
+
+
+def _disk_has_room() -> bool:
+    """Tell whether a disk of this machine, on which the servers probably are, will survive another turn."""
+    return shutil.disk_usage(tempfile.gettempdir()).free > 10 * 2**30
 
 
 def _compared(

@@ -119,9 +119,9 @@ def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the statements, µs per id."""
     for what, ours, rival, goal in _CASES:
         each = _MANY if str(_MANY) in what else 1
-        number = bench.times(20_000, 2_000) // each
+        number = bench.times(20_000, 1_000) // each
         taken = interleaved(
-            repeated(ours, number, **_NAMES), repeated(rival, number, **_NAMES), rounds=bench.times(60, 10)
+            repeated(ours, number, **_NAMES), repeated(rival, number, **_NAMES), rounds=bench.times(60, 3)
         )
         names = ours.replace("fmt", "NanoId()"), "join(secrets.choice × 12)" if rival == _SECRETS else rival
         yield Comparison.of_times(what, names, taken, number * each, goal)

@@ -30,14 +30,15 @@ _serial = count()
 
 def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the flush of 1, 10 and 1 000 objects, or of ``--size``, µs a row."""
-    sizes = bench.sizes or (1, 10, 1_000)
+    sizes = bench.sizes or (1, 10, bench.times(1_000, 200))
     for database in bench.on(*ALL):
         with database.engines() as (guarded, plain):
             for size in sizes:
-                subjects = {_OURS: _flushed(guarded, Rival(User), size)}
-                subjects |= {name: _flushed(plain, rival, size) for name, rival in RIVALS.items()}
+                flushes = bench.times(_AT_ONCE.get(size, 1), 1)
+                subjects = {_OURS: _flushed(guarded, Rival(User), size, flushes)}
+                subjects |= {name: _flushed(plain, rival, size, flushes) for name, rival in RIVALS.items()}
                 taken = together(subjects, bench.times(32 if size <= 1_000 else 5, 1))
-                rows = size * _AT_ONCE.get(size, 1)
+                rows = size * flushes
                 for name in RIVALS:
                     goal = None if "fastnanoid" not in name else _GOALS.get((database.name, name), 1.0)
                     yield Comparison.of_times(
@@ -51,9 +52,8 @@ def run(bench: Bench) -> Iterator[Comparison]:
                 metadata.drop_all(plain)
 
 
-def _flushed(engine: Engine, rival: Rival, size: int) -> Subject:
+def _flushed(engine: Engine, rival: Rival, size: int, flushes: int) -> Subject:
     """Flush into an empty table, in an open transaction that is rolled back afterwards; check what is shown."""
-    flushes = _AT_ONCE.get(size, 1)
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

@@ -149,7 +149,7 @@ def _try_again(session: Session, users: list[Any]) -> None:
 
 
 def _full_spaces(bench: Bench, database: Database) -> Iterator[Comparison]:
-    rows, rounds = bench.times(100, 20), bench.times(16, 1)
+    rows = bench.times(100, 10)
     with database.engines() as (guarded, plain):
         counts = {engine: recorded(engine) for engine in (guarded, plain)}
         try:
@@ -166,7 +166,7 @@ def _full_spaces(bench: Bench, database: Database) -> Iterator[Comparison]:
                     name: _written(engine, model, write, rows, counts[engine], sent[name])
                     for name, (engine, model, write) in ways.items()
                 }
-                times = together(subjects, rounds)
+                times = together(subjects, bench.times(16 if percent < 99 else 6, 1))
                 if not percent:
                     before = {"times": times, "sent": sent}
                     continue

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from benchmarks import pictures, stored, tables
+from benchmarks.measure import Subject, together
 from benchmarks.suites import SUITES
 
 FOLDER = Path(stored.RESULTS).parent
@@ -55,6 +57,20 @@ def test_the_pictures_are_those_of_the_stored_results(name: str) -> None:
 
     assert path.exists() == bool(data), f"run {AGAIN}"
     assert not data or pictures.digest(data) in path.read_text(), f"run {AGAIN}"
+
+
+def test_each_subject_is_first_and_last_equally_often() -> None:
+    """Whatever comes first in a round has the same turns as the others."""
+    order: list[str] = []
+
+    def subject(name: str) -> Subject:
+        return lambda: nullcontext(lambda: order.append(name))
+
+    taken = together({name: subject(name) for name in "abc"}, rounds=6)
+    rounds = ["".join(order[at : at + 3]) for at in range(3, len(order), 3)]
+
+    assert {name: len(samples.wall) for name, samples in taken.items()} == {"a": 6, "b": 6, "c": 6}
+    assert sorted(each[0] for each in rounds) == sorted(each[-1] for each in rounds) == list("aabbcc")
 
 
 def test_every_suite_is_in_the_list() -> None:
