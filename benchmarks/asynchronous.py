@@ -78,7 +78,7 @@ def _compared(
         }
         if size == 1:
             del subjects["bulk.insert()"]
-        taken = together(subjects, bench.times(24, 1))
+        taken = together(subjects, bench.times(24, 3))
         flush, rival, *bulked = taken.values()
         names = list(subjects)
         per = size * times

@@ -29,6 +29,7 @@ __all__ = ["run"]
 
 _ROWS = 20_000_000
 _TURNS = 200
+_LARGEST_TURN = 20_000
 _RIVALS = [kind.name for kind in KINDS if kind.format is None]
 _OURS = [kind.name for kind in KINDS if kind.format is not None]
 
@@ -55,7 +56,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 def _grow(engine: Engine, tables: dict[str, Tables], rows: int, seconds: float) -> dict[str, Samples]:
     """Write turn by turn until each kind has so many rows, or the time is over."""
-    step = max(min(rows // _TURNS, 50_000), 1_000)
+    step = max(min(rows // _TURNS, _LARGEST_TURN), 1_000)
     taken = {name: Samples() for name in tables}
     ends = time.monotonic() + seconds
     connection = engine.raw_connection()
@@ -88,22 +89,26 @@ def _compared(
     settings: dict[str, str],
 ) -> Iterator[Comparison]:
     rows = tables[NANOID].written
-    step, count = rows // len(turns[NANOID].wall), f"{rows:,} rows, {database.name}"
+    step = rows // len(turns[NANOID].wall)
     last = {name: Samples(taken.wall[-_fifth(taken) :], taken.cpu[-_fifth(taken) :]) for name, taken in turns.items()}
     for ours in _OURS:
         for rival in _RIVALS:
             pair = ours, rival
-            yield Comparison.of_times(f"writing {count}", pair, (turns[ours], turns[rival]), step)
-            yield Comparison.of_times(f"the last fifth of {count}", pair, (last[ours], last[rival]), step)
+            yield Comparison.of_times(
+                f"writing a row of each table, {database.name}", pair, (turns[ours], turns[rival]), step
+            )
+            yield Comparison.of_times(
+                f"writing the last fifth of all rows, {database.name}", pair, (last[ours], last[rival]), step
+            )
     measured = {name: _measured(engine, each) for name, each in tables.items()}
     for ours in _OURS:
         for rival in _RIVALS:
             both = [
                 sum(size["bytes_a_row"] for part in measured[name].values() for size in part) for name in (ours, rival)
             ]
-            what = f"an account and an entry with their indexes, {count}"
+            what = f"an account and an entry with their indexes, {database.name}"
             yield Comparison(what, ours, rival, "bytes", [both[0]], [both[1]])
-    yield from _lookups(bench, engine, tables, count)
+    yield from _lookups(bench, engine, tables, database.name)
     bench.details.setdefault("growth", {})[database.name] = {
         "settings": settings,
         "rows": rows,
@@ -129,7 +134,7 @@ def _measured(engine: Engine, tables: Tables) -> dict[str, list[dict[str, Any]]]
 # --- the lookup
 
 
-def _lookups(bench: Bench, engine: Engine, tables: dict[str, Tables], count: str) -> Iterator[Comparison]:
+def _lookups(bench: Bench, engine: Engine, tables: dict[str, Tables], name: str) -> Iterator[Comparison]:
     """Compare a row by its public id with a row by its key, of the same table and of the others."""
     times, by_key = bench.times(2_000, 100), f"{NANOID}, by its key"
     subjects = {name: _looked_up(engine, each, each.kind.shown_column, times) for name, each in tables.items()}
@@ -137,7 +142,9 @@ def _lookups(bench: Bench, engine: Engine, tables: dict[str, Tables], count: str
     taken = together(subjects, bench.times(14, 1))
     for ours in _OURS:
         for rival in (by_key, *_RIVALS):
-            yield Comparison.of_times(f"looking up one of {count}", (ours, rival), (taken[ours], taken[rival]), times)
+            yield Comparison.of_times(
+                f"looking up an account, {name}", (ours, rival), (taken[ours], taken[rival]), times
+            )
 
 
 def _looked_up(engine: Engine, tables: Tables, column: str, times: int) -> Subject:
