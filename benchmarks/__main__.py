@@ -8,6 +8,7 @@ import importlib
 import sys
 import time
 import traceback
+from datetime import datetime, timezone
 from pathlib import Path
 
 from benchmarks import pictures, report, stored, tables
@@ -57,10 +58,12 @@ def main() -> None:
             results=options.results,
         )
         about = report.facts(bench)
+        began = datetime.now(timezone.utc)
         for suite in suites:
             comparisons += _run(suite, bench)
+            path = report.write(comparisons, about, options.results, began)  # a run of hours may be ended
     report.show(comparisons, about)
-    print(f"\nAll samples: {report.write(comparisons, about, options.results)}")
+    print(f"\nAll samples: {path}")
 
 
 def _run(suite: str, bench: Bench) -> list[Comparison]:

@@ -9,7 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import datetime
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
@@ -86,9 +86,8 @@ def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
         console.print(line)
 
 
-def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path) -> Path:
-    """Write everything into a new file, named by date and time."""
-    now = datetime.now(timezone.utc)
+def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path, now: datetime) -> Path:
+    """Write everything into the file that is named by date and time."""
     document = {"date": now.isoformat(timespec="seconds"), "command": ["python", "-m", "benchmarks", *sys.argv[1:]]}
     document |= about
     head = json.dumps(document, indent=1, ensure_ascii=False).removesuffix("\n}")
