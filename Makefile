@@ -3,6 +3,8 @@
 # make check   the tests on SQLite, in about a minute: no server, no browser
 # make test    the tests on every database that can be had here, against the built wheel
 # make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
+# make bench-quick  the benchmarks with few rows, in three minutes: it shows that they run
+# make bench   the benchmarks at full size, in some hours; tables and pictures are made of the results
 # make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
 # Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
@@ -29,7 +31,7 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop check test test-all programs outside mutants lowest browser install databases nodes lint docs bench clean
+.PHONY: demo shop check test test-all programs outside mutants lowest browser install databases nodes lint docs bench bench-quick clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -100,6 +102,10 @@ docs: $(VENV)/docs.done
 
 bench: $(BENCH)/installed.done databases
 	$(BENCH)/bin/python -m benchmarks $(ARGS)
+	$(BENCH)/bin/python -m benchmarks --write
+
+bench-quick: $(BENCH)/installed.done databases
+	$(BENCH)/bin/python -m benchmarks --quick --results .cache/benchmarks $(ARGS)
 
 clean:
 	rm -rf .venv dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -136,11 +142,11 @@ $(VENV)/lint.done: dist/built
 $(VENV)/docs.done: dist/built
 	$(call installed,--group docs)
 
-# With the drivers that users of these extras get: aiomysql, which the tests need, holds PyMySQL back.
+# With one PyMySQL for both kinds of programs: aiomysql holds it back.
 $(BENCH)/installed.done: dist/built
 	@$(PYTHON) -m venv $(BENCH)
 	@$(BENCH)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
-	@$(BENCH)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[postgresql,mysql]' $(PINNED) --group bench
+	@$(BENCH)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[$(EXTRAS)]' $(PINNED) --group bench
 	@$(BENCH)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
 	@touch $@
 

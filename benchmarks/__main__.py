@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks import (
-    blocks,
-    bulk,
-    cluster,
-    core,
-    flush,
-    ids,
-    imports,
-    live,
-    live_history,
-    lookup,
-    references,
-    report,
-    statements,
-    storage,
-)
+from benchmarks import pictures, report, stored, tables
 from benchmarks.databases import ALL, Bench, opened
 from benchmarks.measure import Comparison
+from benchmarks.suites import LONG, SUITES, WITHOUT_DATABASE
 
-SUITES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
-    "ids": ids.run,
-    "import": imports.run,
-    "statements": statements.run,
-    "flush": flush.run,
-    "bulk": bulk.run,
-    "lookup": lookup.run,
-    "core": core.run,
-    "storage": storage.run,
-    "references": references.run,
-    "blocks": blocks.run,
-    "cluster": cluster.run,
-    "live": live.run,
-    "live-history": live_history.run,
-}
-_WITHOUT_DATABASE = {"ids", "import"}
+_PAGE = Path(__file__).parent / "README.md"
 
 
 def main() -> None:
@@ -54,35 +28,59 @@ def main() -> None:
     )
     parser.add_argument("--url", action="append", default=[], help="another server than that on the usual port")
     parser.add_argument("--on", action="append", choices=ALL, help="only this database; may be repeated")
-    parser.add_argument("--rows", type=int, help="rows in the table of the live suites, by default 2 million")
-    parser.add_argument("--results", type=Path, default=report.RESULTS, help="where to write the file")
+    parser.add_argument("--rows", type=int, help="rows in the tables of live, growth, joins and storage")
+    parser.add_argument("--size", action="append", type=int, help="objects in a flush of rivals; may be repeated")
+    parser.add_argument("--minutes", type=float, default=60, help="the longest time of growth, all databases together")
+    parser.add_argument("--results", type=Path, default=stored.RESULTS, help="where to write the file")
     parser.add_argument("--markdown", action="store_true", help="run nothing; print the stored results as a table")
+    parser.add_argument(
+        "--write", action="store_true", help="run nothing; fill the tables of README.md, and draw the pictures"
+    )
     options = parser.parse_args()
-    suites = options.suite or list(SUITES)
+    suites = options.suite or [name for name in SUITES if not (options.quick and name in LONG)]
     if options.markdown:
-        latest = sorted(report.stored(options.results), key=lambda one: list(SUITES).index(one.what.split(":")[0]))
-        print(report.markdown([one for one in latest if one.what.split(":")[0] in suites]))
+        comparisons = [each.comparison for each in stored.latest(options.results)]
+        print(report.markdown([one for one in comparisons if stored.split(one)[0] in suites]))
         return
-    comparisons: list[Comparison] = []
-    with opened(options.url, () if _WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
-        bench = Bench(options.quick, databases, missing, rows=options.rows, results=options.results)
+    if options.write:
+        _PAGE.write_text(tables.filled(_PAGE.read_text(encoding="utf-8"), options.results), encoding="utf-8")
+        print(*(path for path in (_PAGE, *pictures.draw(options.results))), sep="\n")
+        return
+    comparisons = []
+    with opened(options.url, () if WITHOUT_DATABASE.issuperset(suites) else options.on or ALL) as (databases, missing):
+        bench = Bench(
+            options.quick,
+            databases,
+            missing,
+            rows=options.rows,
+            sizes=tuple(options.size or ()),
+            minutes=options.minutes,
+            results=options.results,
+        )
         about = report.facts(bench)
+        began = datetime.now(timezone.utc)
         for suite in suites:
             comparisons += _run(suite, bench)
+            path = report.write(comparisons, about, options.results, began)  # a run of hours may be ended
     report.show(comparisons, about)
-    print(f"\nAll samples: {report.write(comparisons, about, options.results)}")
+    print(f"\nAll samples: {path}")
 
 
 def _run(suite: str, bench: Bench) -> list[Comparison]:
     """Run *suite*; if it fails, return the comparisons made until then."""
     done: list[Comparison] = []
+    began = time.monotonic()
     try:
-        for comparison in SUITES[suite](bench):
+        module = importlib.import_module(f"benchmarks.{SUITES[suite]}")
+        if bench.quick:
+            gc.freeze()  # the collection before each sample takes longer than the sample, if it visits all modules
+        for comparison in module.run(bench):
             comparison.what = f"{suite}: {comparison.what}"
             done.append(comparison)
             print(f"{comparison.what} {comparison.figure:.3f}", file=sys.stderr, flush=True)
     except Exception:
         bench.missing.append(f"{suite} broke off:\n{traceback.format_exc()}")
+    bench.details.setdefault("seconds", {})[suite] = round(time.monotonic() - began, 1)
     return done
 
 

@@ -48,7 +48,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
                 ):
                     ours = _subject(engine, _model(key(), "ours"), write, rows, _CLUSTER)
                     rival = _subject(engine, _model(_plain_key(), "plain"), write, rows, 0)
-                    taken = interleaved(ours, rival, bench.times(40 if goal else 10, 4))
+                    taken = interleaved(ours, rival, bench.times(40 if goal else 10, 1))
                     names = f"cluster_key(), {way}", "Identity()"
                     yield Comparison.of_times(f"{what} of {rows} rows, {database.name}", names, taken, rows, goal)
         finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -49,10 +49,10 @@ class Database:
             plain.dispose()
 
 
-def empty(engine: Engine) -> None:
+def empty(bind: Engine | Connection) -> None:
     """Drop and create the table."""
-    Base.metadata.drop_all(engine)
-    Base.metadata.create_all(engine)
+    Base.metadata.drop_all(bind)
+    Base.metadata.create_all(bind)
 
 
 @dataclass
@@ -64,6 +64,10 @@ class Bench:
     missing: list[str] = field(default_factory=list)
     rows: int | None = None
     """The value of ``--rows``."""
+    sizes: tuple[int, ...] = ()
+    """The values of ``--size``."""
+    minutes: float = 60
+    """The value of ``--minutes``."""
     results: Path = field(default_factory=Path)
     """The folder for pictures."""
     notes: list[str] = field(default_factory=list)

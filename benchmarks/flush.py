@@ -17,23 +17,20 @@ from sqlalchemy_public_id import NanoId
 
 __all__ = ["run"]
 
-_GOAL = {"sqlite": 1.05, "postgresql": 1.05}
+_GOAL = {"sqlite": 0.85, "postgresql": 1.02, "mariadb": 1.02, "mysql": 1.01}
 _serial = count()
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the flush of new objects, µs per row, with two rivals."""
     for database in bench.on("sqlite", "postgresql", "mariadb", "mysql"):
-        rows = bench.times(1_000 if database.name == "mysql" else 10_000, 500)
+        rows = bench.times(1_000 if database.name == "mysql" else 5_000, 500)
         rounds = bench.times(15, 4)
         with database.engines() as (guarded, plain):
             ours = _flush(guarded, _users, rows)
             rivals = {
-                "the same model, ids made beforehand": (
-                    _flush(guarded, _users_with_ids, rows),
-                    _GOAL.get(database.name),
-                ),
-                "no library at all, ids made beforehand": (_flush(plain, _plain_users, rows), None),
+                "the same model, ids made beforehand": (_flush(guarded, _users_with_ids, rows), None),
+                "no library at all, ids made beforehand": (_flush(plain, _plain_users, rows), _GOAL[database.name]),
             }
             for name, (rival, goal) in rivals.items():
                 taken = interleaved(ours, rival, rounds)

@@ -32,8 +32,8 @@ def run(bench: Bench) -> Iterator[Comparison]:
                 (_each(guarded, ids, _select), "hand-written SELECT"),
                 (_each(plain, ids, _select_plain), "the same without the library"),
             ):
-                taken = interleaved(ours, rival, bench.times(50, 5))
-                goal = 1.10 if name.startswith("hand") else None
+                taken = interleaved(ours, rival, bench.times(50, 2))
+                goal = 1.03 if name.startswith("hand") else None
                 yield Comparison.of_times(database.name, ("lookup.get()", name), taken, count, goal)
 
 

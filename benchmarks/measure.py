@@ -1,4 +1,4 @@
-"""Two subjects measured in turn, A B B A A B …, so that other load of the machine falls on both alike.
+"""Subjects measured in turn, A B B A B A A B …, so that other load of the machine falls on all alike.
 
 >>> from contextlib import contextmanager
 >>> @contextmanager
@@ -15,12 +15,12 @@ import gc
 import statistics
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Comparison", "Samples", "Subject", "interleaved", "repeated"]
+__all__ = ["Comparison", "Samples", "Subject", "interleaved", "repeated", "together"]
 
 Subject = Callable[[], AbstractContextManager[Callable[[], object]]]
 """Prepares, yields the function to time, and cleans up; only that function is timed."""
@@ -37,14 +37,22 @@ class Samples:
 
 def interleaved(ours: Subject, rival: Subject, rounds: int) -> tuple[Samples, Samples]:
     """Time each subject *rounds* times, in alternating order, after one discarded round."""
-    taken = Samples(), Samples()
+    taken = together({"ours": ours, "rival": rival}, rounds)
+    return taken["ours"], taken["rival"]
+
+
+def together(subjects: Mapping[str, Subject], rounds: int) -> dict[str, Samples]:
+    """Time any number of subjects, each once a round. Each is the first one, and each the last one, equally often."""
+    taken = {name: Samples() for name in subjects}
+    names = list(subjects)
     for turn in range(-1, rounds):
-        pair = list(zip((ours, rival), taken, strict=True))
-        for subject, samples in pair if turn % 2 else reversed(pair):
-            wall, cpu = _time(subject)
+        at = turn % len(names)
+        order = names[at:] + names[:at]
+        for name in reversed(order) if turn // len(names) % 2 else order:
+            wall, cpu = _time(subjects[name])
             if turn >= 0:
-                samples.wall.append(wall)
-                samples.cpu.append(cpu)
+                taken[name].wall.append(wall)
+                taken[name].cpu.append(cpu)
     return taken
 
 
@@ -95,7 +103,7 @@ class Comparison:
 
     @property
     def figures(self) -> list[float]:
-        """The quotient or difference of each pair of neighbours in time."""
+        """The quotient or difference of the two in each round."""
         return _compared(self.ours, self.rival, self.difference)
 
     @property

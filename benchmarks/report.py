@@ -9,7 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import datetime
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
@@ -24,11 +24,13 @@ import sqlalchemy_public_id
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison
 
-__all__ = ["facts", "markdown", "show", "stored", "write"]
+__all__ = ["facts", "markdown", "show", "write"]
 
-RESULTS = Path(__file__).parent / "results"
 _HEADINGS = ("what", "ours", "rival", "ratio (quartiles)", "CPU", "goal", "reached")
-_PACKAGES = ("sqlalchemy-public-id", "SQLAlchemy", "psycopg", "PyMySQL", "nanoid", "fastnanoid", "uuid_utils")
+_PACKAGES = (
+    *("sqlalchemy-public-id", "SQLAlchemy", "psycopg", "PyMySQL", "asyncpg", "aiomysql", "asyncmy", "aiosqlite"),
+    *("nanoid", "fastnanoid", "uuid_utils", "advanced-alchemy", "typeid-python", "python-ulid", "sqids", "hashids"),
+)
 
 
 def facts(bench: Bench) -> dict[str, Any]:
@@ -43,14 +45,22 @@ def facts(bench: Bench) -> dict[str, Any]:
         },
         "versions": {
             "python": f"{platform.python_version()} ({platform.python_compiler()})",
-            **{name: metadata.version(name) for name in _PACKAGES},
+            **{name: _version(name) for name in _PACKAGES},
             "commit": _git("describe", "--always", "--dirty"),
         },
+        "quick": bench.quick,
         "databases": {name: database.version for name, database in bench.databases.items()},
         "missing": bench.missing,
         "notes": bench.notes,
         "details": bench.details,
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
@@ -76,9 +86,8 @@ def show(comparisons: list[Comparison], about: dict[str, Any]) -> None:
         console.print(line)
 
 
-def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path) -> Path:
-    """Write everything into a new file, named by date and time."""
-    now = datetime.now(timezone.utc)
+def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path, now: datetime) -> Path:
+    """Write everything into the file that is named by date and time."""
     document = {"date": now.isoformat(timespec="seconds"), "command": ["python", "-m", "benchmarks", *sys.argv[1:]]}
     document |= about
     head = json.dumps(document, indent=1, ensure_ascii=False).removesuffix("\n}")
@@ -87,17 +96,6 @@ def write(comparisons: list[Comparison], about: dict[str, Any], folder: Path) ->
     path = folder / f"{now:%Y-%m-%d-%H%M%S}.json"
     path.write_text(f'{head},\n "comparisons": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
     return path
-
-
-def stored(folder: Path) -> list[Comparison]:
-    """Return the comparisons in the files of *folder*; of each, only the latest."""
-    names = {field.name for field in dataclasses.fields(Comparison)}
-    latest: dict[tuple[str, str, str], Comparison] = {}
-    for path in sorted(folder.glob("*.json")):
-        for values in json.loads(path.read_text(encoding="utf-8"))["comparisons"]:
-            comparison = Comparison(**{name: value for name, value in values.items() if name in names})
-            latest[comparison.what, comparison.ours_name, comparison.rival_name] = comparison
-    return list(latest.values())
 
 
 def markdown(comparisons: list[Comparison]) -> str:

@@ -16,7 +16,7 @@ from benchmarks.measure import Comparison
 from benchmarks.models import PlainUser, User
 from sqlalchemy_public_id import NanoId
 
-__all__ = ["run"]
+__all__ = ["recorded", "run"]
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
@@ -25,7 +25,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
     for rows in (1, 1000):
         for database in bench.on(*ALL):
             with database.engines() as (guarded, plain):
-                ours, rival = _recorded(guarded), _recorded(plain)
+                ours, rival = recorded(guarded), recorded(plain)
                 for _ in range(2):  # the first connection asks for the server's version and the like
                     ours.clear()
                     rival.clear()
@@ -47,7 +47,7 @@ def _commit(engine: Engine, users: list[Any]) -> None:
         session.add_all(users)
 
 
-def _recorded(engine: Engine) -> list[str]:
+def recorded(engine: Engine) -> list[str]:
     """Collect the statements that reach the driver from now on."""
     sent: list[str] = []
 

@@ -81,7 +81,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 
 def _sizes(bench: Bench) -> Iterator[Comparison]:
-    rows = bench.rows or bench.times(100_000, 5_000)
+    rows = bench.rows or bench.times(100_000, 1_000)
     for database in bench.on(*ALL):
         for name, formats in _STORED.items():
             ours, rival = (_index_size(database, format, rows) / rows for format in formats)
@@ -113,7 +113,7 @@ def _loading(bench: Bench) -> Iterator[Comparison]:
                     for number, public_id in enumerate(ids[at : at + _AT_ONCE])
                 ]
                 connection.execute(insert(table), some)
-        rounds = bench.times(12, 2)
+        rounds = bench.times(12, 1)
         for what, typed, plain, goal in (
             ("objects of five columns, a thousand at a time", _streamed(Typed), _streamed(Plain), 1.10),
             ("objects of five columns, all at once", select(Typed), select(Plain), 1.10),
