@@ -188,6 +188,11 @@ def register_stored(
             state.expired_attributes.difference_update(state.dict)
         state.modified = state.expired = False
         state._strong_obj = None
+        if state._orphaned_outside_of_session:
+            state._orphaned_outside_of_session = False
+    if mapper.relationships:
+        for state in states:
+            vars(state).pop("_pending_mutations", None)
     known.update(new)
     transaction._new.update(dict.fromkeys(states, True))
 
@@ -268,9 +273,9 @@ def _matching(compiler: Any) -> Any:
 
 
 class PreparedInsert(Insert):
-    """An INSERT whose parameters are complete: a value for each of its columns that no default fills.
+    """An INSERT whose rows all have the same parameters, which SQLAlchemy may change.
 
-    Otherwise SQLAlchemy copies the parameters of each row.
+    If nothing is to be added to them, it does not copy those of each row.
     """
 
     inherit_cache = True
@@ -295,8 +300,12 @@ def _prepared(compiler: Any) -> Any:
     """Return a subclass of *compiler* that compiles :class:`PreparedInsert`."""
 
     class PreparedCompiler(compiler):  # type: ignore[misc]
+        is_complete: bool | None = None
+
         def construct_params(self, params: Any = None, *others: Any, **options: Any) -> Any:
-            if params and not self.insert_prefetch:
+            if self.is_complete is None and params:  # defaults may have more parameters
+                self.is_complete = params.keys() == set(self.bind_names.values())
+            if self.is_complete and params:
                 return params
             inherited: Any = super()
             return inherited.construct_params(params, *others, **options)

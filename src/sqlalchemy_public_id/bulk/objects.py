@@ -97,12 +97,12 @@ def _states(objects: list[object]) -> list[InstanceState[Any]]:
 
 def _groups(states: list[InstanceState[Any]], objects: list[object]) -> list[_Group]:
     rows = attributes_of(objects)
-    if len(set(map(attrgetter("manager"), states))) == 1:
+    if len(set(map(attrgetter("class_"), states))) == 1:
         return [_Group(states[0].mapper, states, rows, objects)]
     groups: list[_Group] = []
-    for manager, members in groupby(zip(states, rows, objects, strict=True), key=lambda member: member[0].manager):
+    for _, members in groupby(zip(states, rows, objects, strict=True), key=lambda member: member[0].class_):
         alike = list(members)
-        groups.append(_Group(manager.mapper, *map(list, zip(*alike, strict=True))))
+        groups.append(_Group(alike[0][0].mapper, *map(list, zip(*alike, strict=True))))
     return groups
 
 
