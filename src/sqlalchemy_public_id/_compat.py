@@ -130,10 +130,9 @@ def flush_listeners(session: Session) -> list[Callable[..., Any]]:
 
 def are_transient(states: list[InstanceState[Any]]) -> bool:
     """Return True if none of *states* has a row or a session."""
-    return {*map(_key_and_session, states)} == {(None, None)} or all(state.transient for state in states)
-
-
-_key_and_session = attrgetter("key", "session_id")
+    has_no_row = {*map(attrgetter("key"), states)} == {None}
+    # the session of an object may be gone
+    return has_no_row and ({*map(attrgetter("session_id"), states)} == {None} or all(each.transient for each in states))
 
 
 def attributes_of(objects: list[Any]) -> list[dict[str, Any]]:
