@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from marks import on
 from rows import agree, stored
-from sqlalchemy import JSON, Computed, Engine, ForeignKey, MetaData, String, insert, inspect, select, text
+from sqlalchemy import JSON, Computed, Engine, ForeignKey, MetaData, String, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
@@ -71,6 +71,14 @@ class Shown(PublicIdMixin, Base):
     __tablename__ = "shown"
     name: Mapped[str | None] = mapped_column(String(50))
     shown: Mapped[str] = mapped_column(String(50), default=title)
+
+
+class Computing(PublicIdMixin, Base):
+    """Defaults that are SQL expressions with parameters of their own, and a key of its own name."""
+
+    __tablename__ = "computing"
+    name: Mapped[str | None] = mapped_column("na me%", String(50), key="another key")
+    computed: Mapped[int] = mapped_column(default=func.abs(-5))
 
 
 A = "usr_aaaaaaaaaaaa"
@@ -215,6 +223,18 @@ def test_default_that_looks_at_the_row(session: Session) -> None:
     bulk.insert(session, objects)
 
     assert [each.shown for each in objects] == ["Ada", "Nobody", "Grace"]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_defaults_that_are_expressions(session: Session, count: int) -> None:
+    """The database evaluates them; odd names of columns are no obstacle."""
+    objects = [Computing(name=str(number)) for number in range(count)]
+    bulk.insert(session, objects)
+
+    assert [each.computed for each in objects] == [5] * count
+    session.expire_all()
+    assert [each.name for each in objects] == [str(number) for number in range(count)]
+    agree(session, objects)
 
 
 def test_objects_show_their_rows(session: Session) -> None:

@@ -42,7 +42,7 @@ from sqlalchemy import Enum as EnumType
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bulk, public_id_column
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bulk, public_id_column, testing
 
 pytestmark = [pytest.mark.backend, on("postgresql")]
 
@@ -204,10 +204,44 @@ def test_native_ids(session: Session) -> None:
     assert len({each.few for each in objects}) == 3 * ROWS
 
 
+STRINGS = ["", "\x1f", "a\x1fb", "ünï", "NULL", "null", "{}", '"', "\\", " ", "\t\n", "%s", ":x", "€" * 20]
+
+
+@pytest.mark.parametrize(
+    "values", [STRINGS, ["", "a"], [""], ["\x1f"], ["a"]], ids=["all", "some empty", "empty", "separators", "letters"]
+)
+def test_strings(session: Session, statements: list[str], values: list[str]) -> None:
+    """Strings without a NULL are sent as one string, unless the separator is in one of them, and stay as they are."""
+    objects = [Plain(text=values[at % len(values)], string=values[at % len(values)], char="abc") for at in range(ROWS)]
+    statements.clear()
+    bulk.insert(session, objects)
+
+    assert [sql.count("string_to_array(") for sql in statements] == [2 if "\x1f" in values else 4]
+    session.expire_all()
+    assert [(each.text, each.string, each.char) for each in objects] == [
+        (values[at % len(values)], values[at % len(values)], "abc") for at in range(ROWS)
+    ]
+
+
+def test_one_collision_among_strings(session: Session) -> None:
+    """The row that collides is sent again, alone, with its empty strings."""
+    taken = NanoId().generate()
+    session.add(Plain(public_id=taken))
+    session.flush()
+    objects = [Plain(text="", string="") for _ in range(ROWS)]
+    with testing.collisions(Plain, taken):
+        bulk.insert(session, objects)
+
+    agree(session, objects)
+    session.expire_all()
+    assert {(each.text, each.string) for each in objects} == {("", "")}
+
+
 @pytest.mark.parametrize("value", [{"string": "a" * 21}, {"char": "abcd"}, {"small": 40_000}, {"text": "a\0"}])
-def test_values_that_do_not_fit(session: Session, value: dict[str, Any]) -> None:
+@pytest.mark.parametrize("step", [1, 3], ids=["some NULLs", "no NULLs"])
+def test_values_that_do_not_fit(session: Session, value: dict[str, Any], step: int) -> None:
     """A value that the column cannot hold is an error, and is not cut."""
-    objects = [plain(number) for number in range(ROWS)]
+    objects = [plain(number * step + 1) for number in range(ROWS)]
     for name, wrong in value.items():
         setattr(objects[-1], name, wrong)
 

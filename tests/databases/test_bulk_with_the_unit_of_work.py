@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 from rows import agree, stored
-from sqlalchemy import ForeignKey, MetaData, String, event, func, select
+from sqlalchemy import ForeignKey, MetaData, String, event, func, select, text
+from sqlalchemy.exc import DBAPIError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, mapped_column, relationship
 
 from sqlalchemy_public_id import PublicIdMixin, bulk
@@ -132,6 +133,62 @@ def test_listeners_to_the_flush(session: Session) -> None:
     bulk.insert(session, users)
 
     assert set(seen) == set(users)
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_listeners_to_the_objects_of_a_session(session: Session, statements: list[str], count: int) -> None:
+    """They are told of each object that enters the session before its INSERT, and that is persistent after it."""
+    told: list[tuple[str, int]] = []
+    for name in ("before_attach", "after_attach", "transient_to_pending", "pending_to_persistent"):
+        event.listen(session, name, lambda *_, name=name: told.append((name, len(statements))))
+    statements.clear()
+    users = [User(name=str(number)) for number in range(count)]
+    bulk.insert(session, users)
+    before = {name for name, sent in told if sent == 0}
+
+    assert before == {"before_attach", "after_attach", "transient_to_pending"}
+    assert [name for name, sent in told if sent > 0] == ["pending_to_persistent"] * count
+    assert len(told) == 4 * count
+    agree(session, users)
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_listeners_to_objects_that_leave_a_session(session: Session, count: int) -> None:
+    """They are told of each object whose INSERT has failed, or was rolled back."""
+    told: list[str] = []
+    for name in ("pending_to_transient", "persistent_to_transient"):
+        event.listen(session, name, lambda *_, name=name: told.append(name))
+    users = [User(name="x" * 60 if number == 1 else "y", team_id=-1) for number in range(count)]
+    if session.get_bind().name == "sqlite":
+        session.execute(text("PRAGMA foreign_keys = ON"))
+    with pytest.raises(DBAPIError):
+        bulk.insert(session, users)
+    session.rollback()
+    assert told == ["pending_to_transient"] * count
+    for user in users:
+        user.name = user.team_id = None
+    bulk.insert(session, users)
+    session.rollback()
+
+    assert told == ["pending_to_transient"] * count + ["persistent_to_transient"] * count
+
+
+def test_keys_that_come_again(session: Session) -> None:
+    """A key of a row that was deleted past the session goes to the new object; the warning is that of a flush."""
+    gone = [Watched(name=str(number)) for number in range(3)]
+    bulk.insert(session, gone)
+    keys = [each.id for each in gone]
+    session.connection().execute(Watched.__table__.delete())  # type: ignore[attr-defined]
+    new = [Watched(name=str(number), id=None) for number in range(3)]
+    if session.get_bind().name != "sqlite":
+        bulk.insert(session, new)
+        assert not {each.id for each in new} & set(keys)
+        return
+    with pytest.warns(SAWarning, match="Identity map already had an identity"):
+        bulk.insert(session, new)
+
+    assert [each.id for each in new] == keys
+    assert [session.get(Watched, key) for key in keys] == new
 
 
 def test_version_counter(session: Session) -> None:

@@ -28,7 +28,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, 
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 
-from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
+from sqlalchemy_public_id import ImmutablePublicId, InvalidPublicId, PublicIdMixin, _compat, bulk
+from sqlalchemy_public_id._compat import flush_insert
 from sqlalchemy_public_id.events import LISTENERS
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
@@ -244,6 +245,88 @@ def test_states_without_a_flush(engine: Engine) -> None:
     assert [state.transient for state in states] == [True] * 3
 
 
+def test_states_are_those_of_a_flush(engine: Engine) -> None:
+    """What ``bulk.insert()`` writes into states and into the session is what a flush writes."""
+
+    def left(by_flush: bool) -> tuple[Any, ...]:
+        things = [Thing(name=str(number)) for number in range(3)]
+        for thing in things:
+            thing._sa_instance_state._orphaned_outside_of_session = True  # type: ignore[attr-defined]
+        with Session(engine) as session:
+            if by_flush:
+                session.add_all(things)
+                session.flush()
+            else:
+                bulk.insert(session, things)
+            transaction: Any = session.get_transaction()
+            states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]
+            values = [dict(vars(state)) for state in states]
+            for state, value in zip(states, values, strict=True):
+                assert value.pop("session_id") == session.hash_key
+                assert state._instance_dict is session.identity_map._wr
+                assert state.insert_order is None or by_flush  # of pending objects
+            facts = (
+                [(state.modified, state.expired, state._strong_obj, state.expired_attributes) for state in states],
+                [state._orphaned_outside_of_session for state in states],
+                {*values[0]} - {"insert_order", "_orphaned_outside_of_session"},
+                [state.key[1:] == ((thing.id,), None) for state, thing in zip(states, things, strict=True)],
+                [state.committed_state for state in states],
+                [session.identity_map[state.key] is thing for state, thing in zip(states, things, strict=True)],
+                set(transaction._new) == set(states),
+                len(session.new),
+                len(session.dirty),
+            )
+            session.rollback()
+        return facts
+
+    assert left(by_flush=False) == left(by_flush=True)
+
+
+def test_objects_that_are_new(engine: Engine) -> None:
+    """An object with a row or a session is not, and one whose session is gone is."""
+    thing, other = Thing(), Thing()
+    states: list[Any] = [each._sa_instance_state for each in (thing, other)]  # type: ignore[attr-defined]
+    new = _compat.are_transient(states)
+    with Session(engine) as session:
+        session.add(other)
+        pending = _compat.are_transient(states)
+        session.flush()
+        persistent = _compat.are_transient(states)
+        session.rollback()
+        rolled_back = _compat.are_transient(states)
+    session = Session(engine)
+    session.add(other)
+    del session
+
+    assert (new, pending, persistent, rolled_back) == (True, False, False, True)
+    assert _compat.attributes_of([thing]) == [vars(thing)]
+    assert _compat.attributes_of([thing])[0] is vars(thing)
+
+
+def test_listeners_to_the_states_of_a_session(engine: Engine) -> None:
+    """A session is watched as soon as something listens to objects that enter it."""
+    with Session(engine) as session:
+        before = _compat.is_watched(session)
+        event.listen(session, "pending_to_persistent", lambda *_: None)
+        assert (before, _compat.is_watched(session)) == (False, True)
+
+
+def test_parameters_that_are_complete(engine: Engine) -> None:
+    """They go to the driver as they are, without the check of ready columns; missing ones get their defaults."""
+    thing = Thing.__table__
+    assert isinstance(thing, Table)
+    rows = [{"public_id": f"{number:0>12}", "name": str(number)} for number in range(2)]
+    with engine.connect() as connection:
+        context = connection.execute(flush_insert.CheckedInsert(thing, ["public_id"]), rows).context
+        assert [row is given for row, given in zip(context.compiled_parameters, rows, strict=True)] == [True, True]
+        with pytest.raises(InvalidPublicId):
+            connection.execute(flush_insert.PreparedInsert(thing), [row | {"public_id": "short"} for row in rows])
+        connection.execute(flush_insert.CheckedInsert(thing, ["public_id"]), [{"public_id": "x", "name": "y"}] * 1)
+        connection.execute(flush_insert.PreparedInsert(table), [{"public_id": "a"}, {"public_id": "b"}])
+        assert connection.scalars(select(table.c.name)).all() == ["-", "-"]
+        assert connection.scalars(select(thing.c.name).order_by(thing.c.id)).all() == ["0", "1", "y"]
+
+
 def test_rows_of_bulk_saved_objects(engine: Engine) -> None:
     """The objects of ``bulk_save_objects()`` are found in the frame that executes the INSERT, and get their ids."""
     things = [Thing(name=str(number)) for number in range(3)]
@@ -353,4 +436,4 @@ def test_arrays_of_a_flush() -> None:
 
     assert "FROM unnest(%(public_id)s::VARCHAR[], %(name)s::VARCHAR[]) WITH ORDINALITY" in first.replaced_statement
     assert second.replaced_parameters["public_id"] == [row["public_id"] for row in rows[20:]]
-    assert _compat.array_places(compiled) == {"public_id": "public_id", "name": "name"}
+    assert flush_insert.array_places(compiled) == {"public_id": "public_id", "name": "name"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from models import Customer, CustomerId, User
@@ -26,3 +27,11 @@ async def look_up(session: AsyncSession, public_id: str, customer_id: CustomerId
 
 async def write(session: AsyncSession) -> None:
     await bulk.insert(session, [User(name="Ada"), Customer()])
+    assert_type(await bulk.insert_many(session, [User(name="Ada"), Customer()], progress=print), int)
+
+
+async def write_what_arrives(session: AsyncSession, users: AsyncIterator[User]) -> None:
+    async def commit(count: int) -> None:
+        await session.commit()
+
+    await bulk.insert_many(session, users, batch=100, progress=commit)

@@ -6,6 +6,7 @@ from models import Customer, User
 from sqlalchemy import Column, Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
+from typing_extensions import assert_type
 
 from sqlalchemy_public_id import NanoId, PublicIdType, bulk, guard
 
@@ -16,6 +17,8 @@ table = Table("user", MetaData(), Column("public_id", PublicIdType(format), defa
 def write(session: Session) -> None:
     bulk.insert(session, [User(name="Ada"), Customer()])
     bulk.insert(session, (User(name=name) for name in ("Grace", "Edsger")))
+    assert_type(bulk.insert_many(session, (User(name=name) for name in ("Barbara", "Donald"))), int)
+    bulk.insert_many(session, [User(name="Tony"), Customer()], batch=1, progress=print)
 
 
 def protect(engine: Engine, async_engine: AsyncEngine) -> None:

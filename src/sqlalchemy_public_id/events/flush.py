@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
 from sqlalchemy import Column
@@ -22,6 +22,9 @@ from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of, replace
 from sqlalchemy_public_id.types import is_expression, max_retries, public_id_type
+
+Values: TypeAlias = dict[str, Any]
+"""The attributes of an object that are set, as in its ``__dict__``."""
 
 # --- before the INSERT
 
@@ -42,7 +45,7 @@ def give_ids(attributes: dict[str, Column[Any]]) -> Callable[[object, Connection
         nonlocal last
         ids = last
         if ids is None or ids.is_over or ids.connection() is not connection:
-            ids = last = _ids_of_flush(connection, state)
+            ids = last = _ids_of_flush(connection, state.session)
         values, is_marked = state.dict, "info" in state.__dict__  # which marks_of() would create
         for key, column, next_id in columns:
             if is_marked or values.get(key) is not None:
@@ -59,13 +62,39 @@ def give_ids(attributes: dict[str, Column[Any]]) -> Callable[[object, Connection
     return before_insert
 
 
-def _ids_of_flush(connection: Connection, state: InstanceState[Any]) -> GeneratedIds:
+def give_many_ids(
+    session: Session, connection: Connection, mapper: Mapper[Any], states: list[InstanceState[Any]], rows: list[Values]
+) -> bool:
+    """Give objects the ids that they lack, all together; *rows* are their attributes.
+
+    Return True if none had an id: then all of them are well-formed.
+    """
+    attributes = id_attributes(mapper)
+    ids = _ids_of_flush(connection, session)
+    if any("info" in state.__dict__ for state in states) or any(
+        row.get(key) is not None for key in attributes for row in rows
+    ):
+        settle = give_ids(attributes)
+        for state in states:
+            settle(mapper, connection, state)
+        return False
+    for key, column in attributes.items():
+        taken = ids[column]
+        for state, row, value in zip(states, rows, public_id_type(column).next_ids(len(rows)), strict=True):
+            if taken.setdefault(value, state) is not state:
+                value = _draw_another(ids, column, connection)
+                taken[value] = state
+            row[key] = value
+    return True
+
+
+def _ids_of_flush(connection: Connection, session: Session | None) -> GeneratedIds:
     ids = generated.of(connection)
     if ids is None:
         guard.install_for(connection)
-        ids = generated.begin(connection, state.session)
-        if state.session is not None:
-            _connections.setdefault(state.session, weakref.WeakSet()).add(connection)
+        ids = generated.begin(connection, session)
+        if session is not None:
+            _connections.setdefault(session, weakref.WeakSet()).add(connection)
     return ids
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, Queryabl
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id._compat import FlushedIds, watch_flushed_inserts
+from sqlalchemy_public_id._compat.flush_insert import FlushedIds, watch_flushed_inserts
 from sqlalchemy_public_id.arrays import are_alike, item_type
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
 from sqlalchemy_public_id.events.flush import give_ids

@@ -12,12 +12,12 @@ from sqlalchemy import Column
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._compat import (
-    array_places,
     default_columns,
     parameter_positions,
     parameters_per_row,
     plain_table,
 )
+from sqlalchemy_public_id._compat.flush_insert import array_places
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type

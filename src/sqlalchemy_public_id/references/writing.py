@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import select
@@ -90,9 +91,8 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
         then.
     """
     unresolved: dict[Source, list[Member]] = {}
-    for instance in objects:
-        state = instance_state(instance)
-        for ref in refs_of(state.mapper).values():
+    for state, refs in _with_refs(objects):
+        for ref in refs:
             value = state.dict.get(ref.key)
             if isinstance(value, UnresolvedKey) and value.attribute == ref.attribute:
                 unresolved.setdefault(ref.source, []).append((state, ref, value.public_id))
@@ -108,6 +108,15 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
                 key = keys[public_id] if public_id in keys else own[state, ref]
                 setattr(state.obj(), ref.key, key)
                 remember(state, ref, key, public_id)
+
+
+def _with_refs(objects: Iterable[object]) -> Iterator[tuple[InstanceState[Any], Collection[PublicRef]]]:
+    """Yield those of *objects* whose models have references. Most flushes have none, and look at each model once."""
+    states = list(map(instance_state, objects))
+    models = dict(zip(map(attrgetter("class_"), states), states, strict=True))
+    refs = {model: refs_of(state.mapper).values() for model, state in models.items()}
+    if any(refs.values()):
+        yield from ((state, refs[state.class_]) for state in states)
 
 
 def _targets(

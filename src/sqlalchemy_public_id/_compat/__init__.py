@@ -1,0 +1,234 @@
+"""The parts of SQLAlchemy's internals that have no public twin. Tested on 2.0.40, 2.0.57 and 2.1.9.
+
+Everything else uses documented names of SQLAlchemy; two private attributes of Alembic are read, with a comment, in
+``alembic/render.py`` and ``alembic/toimpl.py``. ``tests/unit/test_compat.py`` holds one test for each function
+here, so that a new release of SQLAlchemy fails with the name of the part that has changed.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from types import CodeType, FrameType
+from typing import Any
+
+from sqlalchemy import Column, Insert, Table
+from sqlalchemy.orm import InstanceState, Mapper, Session, attributes, persistence, registry
+from sqlalchemy.orm.attributes import History, get_history
+from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
+from sqlalchemy.util.concurrency import in_greenlet
+
+
+def post_values_clauses(insert: Insert) -> list[Any]:
+    """Return the clauses after the VALUES of *insert*, such as ON CONFLICT and ON DUPLICATE KEY.
+
+    SQLAlchemy 2.1 keeps several in one list element: SQLite takes more than one ON CONFLICT clause.
+    """
+    clause: Any = insert._post_values_clause
+    if clause is None:
+        return []
+    return list(clause.clauses) if clause.__visit_name__ == "element_list" else [clause]
+
+
+def updated_columns(clause: Any) -> set[str]:
+    """Return the names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
+    pairs: dict[Any, Any] | list[Any] | None = getattr(clause, "update_values_to_set", None)  # PostgreSQL, SQLite
+    if pairs is None:
+        pairs = getattr(clause, "update", None)  # MySQL, MariaDB
+    columns = pairs.keys() if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]
+    return {name for column in columns for name in _names(column)}
+
+
+def _names(column: Any) -> set[str]:
+    if isinstance(column, str):
+        return {column}
+    column = getattr(column, "expression", column)  # an attribute of a model
+    return {str(getattr(column, attribute, column)) for attribute in ("key", "name")}
+
+
+def has_many_rows(insert: Insert) -> bool:
+    """Return True for ``insert().values([{…}, {…}])``."""
+    return bool(insert._multi_values)
+
+
+def has_own_values(insert: Insert) -> bool:
+    """Return True for ``insert().values(…)``, whose values are not in the parameters of a row."""
+    return insert._values is not None
+
+
+def selected_names(insert: Insert) -> set[str]:
+    """Return the names of the columns that ``insert().from_select()`` fills from the SELECT."""
+    return {str(name) for name in insert._select_names or ()}
+
+
+def plain_table(table: Any) -> Table:
+    """Return *table* without the annotations that ``insert(Model)`` adds."""
+    plain: Table = table._deannotate() if hasattr(table, "_deannotate") else table
+    return plain
+
+
+def parameter_positions(compiled: Any) -> dict[str, int] | None:
+    """Return name → position of the parameters of one row, or None if the driver takes them by name."""
+    return {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None
+
+
+def parameters_per_row(compiled: Any, parameters: Any) -> tuple[int, int]:
+    """Return the number of *parameters* for each row of an "insertmanyvalues" batch, and for the statement as a whole.
+
+    SQLAlchemy keeps the positional ones contiguous. To the named ones of each row it appends the number of the row.
+    """
+    if compiled.positional:
+        width: int = compiled._insertmanyvalues.num_positional_params_counted
+        return width, len(compiled.positiontup) - width
+    escaped: dict[str, str] = compiled.escaped_bind_names or {}
+    names = compiled.bind_names.values()
+    width = sum(f"{escaped.get(name, name)}__0" in parameters for name in names)
+    return width, len(names) - width
+
+
+def sentinel_key(compiled: Any) -> Column[Any] | None:
+    """Return the key that SQLAlchemy adds to the RETURNING of an "insertmanyvalues" batch, to sort its rows."""
+    many = compiled._insertmanyvalues
+    if many is None or not many.implicit_sentinel or not many.sort_by_parameter_order:
+        return None
+    column: Column[Any] = many.sentinel_columns[0]
+    return column
+
+
+def returned_columns(compiled: Any) -> list[Any]:
+    """Return the columns in the RETURNING of an INSERT, those that SQLAlchemy adds included."""
+    return list(compiled.effective_returning or ())
+
+
+def default_columns(compiled: Any) -> dict[str, Column[Any]]:
+    """Return the parameters of an INSERT that column defaults fill in each execution: name → column.
+
+    The rows after the first of ``insert().values([…])`` have stand-ins, ``public_id_m1`` with an ``original``.
+    """
+    return {column.key: getattr(column, "original", column) for column in compiled.insert_prefetch}
+
+
+def set_rowcount(context: Any, rows: int) -> None:
+    """Make ``result.rowcount`` *rows*, if the cursor counts the last of several calls only."""
+    context._rowcount = rows
+
+
+def insert_listeners(mapper: Mapper[Any]) -> list[Callable[..., Any]]:
+    """Return the functions that listen to INSERTs of *mapper*; those without ``raw`` and ``retval`` are wrapped."""
+    return [*mapper.dispatch.before_insert, *mapper.dispatch.after_insert]
+
+
+def flush_listeners(session: Session) -> list[Callable[..., Any]]:
+    """Return the functions that listen to flushes of *session*."""
+    events = session.dispatch
+    return [*events.before_flush, *events.after_flush, *events.after_flush_postexec]
+
+
+def are_transient(states: list[InstanceState[Any]]) -> bool:
+    """Return True if none of *states* has a row or a session."""
+    has_no_row = {*map(attrgetter("key"), states)} == {None}
+    # the session of an object may be gone
+    return has_no_row and ({*map(attrgetter("session_id"), states)} == {None} or all(each.transient for each in states))
+
+
+def attributes_of(objects: list[Any]) -> list[dict[str, Any]]:
+    """Return the attributes of each object that are set: its ``__dict__``, unless it is instrumented in another way."""
+    return list(map(attributes.instance_dict, objects))
+
+
+def is_watched(session: Session) -> bool:
+    """Return True if something listens to objects that enter *session*, or that become persistent."""
+    events = session.dispatch
+    return bool(
+        events.before_attach or events.after_attach or events.transient_to_pending or events.pending_to_persistent
+    )
+
+
+def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:
+    """Add new objects as ``add_all()`` does, without its walk along relationships: none may be set."""
+    for state in states:
+        session._save_impl(state)
+
+
+def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
+    """Make *states*, whose rows are stored, persistent, as the end of a flush; a rollback makes them transient."""
+    session._register_persistent(set(states))
+
+
+def register_stored(
+    session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], rows: list[dict[str, Any]], key: str
+) -> None:
+    """Make transient *states*, whose rows are stored, persistent: both steps at once, for a third of the time.
+
+    :param rows: the attributes of each object.
+    :param key: the attribute of the primary key, which has one column.
+    """
+    identity_map: Any = session.identity_map
+    transaction = session._transaction
+    class_ = mapper._identity_class
+    identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
+    known, new = identity_map._dict, dict(zip(identities, states, strict=True))
+    is_usual = len(new) == len(states) and known.keys().isdisjoint(new) and (class_, (None,), None) not in new
+    if transaction is None or not is_usual or is_watched(session):
+        register_pending(session, states)
+        register_persistent(session, states)
+        return
+    number, reference = session.hash_key, identity_map._wr
+    for identity, state in new.items():
+        state.key = identity
+        state.session_id = number
+        state._instance_dict = reference
+        state.committed_state.clear()
+        if state.expired_attributes:
+            state.expired_attributes.difference_update(state.dict)
+        state.modified = state.expired = False
+        state._strong_obj = None
+        if state._orphaned_outside_of_session:
+            state._orphaned_outside_of_session = False
+    if mapper.relationships:
+        for state in states:
+            vars(state).pop("_pending_mutations", None)
+    known.update(new)
+    transaction._new.update(dict.fromkeys(states, True))
+
+
+_EXECUTING: CodeType = persistence._emit_insert_statements.__code__  # pyright: ignore[reportUnknownMemberType]
+
+
+def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
+    """Return the ``__dict__`` of each object whose row ``Session.bulk_save_objects()`` is inserting, in their order.
+
+    The session passes values to the connection, and fires no event that names the objects. They stand in the frame of
+    the function that executes the INSERT.
+    """
+    frame: FrameType | None = sys._getframe(1) if "compiled_cache" in context.execution_options else None
+    while frame is not None and frame.f_code is not _EXECUTING:
+        frame = frame.f_back
+    if frame is None:
+        return []
+    rows = [record[1] for record in frame.f_locals["records"]]
+    if len(rows) != len(context.compiled_parameters):  # a statement for each row
+        rows = [frame.f_locals["state_dict"]]
+    return rows if all("_sa_instance_state" in row for row in rows) else []
+
+
+def history_without_loading(instance: object, attribute: str) -> History:
+    """Return what a flush would see of *attribute*, without a query and without a default."""
+    return get_history(instance, attribute, PASSIVE_NO_INITIALIZE)
+
+
+def is_in_greenlet() -> bool:
+    """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait."""
+    return in_greenlet()
+
+
+def mapped_classes(registry: registry) -> list[Mapper[Any]]:
+    """Return the mappers of *registry*, without those of disposed classes and of declarations that failed.
+
+    ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper.
+    """
+    mappers: list[Mapper[Any] | None] = [manager.mapper for manager in list(registry._managers) if manager.is_mapped]
+    return [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]

@@ -1,0 +1,230 @@
+"""The INSERT of a flush, compiled so that many rows are one short statement where SQLAlchemy has a longer way.
+
+Tested on 2.0.40, 2.0.57 and 2.1.9, as the other parts of this package.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, cast
+
+from sqlalchemy import ARRAY, Column, Dialect, Insert, Table
+from sqlalchemy.orm import Mapper
+from sqlalchemy.types import TypeEngine
+
+
+@dataclass(frozen=True)
+class FlushedIds:
+    """A column of public ids, and what the INSERT of a flush needs of the modules above."""
+
+    column: Column[Any]
+    canonical: Callable[[Any], Any]
+    """Returns an id as the column returns it."""
+    item_type: Callable[[TypeEngine[Any], Dialect], TypeEngine[Any] | None]
+    """Returns the type of the items of an array, or None if values cannot be sent in one."""
+    are_alike: Callable[[list[Any]], bool]
+    """Returns True if values can be sent in one array."""
+
+
+def watch_flushed_inserts(mapper: Mapper[Any], ids: FlushedIds) -> None:
+    """Make flushes of *mapper* insert many rows by one short statement, where SQLAlchemy has a longer way.
+
+    A flush needs the keys of its rows in the order of its objects. SQLite does not promise an order, so SQLAlchemy
+    sends an INSERT for each row, unless a "sentinel" column tells rows apart: the public id does. A sentinel of the
+    table would change INSERTs of the application as well, so the statement has it. On PostgreSQL, the statement has an
+    array for each column instead of a parameter for each value.
+    """
+    table = ids.column.table
+    mapper.base_mapper._memo(("insert", table), lambda: FlushInsert(table, ids))
+
+
+class FlushInsert(Insert):
+    """The INSERT of a flush into a table with public ids."""
+
+    inherit_cache = True
+
+    def __init__(self, table: Table, ids: FlushedIds) -> None:
+        super().__init__(table)
+        self.ids = ids
+
+    def _compiler(self, dialect: Dialect, **options: Any) -> Any:
+        subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)
+        compiler: Any = dialect.statement_compiler
+        return (subclass(compiler) if subclass else compiler)(dialect, self, **options)
+
+
+@cache
+def _matching_ids(compiler: Any) -> Any:
+    """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
+
+    class MatchingCompiler(compiler):  # type: ignore[misc]
+        def _get_sentinel_column_for_table(self, table: Table) -> Any:
+            column = self.statement.ids.column
+            has_ids = column.key in (self.column_keys or ())
+            inherited: Any = super()
+            return inherited._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
+
+        def _deliver_insertmanyvalues_batches(
+            self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
+        ) -> Iterator[Any]:
+            ids, inherited = self.statement.ids, cast("Any", super())
+            batches = inherited._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
+            if self._insertmanyvalues.sentinel_columns != [ids.column]:
+                yield from batches
+                return
+            first = 0
+            for batch in batches:
+                rows = compiled_parameters[first : first + len(batch.batch)]
+                first += len(rows)
+                yield batch._replace(sentinel_values=_IdsOf(rows, ids))
+
+    return MatchingCompiler
+
+
+class PreparedInsert(Insert):
+    """An INSERT whose rows all have the same parameters, which SQLAlchemy may change.
+
+    If nothing is to be added to them, it does not copy those of each row.
+    """
+
+    inherit_cache = True
+    ready: Collection[str] = ()
+
+    def _compiler(self, dialect: Dialect, **options: Any) -> Any:
+        return _prepared(cast("Any", dialect.statement_compiler))(dialect, self, **options)
+
+
+class CheckedInsert(PreparedInsert):
+    """The same, for values of the *ready* columns that are what the driver takes. Each table has one set of them."""
+
+    inherit_cache = True  # the class is part of the key
+
+    def __init__(self, table: Table, ready: Collection[str]) -> None:
+        super().__init__(table)
+        self.ready = ready
+
+
+@cache
+def _prepared(compiler: Any) -> Any:
+    """Return a subclass of *compiler* that compiles :class:`PreparedInsert`."""
+
+    class PreparedCompiler(compiler):  # type: ignore[misc]
+        is_complete: bool | None = None
+
+        def construct_params(self, params: Any = None, *others: Any, **options: Any) -> Any:
+            if self.is_complete is None and params:  # defaults may have more parameters
+                self.is_complete = params.keys() == set(self.bind_names.values())
+            if self.is_complete and params:
+                return params
+            inherited: Any = super()
+            return inherited.construct_params(params, *others, **options)
+
+        @cached_property
+        def _bind_processors(self) -> dict[str, Any]:
+            inherited: Any = super()
+            ready = self.statement.ready
+            return {name: process for name, process in inherited._bind_processors.items() if name not in ready}
+
+    return PreparedCompiler
+
+
+class _IdsOf:
+    """The ids of rows, read when their INSERT has been executed: the guard may have replaced some until then."""
+
+    def __init__(self, rows: list[dict[str, Any]], ids: FlushedIds) -> None:
+        self._rows, self._key, self._canonical = rows, ids.column.key, ids.canonical
+
+    def __iter__(self) -> Iterator[Any]:
+        canonical, key = self._canonical, self._key
+        return (canonical(row[key]) for row in self._rows)
+
+
+_FEW_ROWS = 20
+"""Fewer rows are as fast without arrays."""
+
+_PLACEHOLDER = re.compile(r"(?:%\((\w+)\)s|\$\d+|%s)(?:::[\w ]+(?:\(\d+(?:, \d+)?\))?)?")
+_VALUES = re.compile(r" FROM \(VALUES \(.*?, 0\)\) AS imp_sen\((?=p0[,\w ]*, sen_counter\) ORDER BY sen_counter)")
+
+
+@cache
+def _sending_arrays(compiler: Any) -> Any:
+    """Return a subclass of *compiler* whose statements for many rows take the values of a column as one array."""
+
+    class ArrayCompiler(compiler):  # type: ignore[misc]
+        def _deliver_insertmanyvalues_batches(
+            self, statement: Any, parameters: Any, compiled_parameters: Any, sizes: Any, batch_size: int, *others: Any
+        ) -> Iterator[Any]:
+            whole = super()._deliver_insertmanyvalues_batches
+            sql, template = None, cast("Any", None)
+            if len(parameters) >= _FEW_ROWS and self._item_types:
+                one_row = parameters[:1], compiled_parameters[:1]
+                template = next(whole(statement, *one_row, sizes, batch_size, *others))
+                sql = self._with_arrays(template.replaced_statement)
+            columns = self._columns_of(parameters) if sql else {}
+            if not sql or not all(map(self.statement.ids.are_alike, columns.values())):
+                yield from whole(statement, parameters, compiled_parameters, sizes, batch_size, *others)
+                return
+            starts = range(0, len(parameters), batch_size)
+            for number, first in enumerate(starts, 1):
+                end = first + batch_size
+                arrays = {key: values[first:end] for key, values in columns.items()}
+                yield template._replace(
+                    replaced_statement=sql,
+                    replaced_parameters=tuple(arrays.values()) if self.positional else arrays,
+                    batch=parameters[first:end],
+                    current_batch_size=min(end, len(parameters)) - first,
+                    batchnum=number,
+                    total_batches=len(starts),
+                )
+
+        @cached_property
+        def _item_types(self) -> list[str]:
+            """The types of the items, as SQL; none if a value is more than a parameter, or there are others."""
+            many = self._insertmanyvalues
+            elements = list(many.insert_crud_params or ())
+            found = [self.statement.ids.item_type(element[0].type, self.dialect) for element in elements]
+            is_plain = (
+                many.embed_values_counter
+                and len(self.bind_names) == len(elements)
+                and all(len(element[3]) == 1 and _PLACEHOLDER.fullmatch(element[2]) for element in elements)
+            )
+            if not is_plain or None in found:
+                return []
+            return [self.dialect.type_compiler_instance.process(ARRAY(type_)) for type_ in found]
+
+        @cached_property
+        def _keys(self) -> list[str]:
+            """The names of the parameters, in the order of the columns."""
+            return [next(iter(element[3])) for element in self._insertmanyvalues.insert_crud_params]
+
+        def _with_arrays(self, statement: str) -> str | None:
+            """Return *statement*, which inserts one row, with arrays instead of its VALUES."""
+            numbered = self._numeric_binds
+            places = [
+                f"${at}" if numbered else self.bindtemplate % {"name": key} for at, key in enumerate(self._keys, 1)
+            ]
+            arrays = ", ".join(f"{place}::{type_}" for place, type_ in zip(places, self._item_types, strict=True))
+            parts = _VALUES.split(statement)
+            if len(parts) != 2:
+                return None
+            return f"{parts[0]} FROM unnest({arrays}) WITH ORDINALITY AS imp_sen({parts[1]}"
+
+        def _columns_of(self, parameters: Any) -> dict[str, list[Any]]:
+            """Return parameter → its values in all rows."""
+            places = [self.positiontup.index(key) for key in self._keys] if self.positional else self._keys
+            return {key: [row[place] for row in parameters] for key, place in zip(self._keys, places, strict=True)}
+
+    return ArrayCompiler
+
+
+def array_places(compiled: Any) -> dict[str, Any]:
+    """Return the name of each parameter → its place in a statement with arrays; nothing if there can be none."""
+    if not isinstance(compiled.statement, FlushInsert) or compiled.dialect.name != "postgresql":
+        return {}
+    keys: list[str] = compiled._keys
+    return {key: at if compiled.positional else key for at, key in enumerate(keys)}
