@@ -30,6 +30,9 @@ class IdParameter:
     """True if the column default makes the id, in every execution of the statement."""
 
 
+_FEW = 20
+"""So many ids of a flush are looked at, each time that it sends an INSERT."""
+
 _parameters: weakref.WeakKeyDictionary[Any, tuple[IdParameter, ...]] = weakref.WeakKeyDictionary()
 
 
@@ -99,7 +102,11 @@ class Batch:
     @property
     def may_contain_generated(self) -> bool:
         """True if ids may be generated ones; no row is looked at."""
-        return bool(self.ids) or any(parameter.is_default for parameter in self._id_parameters)
+        if any(parameter.is_default for parameter in self._id_parameters):
+            return True
+        ids = [states for states in (self.ids or {}).values() if states]
+        # the application has given all ids of a short flush, such as that of insert_once()
+        return bool(ids) and (sum(map(len, ids)) > _FEW or any(any(states.values()) for states in ids))
 
     @cached_property
     def slots(self) -> list[Slot]:
