@@ -150,6 +150,18 @@ def flush_listeners(session: Session) -> list[Callable[..., Any]]:
     return [*events.before_flush, *events.after_flush, *events.after_flush_postexec]
 
 
+def object_listeners(session: Session) -> list[Callable[..., Any]]:
+    """Return the functions that listen to commits of *session*, and to new objects in it."""
+    events = session.dispatch
+    return [
+        *events.before_commit,
+        *events.before_attach,
+        *events.after_attach,
+        *events.transient_to_pending,
+        *events.pending_to_persistent,
+    ]
+
+
 def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> None:
     """Add new objects as ``add_all()`` does, without its walk along relationships: none may be set."""
     for state in states:

@@ -154,6 +154,10 @@ class Traits:
         """Return True if a statement sees what others have committed since the transaction began."""
         return True
 
+    def is_undone_alone(self, error: Exception, connection: PoolProxiedConnection) -> bool:
+        """Return True if a DBAPI *error* has rolled back the statement that failed, and not the transaction."""
+        return False
+
     def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
         """Return a context whose statements are sent together, and which raises the error of the first that fails.
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
+_LOCK_TIMEOUT = 1205
 _RETRYABLE_MESSAGES = {
     # InnoDB has rolled it back in favour of one that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),
@@ -133,6 +136,14 @@ class MySQL(Traits):
         if code in _RETRYABLE_MESSAGES and _RETRYABLE_MESSAGES[code].match(str(message)):
             return Outcome.RETRYABLE
         return super().outcome(error)
+
+    def is_undone_alone(self, error: Exception, connection: PoolProxiedConnection) -> bool:
+        if self.error_code(error) == _LOCK_TIMEOUT:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute("SELECT @@innodb_rollback_on_timeout")
+                row: Any = cursor.fetchone()
+                return not row[0]
+        return self.outcome(error) is Outcome.FAILED
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "get_autocommit", bool)())

@@ -16,7 +16,7 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id import guard
-from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
+from sqlalchemy_public_id._compat import flush_listeners, insert_listeners, object_listeners
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
@@ -139,6 +139,12 @@ def has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
     """Return True if the application has its own flush or insert listeners."""
     # wrappers of SQLAlchemy count as others: listeners of this library must not need one (see events.mappers)
     modules = (getattr(one, "__module__", "") for one in flush_listeners(session) + insert_listeners(mapper))
+    return not all(module.startswith(_PACKAGE) for module in modules)
+
+
+def has_listeners_to_objects(session: Session) -> bool:
+    """Return True if the application listens to a commit, or to changes of the state of objects."""
+    modules = (getattr(one, "__module__", "") for one in object_listeners(session))
     return not all(module.startswith(_PACKAGE) for module in modules)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
@@ -31,7 +32,8 @@ from sqlalchemy_public_id._compat import bulk_saved_objects
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.parameters import id_parameters, rows_in
+from sqlalchemy_public_id.guard.held import held_by
+from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, rows_in
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.orm.marks import marks_of
@@ -96,6 +98,21 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    held = held_by(context)
+    if held is None:
+        return _execute(cursor, statement, parameters, context)
+
+    def execute() -> None:
+        if not _execute(cursor, statement, parameters, context):
+            context.dialect.do_execute(cursor, statement, parameters, context)
+
+    waits = context.execute_style is ExecuteStyle.EXECUTE and not context.execution_options.get("stream_results")
+    reads_result = not waits or (_concerns(context) and Batch(context, parameters).may_contain_generated)
+    held.execute(cursor, statement, context, execute, reads_result=reads_result)
+    return True
+
+
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if not _concerns(context):
         return None
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
@@ -117,7 +134,16 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
     return True
 
 
+def _do_execute_no_params(cursor: Any, statement: str, context: Any) -> None:
+    held = held_by(context)
+    if held is not None:
+        held.set(context)
+
+
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    held = held_by(context)
+    if held is not None:
+        held.set(context)
     if not _concerns(context):
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
@@ -126,7 +152,11 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
     return True
 
 
-_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
+_EVENTS: dict[str, Callable[..., Any]] = {
+    "do_execute": _do_execute,
+    "do_execute_no_params": _do_execute_no_params,
+    "do_executemany": _do_executemany,
+}
 
 
 def _concerns(context: Any) -> bool:
