@@ -38,8 +38,8 @@ TRIPS = {
     "execute(insert(table), 1000 rows)":         (1,        1,    1),
     "execute(insert(table).values(1000 rows))":  (1,        1,    1),
     "bulk.insert, 1000 objects":                 (1,        2,    2),
-    "insert_once, first":                        (2,        3,    3),
-    "insert_once, repeated":                     (3,        3,    3),
+    "insert_once, first":                        (2,        5,    3),
+    "insert_once, repeated":                     (3,        5,    3),
     "lookup.get":                                (1,        1,    1),
     "lookup.get_many, 1000 ids":                 (1,        1,    1),
     "lookup.page":                               (1,        1,    1),
@@ -187,10 +187,15 @@ def test_tables_are_complete() -> None:
 
 
 def test_goals() -> None:
-    """A repeated insert_once takes two more than a plain INSERT, bulk.insert one more than Core, a collision three."""
-    plain, core = TRIPS["execute(insert(table), 1 row)"], TRIPS["execute(insert(table), 1000 rows)"]
+    """A repeated insert_once takes two more than a plain INSERT, bulk.insert one more than Core, a collision three.
 
-    assert all(ours <= one + 2 for ours, one in zip(TRIPS["insert_once, repeated"], plain, strict=True))
+    Except insert_once on MySQL: without a savepoint and ROLLBACK TO, nobody else could insert into the table until the
+    end of the transaction (``test_held_savepoints.py``).
+    """
+    plain, core = TRIPS["execute(insert(table), 1 row)"], TRIPS["execute(insert(table), 1000 rows)"]
+    again = TRIPS["insert_once, repeated"]
+
+    assert [ours - one for ours, one in zip(again, plain, strict=True)] == [2, 4, 2]
     assert all(ours <= one + 1 for ours, one in zip(TRIPS["bulk.insert, 1000 objects"], core, strict=True))
     assert max(map(max, COLLISION.values())) <= MOST
 

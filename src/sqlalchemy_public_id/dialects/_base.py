@@ -158,6 +158,10 @@ class Traits:
         """Return True if a DBAPI *error* has rolled back the statement that failed, and not the transaction."""
         return False
 
+    def can_omit_savepoint(self, dialect: Dialect) -> bool:
+        """Return True if a failed INSERT leaves nothing behind that ROLLBACK TO SAVEPOINT would undo."""
+        return False
+
     def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
         """Return a context whose statements are sent together, and which raises the error of the first that fails.
 

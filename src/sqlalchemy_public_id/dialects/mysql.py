@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
@@ -144,6 +144,11 @@ class MySQL(Traits):
                 row: Any = cursor.fetchone()
                 return not row[0]
         return self.outcome(error) is Outcome.FAILED
+
+    def can_omit_savepoint(self, dialect: Dialect) -> bool:
+        # On MySQL a refused INSERT keeps a lock on the end of the table, so that nobody else can insert a row. ROLLBACK
+        # TO SAVEPOINT removes it, if the transaction has done nothing before.
+        return bool(getattr(dialect, "is_mariadb", False))
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "get_autocommit", bool)())

@@ -1,7 +1,7 @@
 """A savepoint that waits for the first statement inside of it, since it would take a round trip of its own.
 
-PostgreSQL, with psycopg: both are sent together. MySQL and MariaDB undo a failed statement alone, so there the
-savepoint is left out if nothing but one INSERT stands inside, and ROLLBACK TO if the first statement has failed.
+PostgreSQL, with psycopg: both are sent together. MariaDB undoes a failed statement alone, so there the savepoint is
+left out if nothing but one INSERT stands inside, and ROLLBACK TO if the first statement has failed.
 
 SQLAlchemy notices nothing of it: statements are held back where they would be given to the driver.
 """
@@ -33,7 +33,7 @@ def hold_savepoint(connection: Connection, *, only_insert: bool) -> Generator[No
     if traits.aborts_transaction:
         is_possible = traits.pipeline(connection.connection.dbapi_connection) is not None
     else:
-        is_possible = traits.reads_old_snapshot  # a server, and not SQLite, which has no round trips
+        is_possible = traits.can_omit_savepoint(connection.dialect)
     if not is_possible or connection in _held:
         yield
         return
