@@ -231,6 +231,17 @@ def test_names_without_documentation() -> None:
 # --- the ORM
 
 
+def test_listeners_to_objects() -> None:
+    """The listeners of one session to commits and to its objects are found, whichever of the events they listen to."""
+    session = Session()
+    before = _compat.object_listeners(session)
+    names = ["before_commit", "before_attach", "after_attach", "transient_to_pending", "pending_to_persistent"]
+    for name in names:
+        event.listen(session, name, lambda *_: None)
+
+    assert len(_compat.object_listeners(session)) == len(before) + len(names)
+
+
 def test_own_listener_is_not_wrapped() -> None:
     """``retval=True`` and ``raw=True`` keep SQLAlchemy from wrapping a listener, so that its module can be read."""
     configure_mappers()
