@@ -122,8 +122,12 @@ def read_pipelined_rows(cursor: Any, dbapi_connection: Any) -> None:
 
     SQLAlchemy's cursor has looked for them right after the statement was sent, when there were none.
     """
+
+    def fetch(_: object) -> Any:
+        return cursor._cursor.fetchall()
+
     if hasattr(dbapi_connection, "run_async") and cursor.description:
-        cursor._rows = deque(dbapi_connection.run_async(lambda _: cursor._cursor.fetchall()))
+        cursor._rows = deque(dbapi_connection.run_async(fetch))
 
 
 def default_columns(compiled: Any) -> dict[str, Column[Any]]:

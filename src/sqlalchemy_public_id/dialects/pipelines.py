@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 _USABLE = (0, 2)
@@ -28,20 +29,21 @@ def pipeline(dbapi_connection: Any) -> Generator[None]:
     """Send the statements of the block together; raise the error of the first that fails. Later ones have no effect."""
     psycopg: Any = sys.modules["psycopg"]
     enter, leave = _methods(dbapi_connection)
-    error: Exception | None = None
+    errors: list[Any] = []
     enter()
     try:
         yield
     except psycopg.Error as failed:
-        error = failed  # psycopg would log an error for each later statement
+        errors.append(failed)  # psycopg would log an error for each later statement
     except BaseException:
         leave(*sys.exc_info())
         raise
     try:
         leave(None, None, None)
     except psycopg.Error as failed:
-        error = error or failed
-    if error is not None:
+        errors.append(failed)
+    if errors:
+        error = errors[0]
         while isinstance(error, psycopg.errors.PipelineAborted) and isinstance(error.__context__, psycopg.Error):
             error = error.__context__
         raise error
@@ -65,12 +67,19 @@ def unprepared(driver_connection: Any) -> Generator[None]:
         driver_connection.prepare_threshold = threshold
 
 
-def _methods(dbapi_connection: Any) -> tuple[Any, Any]:
+def _methods(dbapi_connection: Any) -> tuple[Callable[[], object], Callable[..., object]]:
     if not hasattr(dbapi_connection, "run_async"):
         context = dbapi_connection.pipeline()
         return context.__enter__, context.__exit__
-    own = dbapi_connection.driver_connection.pipeline()
-    return (
-        lambda: dbapi_connection.run_async(lambda _: own.__aenter__()),
-        lambda *error: dbapi_connection.run_async(lambda _: own.__aexit__(*error)),
-    )
+    run, own = dbapi_connection.run_async, dbapi_connection.driver_connection.pipeline()
+
+    def enter(_: object) -> Any:
+        return own.__aenter__()
+
+    def leave(*error: object) -> object:
+        def leave_with(_: object) -> Any:
+            return own.__aexit__(*error)
+
+        return run(leave_with)
+
+    return partial(run, enter), leave

@@ -202,7 +202,8 @@ def _taken_slots(batch: Batch, row: int, taken: set[tuple[Column[Any], str]]) ->
 def _insert_row(guarded: GuardedInsert, batch: Batch, row: int, key: Column[Any]) -> Sequence[Any]:
     """Insert *row* by itself, guarded as any INSERT of one row; return what the driver returns, its key at the end."""
     parameters = guarded.context.compiled_parameters[row]
-    query = insert(plain_table(key.table)).returning(*returned_columns(guarded.context.compiled), key)
+    columns: list[Column[Any]] = [*returned_columns(guarded.context.compiled), key]
+    query: Any = insert(plain_table(key.table)).returning(*columns)
     with guarded.connection.execute(query, dict(parameters), execution_options=guarded.options) as result:
         parameters.update(result.context.compiled_parameters[0])  # its id may have collided once more
         returned: Sequence[Any] = result.context.cursor.fetchone()

@@ -104,8 +104,7 @@ class Batch:
         """True if ids may be generated ones; no row is looked at."""
         if any(parameter.is_default for parameter in self._id_parameters):
             return True
-        ids = [states for states in (self.ids or {}).values() if states]
-        # the application has given all ids of a short flush, such as that of insert_once()
+        ids = [states for states in self.ids.values() if states] if self.ids else []
         return bool(ids) and (sum(map(len, ids)) > _FEW or any(any(states.values()) for states in ids))
 
     @cached_property
