@@ -20,6 +20,7 @@ SUITES = {
     "joins": "joins",
     "spaces": "spaces",
     "core": "core",
+    "network": "network",
     "storage": "storage",
     "references": "references",
     "blocks": "blocks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -62,7 +63,7 @@ SAVEPOINTS = {
 
 COLLISION = {
     "add and flush, 1 object": 5,
-    "add_all and flush, 1000 objects": 5,
+    "add_all and flush, 1000 objects": 2,
     "bulk.insert, 1000 objects": 2,
     "execute(insert(Model), 1000 rows)": 3,
     "execute(insert(table), 1000 rows)": 3,
@@ -247,10 +248,16 @@ def test_collision_on_postgresql(engine: Engine, way: str) -> None:
             session.connection()
             driven.clear()
             (WAYS | OURS)[way](session, User)
-            counts.append(len(driven))
+            counts.append(len(driven) - len(without_effect(driven)))
 
     assert counts[2] - counts[0] == COLLISION[way]
     assert counts[1] - counts[2] == 3 * (way in LOOK_FOR_TRIGGERS)
+
+
+def without_effect(driven: list[str]) -> list[str]:
+    """Each RELEASE that psycopg has sent together with a refused INSERT, unless it knew the refusal before."""
+    pairs = itertools.pairwise(driven)
+    return [first for first, second in pairs if first.startswith("RELEASE") and second.startswith("ROLLBACK TO")]
 
 
 @on("sqlite")

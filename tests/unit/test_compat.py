@@ -185,6 +185,29 @@ def test_sentinel_and_returning() -> None:
     assert _compat.sentinel_key(plain) is None
 
 
+def test_rows_of_a_batch(engine: Engine) -> None:
+    """The rows that are given to the execution stand for those of one batch, sorted by their last column."""
+    given = iter([[("second", 1), ("first", 0)]])
+
+    def give(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        for rows in given:
+            _compat.return_rows(context, rows)
+
+    event.listen(engine, "after_cursor_execute", give)
+    statement = insert(table).returning(table.c.name).execution_options(insertmanyvalues_page_size=2)
+    with engine.begin() as connection:
+        returned = connection.execute(statement, [{"public_id": str(number), "name": "own"} for number in range(4)])
+
+        assert [row[0] for row in returned] == ["second", "first", "own", "own"]
+
+
+def test_rows_of_an_asynchronous_cursor() -> None:
+    """SQLAlchemy's cursor for asynchronous connections of psycopg has that of the driver, and the rows it has read."""
+    from sqlalchemy.dialects.postgresql.psycopg import AsyncAdapt_psycopg_cursor
+
+    assert {"_cursor", "_rows"} <= set(dir(AsyncAdapt_psycopg_cursor))
+
+
 def test_columns_with_a_default() -> None:
     """The columns that a default fills are those of the table, for every row of ``values([…])``."""
     one: Any = insert(table).compile(column_keys=["public_id"])

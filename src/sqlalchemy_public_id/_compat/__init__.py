@@ -10,6 +10,7 @@ here, so that a new release of SQLAlchemy fails with the name of the part that h
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from types import CodeType, FrameType
@@ -101,6 +102,32 @@ def sentinel_key(compiled: Any) -> Column[Any] | None:
 def returned_columns(compiled: Any) -> list[Any]:
     """Return the columns in the RETURNING of an INSERT, those that SQLAlchemy adds included."""
     return list(compiled.effective_returning or ())
+
+
+def return_rows(context: Any, rows: list[Any]) -> None:
+    """Make *rows* what an "insertmanyvalues" batch returns, as the driver would; the sentinel is the last column.
+
+    SQLAlchemy asks the execution for the rows of each batch. The next batch returns its own again.
+    """
+
+    def fetchall_for_returning(cursor: Any) -> list[Any]:
+        del context.fetchall_for_returning
+        return rows
+
+    context.fetchall_for_returning = fetchall_for_returning
+
+
+def read_pipelined_rows(cursor: Any, dbapi_connection: Any) -> None:
+    """Fetch the rows of a statement that psycopg has sent in a pipeline, for an asynchronous connection.
+
+    SQLAlchemy's cursor has looked for them right after the statement was sent, when there were none.
+    """
+
+    def fetch(_: object) -> Any:
+        return cursor._cursor.fetchall()
+
+    if hasattr(dbapi_connection, "run_async") and cursor.description:
+        cursor._rows = deque(dbapi_connection.run_async(fetch))
 
 
 def default_columns(compiled: Any) -> dict[str, Column[Any]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 
@@ -151,6 +153,18 @@ class Traits:
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         """Return True if a statement sees what others have committed since the transaction began."""
         return True
+
+    def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
+        """Return a context whose statements are sent together, and which raises the error of the first that fails.
+
+        Return ``None`` if the driver has none.
+        """
+        return None
+
+    def send(self, connection: PoolProxiedConnection, command: str) -> None:
+        """Execute a *command* about a savepoint, past SQLAlchemy and its log."""
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(command)
 
     def defers_results(self, driver_connection: Any) -> bool:
         """Return True if the driver only queues statements now, so that the result of one is not available."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, Text, bindparam, cast, func, literal_column, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -52,21 +53,32 @@ def lock_of_transaction(*parts: object, schema: str | None) -> ColumnElement[boo
     return func.pg_try_advisory_xact_lock(func.hashtextextended(place + digest, 0), type_=Boolean)
 
 
+class Turn:
+    """A lock that is released at the end of :func:`take_turns`, or by a statement before."""
+
+    def __init__(self, lock: str | None) -> None:
+        self.is_over = lock is None
+        """True if a statement has evaluated :attr:`release`."""
+        self.release: list[ColumnElement[Any]] = [] if lock is None else [func.release_lock(lock)]
+        """The expression that releases the lock, if there is one."""
+
+
 @contextmanager
-def take_turns(connection: Connection, name: str) -> Generator[None]:
+def take_turns(connection: Connection, name: str) -> Generator[Turn]:
     """Wait for others with the same *name* on MySQL and MariaDB.
 
     If several inserts wait for one uncommitted row there, its rollback is a deadlock: each keeps a lock on the gap, and
     waits for those of the others. With turns, only one waits for the row.
     """
     if connection.dialect.name not in ("mysql", "mariadb"):
-        yield
+        yield Turn(None)
         return
     lock = "public_id_" + _digest(name)  # 64 characters at most
     connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
     release = f"DO RELEASE_LOCK('{lock}')"
+    turn = Turn(lock)
     try:
-        yield
+        yield turn
     except BaseException:
         # past SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
         with suppress(SQLAlchemyError, connection.dialect.loaded_dbapi.Error):
@@ -74,7 +86,8 @@ def take_turns(connection: Connection, name: str) -> Generator[None]:
             cursor.execute(release)
             cursor.close()
         raise
-    connection.exec_driver_sql(release)
+    if not turn.is_over:
+        connection.exec_driver_sql(release)
 
 
 def _digest(name: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import String, Uuid, text
 from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects.pipelines import can_pipeline, pipeline, unprepared
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE_VIOLATION = "23505"
@@ -151,6 +154,13 @@ class PostgreSQL(_PostgresProtocol):
         query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")
         rows = connection.scalar(query, {"name": quoted_table(table, schema, connection.dialect)})
         return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
+
+    def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
+        return pipeline(dbapi_connection) if can_pipeline(dbapi_connection) else None
+
+    def send(self, connection: PoolProxiedConnection, command: str) -> None:
+        with unprepared(connection.driver_connection):
+            super().send(connection, command)
 
     def defers_results(self, driver_connection: Any) -> bool:
         # inside ``with connection.pipeline()`` of psycopg

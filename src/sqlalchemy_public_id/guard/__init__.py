@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -32,7 +33,8 @@ from sqlalchemy_public_id._compat import bulk_saved_objects
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.parameters import id_parameters, known, rows_in
+from sqlalchemy_public_id.guard.held import held_savepoints, send_held_savepoint
+from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, known, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.transactions import run_transaction
@@ -101,6 +103,27 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     # every statement of a program passes here, and on MySQL each row of a flush: every call counts
+    if held_savepoints and context is not None and ref(context.root_connection) in held_savepoints:
+        return _execute_held(cursor, statement, parameters, context)
+    return _execute(cursor, statement, parameters, context)
+
+
+def _execute_held(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute a statement on a connection whose savepoint is held back."""
+
+    def execute() -> None:
+        if not _execute(cursor, statement, parameters, context):
+            context.dialect.do_execute(cursor, statement, parameters, context)
+
+    waits = context.execute_style is ExecuteStyle.EXECUTE and not context.execution_options.get("stream_results")
+    has_ids = bool(context.compiled and id_parameters(context.compiled))
+    reads_result = not waits or (has_ids and Batch(context, parameters).may_contain_generated)
+    held = held_savepoints[ref(context.root_connection)]
+    held.execute(cursor, statement, context, execute, reads_result=reads_result)
+    return True
+
+
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if context is None or not context.compiled:
         return None
     parameters_with_ids = known.get(ref(context.compiled))
@@ -127,7 +150,12 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
     return True
 
 
+def _do_execute_no_params(cursor: Any, statement: str, context: Any) -> None:
+    send_held_savepoint(context)
+
+
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    send_held_savepoint(context)
     if context is None or not (context.compiled and id_parameters(context.compiled)):
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
@@ -137,7 +165,11 @@ def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) 
     return True
 
 
-_EVENTS = {"do_execute": _do_execute, "do_executemany": _do_executemany}
+_EVENTS: dict[str, Callable[..., Any]] = {
+    "do_execute": _do_execute,
+    "do_execute_no_params": _do_execute_no_params,
+    "do_executemany": _do_executemany,
+}
 
 
 def _show_generated_ids(context: Any) -> None:

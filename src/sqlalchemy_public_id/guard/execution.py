@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from traceback import clear_frames
 from types import TracebackType
@@ -15,7 +15,7 @@ from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id._compat import plain_table
+from sqlalchemy_public_id._compat import plain_table, read_pipelined_rows
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import generated
@@ -68,8 +68,7 @@ class GuardedInsert:
 
     def send(self, command: str) -> None:
         """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
-        with closing(self.connection.connection.cursor()) as cursor:
-            cursor.execute(f"{command} sqlalchemy_public_id")
+        self.traits.send(self.connection.connection, f"{command} sqlalchemy_public_id")
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -103,30 +102,64 @@ class GuardedInsert:
 
     # --- retries
 
-    def execute_with_retries(self, batch: Batch, execute: Callable[[Any], None]) -> None:
+    def execute_with_retries(
+        self, batch: Batch, execute: Callable[[Any], None], *, may_be_skipped: bool = False
+    ) -> None:
         """Call *execute* until no id collides. Collided ids are replaced before each retry.
 
-        *execute* inserts all rows or none. A savepoint keeps the transaction usable if an error would abort it.
+        *execute* inserts all rows or none. A savepoint keeps the transaction usable if an error would abort it; the
+        driver sends it together with the statement, if it can.
+
+        :param may_be_skipped: a trigger may have left the row out before. Then its effects must not happen twice.
         """
-        is_saved = self.risks_transaction
-        if is_saved:
-            self.send("SAVEPOINT")
+        if not self.risks_transaction:
+            self._execute_until_stored(batch, execute)
+            return
+        is_set, is_released = False, False
+        while not is_released:
+            try:
+                with self._together():
+                    if not is_set:
+                        self.send("SAVEPOINT")
+                    execute(batch.for_driver())
+                    if is_set or not may_be_skipped:
+                        self.send("RELEASE SAVEPOINT")
+                        is_released = True
+            except self.integrity_error as error:
+                # first of all: until then, PostgreSQL refuses the SELECT that looks for the collided ids, too
+                self.send("ROLLBACK TO SAVEPOINT")
+                is_set, is_released = True, False
+                try:
+                    self.replace(batch, self.collided(batch, error))
+                except Exception as raised:
+                    self._undo(is_rolled_back=raised is error)
+                    raise
+                continue
+            if not is_released:
+                if self.cursor.rowcount == 0:
+                    self.send("ROLLBACK TO SAVEPOINT")
+                self.send("RELEASE SAVEPOINT")
+                is_released = True
+
+    def _execute_until_stored(self, batch: Batch, execute: Callable[[Any], None]) -> None:
         while True:
             try:
                 execute(batch.for_driver())
-                break
+                return
             except self.integrity_error as error:
-                if is_saved:
-                    # first of all: until then, PostgreSQL refuses the SELECT that looks for the collided ids, too
-                    self.send("ROLLBACK TO SAVEPOINT")
-                try:
-                    self.replace(batch, self.collided(batch, error))
-                except Exception:
-                    if is_saved:
-                        self._undo()
-                    raise
-        if is_saved:
-            self.send("RELEASE SAVEPOINT")
+                self.replace(batch, self.collided(batch, error))
+
+    @contextmanager
+    def _together(self) -> Generator[None]:
+        """Send the statements of the block in one round trip, if the driver can."""
+        dbapi_connection = self.connection.connection.dbapi_connection
+        context = self.traits.pipeline(dbapi_connection)
+        if context is None:
+            yield
+            return
+        with context:
+            yield
+        read_pipelined_rows(self.cursor, dbapi_connection)
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
@@ -139,11 +172,12 @@ class GuardedInsert:
             raise
         self.send("RELEASE SAVEPOINT")
 
-    def _undo(self) -> None:
+    def _undo(self, *, is_rolled_back: bool = False) -> None:
         # called while an error is raised, which no other error may hide
         if not self.connection.invalidated:
-            with suppress(self.dialect.dbapi.Error):
-                self.send("ROLLBACK TO SAVEPOINT")
+            with suppress(self.dialect.dbapi.Error), self._together():
+                if not is_rolled_back:
+                    self.send("ROLLBACK TO SAVEPOINT")
                 self.send("RELEASE SAVEPOINT")
 
     # --- collided ids

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, cast, func, insert, select
+from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, insert, or_, select
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
@@ -26,6 +26,7 @@ from sqlalchemy_public_id._compat import (
     has_own_values,
     plain_table,
     post_values_clauses,
+    return_rows,
     returned_columns,
     sentinel_key,
 )
@@ -33,6 +34,7 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.execution import GuardedInsert
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
+from sqlalchemy_public_id.types import public_id_type
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
 _RETURNING = " RETURNING "
@@ -121,19 +123,12 @@ def _run_one_row(guarded: GuardedInsert, batch: Batch, statement: str) -> None:
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
         # other row, and a role need not have the right to read the table.
         try:
-            guarded.execute_with_retries(batch, lambda parameters: _run_plain(guarded, parameters))
+            guarded.execute_with_retries(batch, guarded.execute, may_be_skipped=True)
         except PublicIdCollision:
             _warn_of_triggers(guarded)  # the application may go on, with the rows that they wrote
             raise
         if guarded.taken:
             _warn_of_triggers(guarded)
-
-
-def _run_plain(guarded: GuardedInsert, parameters: Any) -> None:
-    guarded.execute(parameters)
-    if guarded.cursor.rowcount == 0:
-        # No error: a trigger has skipped the row, the first time as well. Its effects must not happen twice.
-        guarded.send("ROLLBACK TO SAVEPOINT")
 
 
 # --- the rows of a flush
@@ -147,28 +142,47 @@ def _run_many_rows(guarded: GuardedInsert, batch: Batch, statement: str, key: Co
     guarded.execute(batch.parameters, statement)
     if guarded.cursor.rowcount == batch.rows:
         return
-    # the sentinel is the last column of each returned row
-    keys = _keys_by_row(guarded, batch, key, [row[-1] for row in guarded.cursor.fetchall()])
+    # the sentinel, which is the key, is the last column of each returned row
+    inserted = {row[-1]: row for row in guarded.cursor.fetchall()}
+    keys, taken = _keys_by_row(guarded, batch, key, inserted.keys())
     _warn_of_triggers(guarded)
+    rows: list[Sequence[Any]] = []
     for row, row_key in keys.items():
         if row_key is None:
-            guarded.replace(batch, _taken_slots(guarded, batch, row))
-            keys[row] = _insert_row(guarded, batch, row, key)
-    _return_rows(guarded, key, list(keys.values()))
+            guarded.replace(batch, _taken_slots(batch, row, taken))
+            rows.append(_insert_row(guarded, batch, row, key))
+        else:
+            rows.append(inserted[row_key])
+    # SQLAlchemy sorts the rows by the sentinel; a row that was inserted later has a larger key than those after it
+    return_rows(guarded.context, [(*row[:-1], at) for at, row in enumerate(rows)])
 
 
-def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserted: list[int]) -> dict[int, int | None]:
-    """Return row → its key; None for a row that was skipped."""
-    column = batch.slots[0].column
-    rows = guarded.connection.execute(
-        select(column, key).where(key == any_(_array(inserted, key))), execution_options=guarded.options
-    )
-    key_of_id: dict[str, int] = {row[0]: row[1] for row in rows}
+def _keys_by_row(
+    guarded: GuardedInsert, batch: Batch, key: Column[Any], inserted: Collection[int]
+) -> tuple[dict[int, int | None], set[tuple[Column[Any], str]]]:
+    """Return row → its key, None for a row that was skipped; and the ids that others have."""
+    ids: dict[Column[Any], list[str]] = {}
+    for slot in batch.slots:
+        ids.setdefault(slot.column, []).append(batch.text(slot))
+    column, *others = ids
+    conditions = [key == any_(_array(list(inserted), key))]
+    conditions += [
+        condition
+        for one, texts in ids.items()
+        for condition in guarded.traits.any_of(one, texts, public_id_type(one).as_parameter)
+    ]
+    query = select(key, column, *others).where(or_(*conditions))
+    key_of_id: dict[str, int] = {}
+    taken: set[tuple[Column[Any], str]] = set()
+    for row_key, *texts in guarded.connection.execute(query, execution_options=guarded.options):
+        if row_key in inserted:
+            key_of_id[texts[0]] = row_key
+        taken.update(zip(ids, texts, strict=True))
     # of several rows with the same id, the first one was inserted
     keys = {slot.row: key_of_id.pop(batch.text(slot), None) for slot in batch.slots if slot.column is column}
     if key_of_id:
         raise other_ids(column)
-    return keys
+    return keys, taken
 
 
 def other_ids(column: Column[Any]) -> ConfigurationError:
@@ -179,32 +193,21 @@ def other_ids(column: Column[Any]) -> ConfigurationError:
     )
 
 
-def _taken_slots(guarded: GuardedInsert, batch: Batch, row: int) -> list[Slot]:
+def _taken_slots(batch: Batch, row: int, taken: set[tuple[Column[Any], str]]) -> list[Slot]:
     # none if an id of the application is taken: the INSERT has to fail with the error of the database
-    slots = [slot for slot in batch.slots if slot.row == row]
-    taken = [slot for slot in slots if guarded.stored(slot.column, [batch.text(slot)])]
-    return taken if all(map(batch.is_generated, taken)) else []
+    slots = [slot for slot in batch.slots if slot.row == row and (slot.column, batch.text(slot)) in taken]
+    return slots if all(map(batch.is_generated, slots)) else []
 
 
-def _insert_row(guarded: GuardedInsert, batch: Batch, row: int, key: Column[Any]) -> int:
-    """Insert *row* by itself, guarded as any INSERT of one row, and return its key."""
+def _insert_row(guarded: GuardedInsert, batch: Batch, row: int, key: Column[Any]) -> Sequence[Any]:
+    """Insert *row* by itself, guarded as any INSERT of one row; return what the driver returns, its key at the end."""
     parameters = guarded.context.compiled_parameters[row]
-    query = insert(plain_table(key.table)).returning(key)
-    result = guarded.connection.execute(query, dict(parameters), execution_options=guarded.options)
-    parameters.update(result.context.compiled_parameters[0])  # its id may have collided once more
-    new_key: int = result.scalar_one()
-    return new_key
-
-
-def _return_rows(guarded: GuardedInsert, key: Column[Any], keys: list[Any]) -> None:
-    # SQLAlchemy reads the result of the INSERT from the cursor, sorted by the sentinel. Its rows were read above and
-    # some are of other statements, so a SELECT returns all of them; the position of the row is the sentinel.
-    ordered = _array(keys, key)
-    columns = returned_columns(guarded.context.compiled)
-    query = select(*columns, func.array_position(ordered, cast(key, key.type))).where(key == any_(ordered))
-    with guarded.connection.execute(query, execution_options=guarded.options) as result:
-        statement, parameters = result.context.statement, result.context.parameters[0]
-    guarded.execute(parameters, statement)
+    columns: list[Column[Any]] = [*returned_columns(guarded.context.compiled), key]
+    query: Any = insert(plain_table(key.table)).returning(*columns)
+    with guarded.connection.execute(query, dict(parameters), execution_options=guarded.options) as result:
+        parameters.update(result.context.compiled_parameters[0])  # its id may have collided once more
+        returned: Sequence[Any] = result.context.cursor.fetchone()
+    return returned
 
 
 def _array(keys: list[Any], key: Column[Any]) -> Any:

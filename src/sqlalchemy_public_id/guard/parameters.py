@@ -40,6 +40,9 @@ class IdParameter:
 known: RefDict[Any, tuple[IdParameter, ...]] = RefDict()
 """Compiled statement → its :func:`id_parameters`, for the engine's events: they see every statement of a program."""
 
+_FEW = 20
+"""So many ids of a flush are looked at, each time that it sends an INSERT."""
+
 
 def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
     """Return the parameters of a *compiled* statement that hold public ids; none if it is no INSERT.
@@ -110,7 +113,10 @@ class Batch:
     @property
     def may_contain_generated(self) -> bool:
         """True if ids may be generated ones; no row is looked at."""
-        return bool(self.ids) or any(parameter.is_default for parameter in self._id_parameters)
+        if any(parameter.is_default for parameter in self._id_parameters):
+            return True
+        ids = [states for states in self.ids.values() if states] if self.ids else []
+        return bool(ids) and (sum(map(len, ids)) > _FEW or any(any(states.values()) for states in ids))
 
     @cached_property
     def slots(self) -> list[Slot]:

@@ -29,10 +29,11 @@ from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
-from sqlalchemy_public_id.dialects.advisory_locks import take_turns
+from sqlalchemy_public_id.dialects.advisory_locks import Turn, take_turns
 from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.execution import Match, match_violation
+from sqlalchemy_public_id.guard.held import hold_savepoint
 from sqlalchemy_public_id.idempotency.contents import (
     changed_attributes,
     flushed_foreign_keys,
@@ -151,17 +152,20 @@ def _insert_or_find(
         )
     # a transaction that has read may not get the lock to write
     begin(connection, "BEGIN IMMEDIATE")
-    with take_turns(connection, public_id):
+    with take_turns(connection, public_id) as turn:
         with _without_parents(state):
-            savepoint = session.begin_nested()  # flushes the session
-        try:
-            with savepoint:
-                session.add(obj)
-            return obj, True
-        except IntegrityError as error:
-            violation = error
-    given |= flushed_foreign_keys(state, keys)
-    stored = _find(session, connection, state.mapper, name, public_id, given)
+            session.flush()
+        with hold_savepoint(connection):
+            with _without_parents(state):
+                savepoint = session.begin_nested()
+            try:
+                with savepoint:
+                    session.add(obj)
+                return obj, True
+            except IntegrityError as error:
+                violation = error
+        given |= flushed_foreign_keys(state, keys)
+        stored = _find(session, connection, state.mapper, name, public_id, given, turn)
     if stored is None:
         raise violation
     changed = changed_attributes(connection, obj, stored, given)
@@ -184,19 +188,26 @@ def _without_parents(state: InstanceState[Any]) -> Generator[None]:
 
 
 def _find(
-    session: Session, connection: Connection, mapper: Mapper[Any], name: str, public_id: str, given: frozenset[str]
+    session: Session,
+    connection: Connection,
+    mapper: Mapper[Any],
+    name: str,
+    public_id: str,
+    given: frozenset[str],
+    turn: Turn,
 ) -> Any | None:
     """Return the row with *public_id* as it is stored now, by a locking read if other reads see an older snapshot."""
     lock: Any = {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
-    stored = lookup.get(
+    stored = lookup.one_row(
         session,
         mapper.class_,
-        public_id,
-        attribute=name,
+        getattr(mapper.class_, name) == public_id,
+        evaluate=turn.release,
         options=[undefer(getattr(mapper.class_, key)) for key in sorted(given)],
         with_for_update=lock,
         populate_existing=True,
     )
+    turn.is_over = turn.is_over or stored is not None
     column = id_attributes(mapper)[name]
     for parent in mapper.iterate_to_root():  # the id may belong to a row of another subclass
         if stored is None and column in id_attributes(parent).values():

@@ -107,9 +107,19 @@ def check_options(function: str, load: Mapping[str, object]) -> None:
         raise TypeError(f"{function}() has no option {', '.join(unknown)}; expected {expected}")
 
 
-def one_row(session: Session, model: type[M], condition: ColumnElement[bool], **load: Unpack[LoadOptions]) -> M | None:
-    """Return the one row of *model* that meets *condition*, loaded as :func:`get` does."""
-    query, execution_options = _with_options(select(model).where(condition), load)
+def one_row(
+    session: Session,
+    model: type[M],
+    condition: ColumnElement[bool],
+    *,
+    evaluate: Sequence[ColumnElement[Any]] = (),
+    **load: Unpack[LoadOptions],
+) -> M | None:
+    """Return the one row of *model* that meets *condition*, loaded as :func:`get` does.
+
+    :param evaluate: expressions that the database evaluates for the row; their values are dropped.
+    """
+    query, execution_options = _with_options(select(model, *evaluate).where(condition), load)
     row: M | None = session.scalars(query, execution_options=execution_options).unique().one_or_none()
     return row
 
