@@ -189,7 +189,7 @@ def test_tables_are_complete() -> None:
 def test_goals() -> None:
     """A repeated insert_once takes two more than a plain INSERT, bulk.insert one more than Core, a collision three.
 
-    Except insert_once on MySQL and MariaDB. Their locks on ids cost two trips. A savepoint costs two more, without which
+    Except insert_once on MySQL and MariaDB: their locks on ids cost two trips, and a savepoint two more, without which
     nobody else could insert into the table of MySQL until the end of the transaction (``test_held_savepoints.py``).
     """
     plain, core = TRIPS["execute(insert(table), 1 row)"], TRIPS["execute(insert(table), 1000 rows)"]

@@ -72,7 +72,8 @@ def _matching_ids(compiler: Any) -> Any:
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
         ) -> Iterator[Any]:
-            ids, inherited = self.statement.ids, cast("Any", super())
+            ids = self.statement.ids
+            inherited: Any = super()
             batches = inherited._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
             if self._insertmanyvalues.sentinel_columns != [ids.column]:
                 yield from batches
@@ -159,8 +160,10 @@ def _sending_arrays(compiler: Any) -> Any:
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, sizes: Any, batch_size: int, *others: Any
         ) -> Iterator[Any]:
-            whole = super()._deliver_insertmanyvalues_batches
-            sql, template = None, cast("Any", None)
+            inherited: Any = super()
+            whole: Callable[..., Iterator[Any]] = inherited._deliver_insertmanyvalues_batches
+            sql: str | None = None
+            template: Any = None
             if len(parameters) >= _FEW_ROWS and self._item_types:
                 one_row = parameters[:1], compiled_parameters[:1]
                 template = next(whole(statement, *one_row, sizes, batch_size, *others))

@@ -58,7 +58,8 @@ def _repetitions(rows: Rows) -> Select[Any]:
         select(rows.column, *rows.key, position).where(rows.column.is_not(None), rows.column.in_(shared)).subquery()
     )
     *values, place = numbered.columns
-    return select(*values).where(place > 1)
+    repetitions: Any = select(*values).where(place > 1)  # the number of columns is unknown
+    return repetitions
 
 
 def invalid_ids(connection: Connection, target: PublicIdColumn) -> Iterator[tuple[Key, Any]]:

@@ -198,7 +198,8 @@ def _arrays_of(context: Any, parameters: Any) -> dict[str, Any] | None:
     if not places:
         return None
     place = next(iter(places.values()))
-    array = parameters.get(place) if isinstance(parameters, dict) else parameters[place]
+    row: Any = parameters
+    array = row.get(place) if isinstance(parameters, dict) else row[place]
     return places if isinstance(array, list) else None
 
 
