@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, select, update
+from sqlalchemy import Connection, Executable, and_, func, select, update
 
 from sqlalchemy_public_id.backfill.rows import Key, Rows
 from sqlalchemy_public_id.errors import InvalidPublicId
@@ -50,7 +50,7 @@ def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
     return replaced
 
 
-def _repetitions(rows: Rows) -> Select[Any]:
+def _repetitions(rows: Rows) -> Executable:
     """Build the SELECT of id and key of each row whose id a row with a smaller key has."""
     shared = select(rows.column).group_by(rows.column).having(func.count() > 1)
     position = func.row_number().over(partition_by=rows.column, order_by=rows.key).label("position")
@@ -58,8 +58,7 @@ def _repetitions(rows: Rows) -> Select[Any]:
         select(rows.column, *rows.key, position).where(rows.column.is_not(None), rows.column.in_(shared)).subquery()
     )
     *values, place = numbered.columns
-    repetitions: Any = select(*values).where(place > 1)  # the number of columns is unknown
-    return repetitions
+    return select(*values).where(place > 1)
 
 
 def invalid_ids(connection: Connection, target: PublicIdColumn) -> Iterator[tuple[Key, Any]]:
