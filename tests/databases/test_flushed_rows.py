@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from marks import on
-from sqlalchemy import JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
+from sqlalchemy import ARRAY, JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -96,6 +96,14 @@ class Tagged(PublicIdMixin, Base):
     colour: Mapped[Colour] = mapped_column(Enum(Colour))
     tags: Mapped[dict[str, Any]] = mapped_column(JSON)
     name: Mapped[str] = mapped_column(String(50), default=func.upper("default"))
+
+
+class Dated(PublicIdMixin, Base):
+    """A column whose default is computed by the database, in the INSERT."""
+
+    __tablename__ = "dated"
+    name: Mapped[str | None] = mapped_column(String(50))
+    made: Mapped[datetime] = mapped_column(default=func.now())
 
 
 class CardId(TypedId, prefix="card"):
@@ -350,6 +358,41 @@ def test_types_that_are_no_arrays(engine: Engine, session: Session) -> None:
     check(session, objects)
     stored(session, objects)
     assert not any("unnest(" in statement for statement in sent)
+
+
+@pytest.mark.parametrize("rows", [2, 30])
+def test_default_without_parameters(session: Session, rows: int) -> None:
+    """A default such as ``func.now()`` has no parameter in the INSERT."""
+    objects = [Dated(name=str(number)) for number in range(rows)]
+    session.add_all(objects)
+    session.flush()
+
+    check(session, objects)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("rows", [1, 2, 3, 30])
+def test_values_that_are_arrays(create: Callable[[MetaData], None], session: Session, rows: int) -> None:
+    """A column of arrays before the public id is not taken for the arrays of an INSERT, whatever its length."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Labelled(PublicIdMixin, OtherBase):
+        __tablename__ = "labelled"
+        __public_id__ = NARROW
+        labels: Mapped[list[str]] = mapped_column(ARRAY(String), sort_order=-100)
+        name: Mapped[str | None] = mapped_column(String(50))
+
+    create(OtherBase.metadata)
+    objects: list[Any] = []
+    for _ in range(1 if rows == 30 else 8):
+        some = [Labelled(labels=["x"] * rows, name=str(number)) for number in range(rows)]
+        session.add_all(some)
+        session.flush()
+        objects += some
+
+    check(session, objects)
 
 
 @on("postgresql")

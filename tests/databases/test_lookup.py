@@ -336,6 +336,22 @@ def test_get_many(db: Session, statements: list[str]) -> None:
 
 
 @pytest.mark.backend
+def test_get_many_after_an_update(db: Session, engine: Engine) -> None:
+    """An object of the session is found by the id that its row has now, even if it shows an earlier one."""
+    owner = Owner(name="Ada")
+    db.add(owner)
+    db.commit()
+    assert owner.public_id
+    db.commit()
+    new = str(OwnerId())
+    held = db.get(Owner, owner.id)
+    with engine.begin() as connection:
+        connection.execute(update(Owner.__table__).values(public_id=new).where(Owner.__table__.c.id == owner.id))  # type: ignore[arg-type]  # a table
+
+    assert held is not None
+    assert lookup.get_many(db, Owner, [new]) == {new: owner}
+
+
 def test_keys_of(db: Session, statements: list[str]) -> None:
     """Keys come in the order asked for, and no row is loaded."""
     keys = lookup.keys_of(db, Owner, [GRACE, UNKNOWN, ADA, GRACE, 1])

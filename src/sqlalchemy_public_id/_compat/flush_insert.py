@@ -227,7 +227,8 @@ def _sending_arrays(compiler: Any) -> Any:
 
 def array_places(compiled: Any) -> dict[str, Any]:
     """Return the name of each parameter → its place in a statement with arrays; nothing if there can be none."""
-    if not isinstance(compiled.statement, FlushInsert) or compiled.dialect.name != "postgresql":
+    is_possible = isinstance(compiled.statement, FlushInsert) and compiled.dialect.name == "postgresql"
+    if not is_possible or not compiled._item_types:
         return {}
     keys: list[str] = compiled._keys
     return {key: at if compiled.positional else key for at, key in enumerate(keys)}

@@ -193,14 +193,18 @@ def get_many(
     wanted = _well_formed(type_, public_ids)
     rows: dict[str, M] = {}
     # an option may leave the public id out of the object, and reading it would be a statement for each
-    columns = [getattr(model, key)] if load.get("options") or _mapper(model).attrs[key].deferred else []
+    is_loaded = not load.get("options") and not _mapper(model).attrs[key].deferred
     for condition in _any_of(session, model, getattr(model, key), wanted):
-        query, execution_options = _with_options(select(model, *columns).where(condition), load)
-        selected: Any = session.execute(query, execution_options=execution_options)
-        if columns:
-            rows.update((public_id, row) for row, public_id in selected.unique())
-        else:
-            rows.update((getattr(row, key), row) for row in selected.scalars().unique())
+        query, execution_options = _with_options(select(model).where(condition), load)
+        if is_loaded:
+            selected: Any = session.scalars(query, execution_options=execution_options).unique()
+            by_id = {getattr(row, key): row for row in selected}
+            if by_id.keys() <= set(wanted):
+                rows |= by_id
+                continue
+        # an object of the session may show the id from before an UPDATE statement
+        with_id = query.add_columns(getattr(model, key))
+        rows.update((id, row) for row, id in session.execute(with_id, execution_options=execution_options).unique())
     return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
 
 
