@@ -34,6 +34,8 @@ def item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | Non
 def are_alike(values: list[Any]) -> bool:
     """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
     kinds = set(map(type, values)) - {type(None)}
+    if any(issubclass(kind, (list, tuple, set, dict)) for kind in kinds):
+        return False
     if len(kinds) > 1:
         return all(issubclass(kind, str) and not issubclass(kind, enum.Enum) for kind in kinds)
     if any(issubclass(kind, (datetime, time)) for kind in kinds):

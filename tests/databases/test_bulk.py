@@ -9,7 +9,7 @@ import pytest
 from marks import on
 from rows import agree, stored
 from sqlalchemy import JSON, Computed, Engine, ForeignKey, MetaData, String, func, insert, inspect, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from sqlalchemy_public_id import (
@@ -314,6 +314,31 @@ def test_other_constraint_is_an_integrity_error(session: Session) -> None:
     users = [User(name=str(number), email="same@example.org") for number in range(3)]
     with pytest.raises(IntegrityError, match="email"):
         bulk.insert(session, users)
+
+
+@pytest.mark.parametrize("rows", [3, 30])
+def test_failure_requires_a_rollback(session: Session, rows: int) -> None:
+    """After a failure, nothing can be committed before a rollback, as after a flush: earlier rows would be missing."""
+    session.add(User(name="earlier"))
+    session.flush()
+    with pytest.raises(IntegrityError):
+        bulk.insert(session, [User(email="same@example.org") for _ in range(rows)])
+    with pytest.raises(PendingRollbackError):
+        session.commit()
+    session.rollback()
+
+    assert stored(session, User) == {}
+
+
+def test_failure_in_a_savepoint(session: Session) -> None:
+    """A savepoint around it keeps what was written before, and the session goes on."""
+    session.add(User(name="earlier"))
+    with pytest.raises(IntegrityError), session.begin_nested():
+        bulk.insert(session, [User(email="same@example.org") for _ in range(30)])
+    session.add(User(name="later"))
+    session.commit()
+
+    assert len(stored(session, User)) == 2
 
 
 def test_malformed_id_is_refused(session: Session) -> None:

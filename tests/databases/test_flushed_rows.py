@@ -409,6 +409,16 @@ def test_values_of_different_types(engine: Engine, session: Session) -> None:
 
 
 @on("postgresql")
+def test_lists_in_a_column_of_strings(session: Session) -> None:
+    """A list is stored as the driver writes it, which an array of lists would not be."""
+    objects = [Person(name=["a", "b"]) for _ in range(30)]
+    session.add_all(objects)
+    session.flush()
+
+    assert set(session.scalars(select(Person.name))) == {"{a,b}"}
+
+
+@on("postgresql")
 @pytest.mark.parametrize(("rows", "arrays"), [(19, False), (20, True)])
 def test_number_of_rows_for_arrays(engine: Engine, session: Session, rows: int, arrays: bool) -> None:
     """Arrays begin to pay with twenty rows."""

@@ -336,20 +336,18 @@ def test_get_many(db: Session, statements: list[str]) -> None:
 
 
 @pytest.mark.backend
-def test_get_many_after_an_update(db: Session, engine: Engine) -> None:
-    """An object of the session is found by the id that its row has now, even if it shows an earlier one."""
-    owner = Owner(name="Ada")
-    db.add(owner)
-    db.commit()
-    assert owner.public_id
-    db.commit()
-    new = str(OwnerId())
-    held = db.get(Owner, owner.id)
-    with engine.begin() as connection:
-        connection.execute(update(Owner.__table__).values(public_id=new).where(Owner.__table__.c.id == owner.id))  # type: ignore[arg-type]  # a table
+def test_get_many_after_an_update(db: Session) -> None:
+    """Rows are found by the ids that they have now, even if objects of the session show earlier ones."""
+    owners = [Owner(name="Ada"), Owner(name="Bea")]
+    db.add_all(owners)
+    db.flush()
+    first, second, third = owners[0].public_id, owners[1].public_id, OwnerId()
+    table: Any = Owner.__table__
+    for old, new in ((first, third), (second, first)):
+        db.execute(update(table).values(public_id=new).where(table.c.public_id == old))
 
-    assert held is not None
-    assert lookup.get_many(db, Owner, [new]) == {new: owner}
+    assert [owner.public_id for owner in owners] == [first, second]
+    assert lookup.get_many(db, Owner, [first, second, third]) == {first: owners[1], third: owners[0]}
 
 
 def test_keys_of(db: Session, statements: list[str]) -> None:

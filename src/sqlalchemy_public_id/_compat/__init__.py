@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any
@@ -20,6 +21,7 @@ from sqlalchemy import Column, Insert, Table
 from sqlalchemy.orm import InstanceState, Mapper, Session, attributes, persistence, registry
 from sqlalchemy.orm.attributes import History, get_history
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
+from sqlalchemy.util import safe_reraise
 from sqlalchemy.util.concurrency import in_greenlet
 
 
@@ -183,6 +185,21 @@ def register_pending(session: Session, states: Iterable[InstanceState[Any]]) -> 
 def register_persistent(session: Session, states: list[InstanceState[Any]]) -> None:
     """Make *states*, whose rows are stored, persistent, as the end of a flush; a rollback makes them transient."""
     session._register_persistent(set(states))
+
+
+@contextmanager
+def as_flush(session: Session) -> Generator[None]:
+    """Roll back the transaction or savepoint if the block fails, and require the caller to end it, as a flush does.
+
+    ``SessionTransaction.rollback()`` would end it in silence, and a later commit would be without the rows before.
+    """
+    transaction = session._autobegin_t()._begin()
+    try:
+        yield
+        transaction.commit()
+    except BaseException:
+        with safe_reraise():
+            transaction.rollback(_capture_exception=True)
 
 
 def register_stored(

@@ -8,13 +8,14 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, cast
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Table
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
 from sqlalchemy_public_id._compat import (
     are_transient,
+    as_flush,
     attributes_of,
     is_watched,
     register_pending,
@@ -153,8 +154,7 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
     is_early = is_watched(session)  # a listener sees them enter the session before their INSERT
     if is_early:
         register_pending(session, states)
-    with session.no_autoflush:
-        connection: Connection | None = None
+    with session.no_autoflush, as_flush(session):
         try:
             connection = session.connection(bind_arguments={"mapper": mapper})
             are_new = flush.give_many_ids(session, connection, mapper, states, group.rows)
@@ -162,12 +162,10 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
         except BaseException:
             if not is_early and session.is_active:
                 register_pending(session, states)
-            transaction = session.get_nested_transaction() or session.get_transaction()
-            if transaction is not None:
-                transaction.rollback()  # as a failed flush does
             raise
-    generated.drop(connection, session)
-    if is_early:
-        register_persistent(session, states)
-    else:
-        register_stored(session, mapper, states, group.rows, mapper.get_property_by_column(mapper.primary_key[0]).key)
+        generated.drop(connection, session)
+        if is_early:
+            register_persistent(session, states)
+        else:
+            key = mapper.get_property_by_column(mapper.primary_key[0]).key
+            register_stored(session, mapper, states, group.rows, key)

@@ -192,20 +192,23 @@ def get_many(
     key, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     rows: dict[str, M] = {}
-    # an option may leave the public id out of the object, and reading it would be a statement for each
-    is_loaded = not load.get("options") and not _mapper(model).attrs[key].deferred
+    # an option may leave the id out of the object; one of the session may show that from before an UPDATE statement
+    is_shown = not load and not _mapper(model).attrs[key].deferred and not _holds(session, model)
+    columns = [] if is_shown else [getattr(model, key)]
     for condition in _any_of(session, model, getattr(model, key), wanted):
-        query, execution_options = _with_options(select(model).where(condition), load)
-        if is_loaded:
-            selected: Any = session.scalars(query, execution_options=execution_options).unique()
-            by_id = {getattr(row, key): row for row in selected}
-            if by_id.keys() <= set(wanted):
-                rows |= by_id
-                continue
-        # an object of the session may show the id from before an UPDATE statement
-        with_id = query.add_columns(getattr(model, key))
-        rows.update((id, row) for row, id in session.execute(with_id, execution_options=execution_options).unique())
+        query, execution_options = _with_options(select(model, *columns).where(condition), load)
+        selected: Any = session.execute(query, execution_options=execution_options)
+        if is_shown:
+            rows.update((getattr(row, key), row) for row in selected.scalars().unique())
+        else:
+            rows.update((public_id, row) for row, public_id in selected.unique())
     return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
+
+
+def _holds(session: Session, model: type[Any]) -> bool:
+    """Return True if *session* has an object of *model*, or of a model in the same hierarchy."""
+    base = _mapper(model).base_mapper.class_
+    return any(issubclass(identity[0], base) for identity in session.identity_map.keys())  # noqa: SIM118  # its own keys()
 
 
 def keys_of(
