@@ -62,6 +62,11 @@ class Uuid4(BitsFormat):
     def entropy_bits(self) -> float:
         return 122.0
 
+    def generate(self) -> str:
+        if self.encoding == "hyphenated" and not self._pool:  # the text is made without the number
+            return self._lead + str(uuid_utils.uuid4())
+        return super().generate()
+
     def _number(self) -> int:
         number: int = uuid_utils.uuid4().int
         return number
@@ -94,6 +99,11 @@ class Uuid7(TimedFormat):
     @property
     def entropy_bits(self) -> float:
         return float(_RANDOM_OF_7)
+
+    def generate(self) -> str:
+        if self.encoding == "hyphenated" and not self._pool and clock.current is clock.MACHINE:
+            return self._lead + str(uuid_utils.uuid7())
+        return super().generate()
 
     def _number(self) -> int:
         return next_uuid7()
