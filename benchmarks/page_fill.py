@@ -7,7 +7,6 @@ mean of ``DATA_SIZE`` in ``information_schema.INNODB_BUFFER_PAGE``: of the pages
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,7 +42,11 @@ def _indexes(connection: Connection, table: Table) -> dict[str, str]:
 def _postgresql(connection: Connection, table: Table, rows: int) -> list[Size]:
     connection.execute(text("CREATE EXTENSION IF NOT EXISTS pgstattuple"))
     connection.execute(text(f"VACUUM ANALYZE {table.name}"))
-    bytes_of: Callable[[str], float] = lambda name: connection.scalar(text(f"SELECT pg_relation_size('{name}')")) / rows  # noqa: E731
+
+    def bytes_of(name: str) -> float:
+        size: int = connection.scalar(text(f"SELECT pg_relation_size('{name}')"))
+        return size / rows
+
     fill = connection.scalar(text(f"SELECT tuple_percent FROM pgstattuple('{table.name}')"))
     found = [Size("rows", bytes_of(table.name), fill / 100)]
     for name, columns in {f"{table.name}_pkey": "id", **_indexes(connection, table)}.items():

@@ -174,7 +174,7 @@ class TestInsertMany:
         """A ``scoped_session`` stands for the session that it has."""
         scoped = scoped_session(sessionmaker(engine))
         try:
-            assert bulk.insert_many(scoped, items(12), batch=5) == 12  # type: ignore[arg-type]
+            assert bulk.insert_many(scoped, items(12), batch=5) == 12  # type: ignore[arg-type]  # a scoped_session
             assert len(numbers(scoped())) == 12
         finally:
             scoped.remove()
@@ -327,7 +327,7 @@ def test_an_asynchronous_iterable(session: Session) -> None:
 
     for function in (bulk.insert, bulk.insert_many):
         with pytest.raises(TypeError, match=r"sqlalchemy_public_id\.asyncio\.bulk\.insert_many"):
-            function(session, produced())  # type: ignore[arg-type]
+            function(session, produced())  # type: ignore[arg-type]  # an asynchronous generator
 
 
 @pytest.mark.parametrize("batch", [0, -1, "x", "10", None, 1.5, True])
@@ -348,7 +348,7 @@ def test_progress_that_is_no_function(session: Session) -> None:
     async def progress(count: int) -> None: ...
 
     with pytest.raises(TypeError, match="progress is 100, expected a function"):
-        bulk.insert_many(session, items(3), progress=100)  # type: ignore[arg-type]
+        bulk.insert_many(session, items(3), progress=100)  # type: ignore[arg-type]  # no function
     with pytest.raises(TypeError, match=r"asyncio\.bulk\.insert_many"):
         bulk.insert_many(session, items(3), progress=progress)
 
@@ -475,10 +475,10 @@ def test_mistakes_with_an_asynchronous_session(run: Callable[[Any], None]) -> No
         with pytest.raises(ValueError, match="batch is 0, expected a whole number from 1"):
             await asynchronous.insert_many(session, items(3), batch=0)
         with pytest.raises(TypeError, match="expected an iterable of mapped objects, not None"):
-            await asynchronous.insert_many(session, None)  # type: ignore[arg-type]
+            await asynchronous.insert_many(session, None)  # type: ignore[arg-type]  # no iterable
         with pytest.raises(TypeError, match="expected mapped objects, not 'wrong'"):
             await asynchronous.insert_many(session, ["wrong"])
         with pytest.raises(TypeError, match="expected an AsyncSession"):
-            await asynchronous.insert_many(session.sync_session, items(3))  # type: ignore[arg-type]
+            await asynchronous.insert_many(session.sync_session, items(3))  # type: ignore[arg-type]  # a synchronous session
 
     run(story)

@@ -178,7 +178,7 @@ def test_keys_that_come_again(session: Session) -> None:
     gone = [Watched(name=str(number)) for number in range(3)]
     bulk.insert(session, gone)
     keys = [each.id for each in gone]
-    session.connection().execute(Watched.__table__.delete())  # type: ignore[attr-defined]
+    session.connection().execute(Watched.__table__.delete())  # type: ignore[attr-defined]  # a Table
     new = [Watched(name=str(number), id=None) for number in range(3)]
     if session.get_bind().name != "sqlite":
         bulk.insert(session, new)

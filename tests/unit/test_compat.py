@@ -260,7 +260,7 @@ def test_states_without_a_flush(engine: Engine) -> None:
     things = [Thing(name=str(number)) for number in range(3)]
     with Session(engine) as session:
         bulk.insert(session, things)
-        states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]
+        states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]  # of SQLAlchemy
         stored = [state.persistent for state in states]
         session.rollback()
 
@@ -274,7 +274,7 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
     def left(by_flush: bool) -> tuple[Any, ...]:
         things = [Thing(name=str(number)) for number in range(3)]
         for thing in things:
-            thing._sa_instance_state._orphaned_outside_of_session = True  # type: ignore[attr-defined]
+            thing._sa_instance_state._orphaned_outside_of_session = True  # type: ignore[attr-defined]  # of SQLAlchemy
         with Session(engine) as session:
             if by_flush:
                 session.add_all(things)
@@ -282,7 +282,7 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
             else:
                 bulk.insert(session, things)
             transaction: Any = session.get_transaction()
-            states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]
+            states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]  # of SQLAlchemy
             values = [dict(vars(state)) for state in states]
             for state, value in zip(states, values, strict=True):
                 assert value.pop("session_id") == session.hash_key
@@ -308,7 +308,7 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
 def test_objects_that_are_new(engine: Engine) -> None:
     """An object with a row or a session is not, and one whose session is gone is."""
     thing, other = Thing(), Thing()
-    states: list[Any] = [each._sa_instance_state for each in (thing, other)]  # type: ignore[attr-defined]
+    states: list[Any] = [each._sa_instance_state for each in (thing, other)]  # type: ignore[attr-defined]  # of SQLAlchemy
     new = _compat.are_transient(states)
     with Session(engine) as session:
         session.add(other)

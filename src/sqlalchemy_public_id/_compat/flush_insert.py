@@ -62,7 +62,7 @@ class FlushInsert(Insert):
 def _matching_ids(compiler: Any) -> Any:
     """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
 
-    class MatchingCompiler(compiler):  # type: ignore[misc]
+    class MatchingCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         def _get_sentinel_column_for_table(self, table: Table) -> Any:
             column = self.statement.ids.column
             has_ids = column.key in (self.column_keys or ())
@@ -114,7 +114,7 @@ class CheckedInsert(PreparedInsert):
 def _prepared(compiler: Any) -> Any:
     """Return a subclass of *compiler* that compiles :class:`PreparedInsert`."""
 
-    class PreparedCompiler(compiler):  # type: ignore[misc]
+    class PreparedCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         is_complete: bool | None = None
 
         def construct_params(self, params: Any = None, *others: Any, **options: Any) -> Any:
@@ -145,8 +145,8 @@ class _IdsOf:
         return (canonical(row[key]) for row in self._rows)
 
 
-_FEW_ROWS = 20
-"""Fewer rows are as fast without arrays."""
+FEW_ROWS = 20
+"""Fewer rows are as fast without arrays, in a flush and in a bulk insert."""
 
 _PLACEHOLDER = re.compile(r"(?:%\((\w+)\)s|\$\d+|%s)(?:::[\w ]+(?:\(\d+(?:, \d+)?\))?)?")
 _VALUES = re.compile(r" FROM \(VALUES \(.*?, 0\)\) AS imp_sen\((?=p0[,\w ]*, sen_counter\) ORDER BY sen_counter)")
@@ -156,7 +156,7 @@ _VALUES = re.compile(r" FROM \(VALUES \(.*?, 0\)\) AS imp_sen\((?=p0[,\w ]*, sen
 def _sending_arrays(compiler: Any) -> Any:
     """Return a subclass of *compiler* whose statements for many rows take the values of a column as one array."""
 
-    class ArrayCompiler(compiler):  # type: ignore[misc]
+    class ArrayCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, sizes: Any, batch_size: int, *others: Any
         ) -> Iterator[Any]:
@@ -164,7 +164,7 @@ def _sending_arrays(compiler: Any) -> Any:
             whole: Callable[..., Iterator[Any]] = inherited._deliver_insertmanyvalues_batches
             sql: str | None = None
             template: Any = None
-            if len(parameters) >= _FEW_ROWS and self._item_types:
+            if len(parameters) >= FEW_ROWS and self._item_types:
                 one_row = parameters[:1], compiled_parameters[:1]
                 template = next(whole(statement, *one_row, sizes, batch_size, *others))
                 sql = self._with_arrays(template.replaced_statement)

@@ -1,8 +1,4 @@
-"""PostgreSQL: many rows in one INSERT that has an array for each column.
-
-``INSERT … SELECT … FROM unnest(…)`` has as many parameters as columns. The VALUES of a flush have one for each value,
-and the driver reads their text anew for each statement: that takes most of the time.
-"""
+"""PostgreSQL: many rows in one INSERT that has an array for each column (:mod:`sqlalchemy_public_id.arrays`)."""
 
 from __future__ import annotations
 

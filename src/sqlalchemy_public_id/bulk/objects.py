@@ -22,6 +22,7 @@ from sqlalchemy_public_id._compat import (
     register_persistent,
     register_stored,
 )
+from sqlalchemy_public_id._compat.flush_insert import FEW_ROWS
 from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
 from sqlalchemy_public_id.bulk.rows import columns_of, send
 from sqlalchemy_public_id.dialects import traits_for
@@ -31,8 +32,6 @@ from sqlalchemy_public_id.events.flush import Values
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, session_of
 
-_FEW = 20
-"""The number of rows for which it is worth to build a statement of arrays."""
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
 
@@ -142,7 +141,7 @@ def _choose(session: Session, group: _Group) -> _Way:
     columns, ids = columns_of(mapper), id_attributes(mapper)
     made = [name for name, column in columns.items() if column.default is not None and name not in ids]
     # SQLAlchemy calls a default for each row of its own statements
-    if len(rows) < _FEW or any(row.get(name) is None for name in made for row in rows):
+    if len(rows) < FEW_ROWS or any(row.get(name) is None for name in made for row in rows):
         return "flush"
     connection = session.connection(bind_arguments={"mapper": mapper})
     can = can_insert_arrays(connection, cast("Table", mapper.local_table), columns, rows)

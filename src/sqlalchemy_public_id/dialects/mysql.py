@@ -14,7 +14,6 @@ from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Viola
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
-_LOCK_TIMEOUT = 1205
 _RETRYABLE_MESSAGES = {
     # InnoDB has rolled it back in favour of one that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),

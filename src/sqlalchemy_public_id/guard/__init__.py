@@ -95,8 +95,6 @@ def _sync_engine(engine: Any) -> Engine:
 
 # --- handlers
 
-_BATCHES = ExecuteStyle.INSERTMANYVALUES
-
 _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 """Execution of "insertmanyvalues" → how many of its rows were sent in earlier batches."""
 
@@ -129,7 +127,7 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool
     parameters_with_ids = known.get(ref(context.compiled))
     if not (id_parameters(context.compiled) if parameters_with_ids is None else parameters_with_ids):
         return None
-    is_batch = context.execute_style is _BATCHES
+    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
     first = _rows_sent.get(context, 0) if is_batch else 0
     dialect = context.dialect
     if traits_for(dialect).aborts_transaction:
