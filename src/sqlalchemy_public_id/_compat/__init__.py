@@ -106,6 +106,12 @@ def returned_columns(compiled: Any) -> list[Any]:
     return list(compiled.effective_returning or ())
 
 
+def driver_rows(context: Any) -> list[Any]:
+    """Return the rows that an INSERT has returned, as the driver returns them: no type has converted their values."""
+    rows: list[Any] | None = context._insertmanyvalues_rows
+    return context.cursor.fetchall() if rows is None else [*rows]
+
+
 def return_rows(context: Any, rows: list[Any]) -> None:
     """Make *rows* what an "insertmanyvalues" batch returns, as the driver would; the sentinel is the last column.
 

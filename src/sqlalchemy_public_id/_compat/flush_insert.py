@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from typing import Any, cast
 
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Table
+from sqlalchemy.engine import result_tuple
 from sqlalchemy.orm import Mapper
 from sqlalchemy.types import TypeEngine
 
@@ -41,50 +42,6 @@ def watch_flushed_inserts(mapper: Mapper[Any], ids: FlushedIds) -> None:
     """
     table = ids.column.table
     mapper.base_mapper._memo(("insert", table), lambda: FlushInsert(table, ids))
-
-
-class FlushInsert(Insert):
-    """The INSERT of a flush into a table with public ids."""
-
-    inherit_cache = True
-
-    def __init__(self, table: Table, ids: FlushedIds) -> None:
-        super().__init__(table)
-        self.ids = ids
-
-    def _compiler(self, dialect: Dialect, **options: Any) -> Any:
-        subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)
-        compiler: Any = dialect.statement_compiler
-        return (subclass(compiler) if subclass else compiler)(dialect, self, **options)
-
-
-@cache
-def _matching_ids(compiler: Any) -> Any:
-    """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
-
-    class MatchingCompiler(compiler):  # type: ignore[misc]  # that of the dialect
-        def _get_sentinel_column_for_table(self, table: Table) -> Any:
-            column = self.statement.ids.column
-            has_ids = column.key in (self.column_keys or ())
-            inherited: Any = super()
-            return inherited._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
-
-        def _deliver_insertmanyvalues_batches(
-            self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
-        ) -> Iterator[Any]:
-            ids = self.statement.ids
-            inherited: Any = super()
-            batches = inherited._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
-            if self._insertmanyvalues.sentinel_columns != [ids.column]:
-                yield from batches
-                return
-            first = 0
-            for batch in batches:
-                rows = compiled_parameters[first : first + len(batch.batch)]
-                first += len(rows)
-                yield batch._replace(sentinel_values=_IdsOf(rows, ids))
-
-    return MatchingCompiler
 
 
 class PreparedInsert(Insert):
@@ -126,12 +83,67 @@ def _prepared(compiler: Any) -> Any:
             return inherited.construct_params(params, *others, **options)
 
         @cached_property
+        def _inserted_primary_key_from_returning_getter(self) -> Callable[[Any, Any], Any]:
+            # that of SQLAlchemy has an iterator over the columns of the key for each row
+            key, returning = list(self.statement.table.primary_key), list(self.implicit_returning or ())
+            places = [at for at, column in enumerate(returning) if len(key) == 1 and column is key[0]]
+            if not places:
+                inherited: Any = super()
+                return cast("Callable[[Any, Any], Any]", inherited._inserted_primary_key_from_returning_getter)
+            place, as_row = places[-1], result_tuple([key[0].key])
+            return lambda row, parameters: as_row((row[place],))
+
+        @cached_property
         def _bind_processors(self) -> dict[str, Any]:
             inherited: Any = super()
             ready = self.statement.ready
             return {name: process for name, process in inherited._bind_processors.items() if name not in ready}
 
     return PreparedCompiler
+
+
+class FlushInsert(PreparedInsert):
+    """The INSERT of a flush into a table with public ids."""
+
+    inherit_cache = True
+
+    def __init__(self, table: Table, ids: FlushedIds) -> None:
+        super().__init__(table)
+        self.ids = ids
+
+    def _compiler(self, dialect: Dialect, **options: Any) -> Any:
+        subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)
+        compiler = _prepared(cast("Any", dialect.statement_compiler))
+        return (subclass(compiler) if subclass else compiler)(dialect, self, **options)
+
+
+@cache
+def _matching_ids(compiler: Any) -> Any:
+    """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
+
+    class MatchingCompiler(compiler):  # type: ignore[misc]  # that of the dialect
+        def _get_sentinel_column_for_table(self, table: Table) -> Any:
+            column = self.statement.ids.column
+            has_ids = column.key in (self.column_keys or ())
+            inherited: Any = super()
+            return inherited._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
+
+        def _deliver_insertmanyvalues_batches(
+            self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
+        ) -> Iterator[Any]:
+            ids = self.statement.ids
+            inherited: Any = super()
+            batches = inherited._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
+            if self._insertmanyvalues.sentinel_columns != [ids.column]:
+                yield from batches
+                return
+            first = 0
+            for batch in batches:
+                rows = compiled_parameters[first : first + len(batch.batch)]
+                first += len(rows)
+                yield batch._replace(sentinel_values=_IdsOf(rows, ids))
+
+    return MatchingCompiler
 
 
 class _IdsOf:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint
-from sqlalchemy.engine import Dialect
+from sqlalchemy import Column
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import plain_table, read_pipelined_rows
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.guard.constraints import Match, match_violation
+from sqlalchemy_public_id.guard.draws import draw_free
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
-from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
+from sqlalchemy_public_id.types import public_id_type, to_database
 
 _FEW = 10
 """So many collisions of a batch are taken one by one, if the database names them.
@@ -265,13 +265,10 @@ class GuardedInsert:
             seen.add(text)
         return duplicates
 
-    def stored(self, column: Column[Any], texts: list[str]) -> set[str]:
-        return generated.stored_ids(self.connection, column, texts, self.options)
-
-    def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:
+    def _readable(self, column: Column[Any], texts: list[str], *, may_lock: bool = True) -> set[str]:
         # a role that may insert need not have the right to SELECT
         try:
-            return self.stored(column, texts)
+            return generated.stored_ids(self.connection, column, texts, self.options, may_lock=may_lock)
         except DBAPIError as error:
             if not self.traits.is_permission_error(error.orig):
                 raise
@@ -282,77 +279,34 @@ class GuardedInsert:
     # --- new ids
 
     def replace(self, batch: Batch, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has."""
-        if not slots:
-            return
-        held = {(slot.column, batch.text(slot)) for slot in batch.slots}
-        of_flush: Mapping[Column[Any], Mapping[str, object]] = batch.ids or {}
-        for slot in slots:
-            while True:
-                self._count_try(slot, held)
-                new = public_id_type(slot.column).next_id()
-                key = slot.column, new
-                if key not in self.taken and key not in held and new not in of_flush.get(slot.column, ()):
-                    break
-            held.add(key)
-            batch.replace(slot, new)
+        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has.
 
-    def _count_try(self, slot: Slot, held: set[tuple[Column[Any], str]]) -> None:
-        tried = slot.row, slot.parameter.name
-        if self._tries[tried] >= max_retries(slot.column):
-            raise generated.exhausted(self.connection, slot.column, self.taken | held, self.options)
-        self._tries[tried] += 1
+        If several ids have collided, or one again, few are free. Then the table is read before the next INSERT: that
+        takes one statement for many ids, and less than an INSERT that fails.
+        """
+        is_narrow = len(slots) > 1 or any(self._tries[slot.row, slot.parameter.name] for slot in slots)
+        for column in dict.fromkeys(slot.column for slot in slots):
+            own = [slot for slot in slots if slot.column is column]
+            self._replace_ids(batch, column, own, may_read=is_narrow and self.sees_commits)
 
+    def _replace_ids(self, batch: Batch, column: Column[Any], slots: list[Slot], *, may_read: bool) -> None:
+        rows = {(slot.row, slot.parameter.name): slot for slot in slots}
+        of_batch = {batch.text(slot) for slot in batch.slots if slot.column is column}
+        of_flush: Collection[str] = batch.ids.get(column, ()) if batch.ids else ()
 
-# --- is it the unique index of a public id?
+        def is_used(text: str) -> bool:
+            return text in of_batch or text in of_flush or (column, text) in self.taken
 
+        def stored(texts: list[str]) -> set[str]:
+            # no locks: those on free ids would make two transactions wait for each other
+            taken = self._readable(column, texts, may_lock=False) if may_read else set[str]()
+            self.taken.update((column, text) for text in taken)
+            return taken
 
-class Match(enum.Enum):
-    """An answer that may be unknown: the database's constraints can have other names than the metadata's."""
+        def exhausted() -> Exception:
+            held = {(slot.column, batch.text(slot)) for slot in batch.slots}
+            return generated.exhausted(self.connection, column, self.taken | held, self.options)
 
-    YES = enum.auto()
-    NO = enum.auto()
-    MAYBE = enum.auto()
-
-
-def match_violation(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
-    """Return YES if *violation* is one of a unique index or constraint on *column* alone."""
-    if violation.columns is not None:
-        return Match.YES if violation.columns == f"{column.table.name}.{column.name}" else Match.NO
-    if violation.constraint is None:
-        return Match.MAYBE
-    own, others = _constraint_names(column, dialect)
-    reported = {violation.constraint, violation.constraint.removeprefix(f"{column.table.name}.")}
-    if reported & own:
-        return Match.YES
-    return Match.NO if reported & others else Match.MAYBE
-
-
-def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
-    """Return the names of the unique constraints and indexes of *column* alone, and of the table's others."""
-    table = column.table
-    own: set[str] = set()
-    others: set[str] = set()
-    of_key = own if list(table.primary_key.columns) == [column] else others
-    of_key |= {"PRIMARY", f"{table.name}_pkey"}
-    prepare = dialect.identifier_preparer
-    for constraint in table.constraints:
-        name = prepare.format_constraint(constraint) if constraint.name is not None else None
-        is_own = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) and list(constraint.columns) == [
-            column
-        ]
-        if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
-            own |= {f"{table.name}_{column.name}_key", column.name}
-        elif name is not None:
-            (own if is_own else others).add(_unquoted(name, prepare))
-    for index in table.indexes:
-        is_own = bool(index.unique) and list(index.columns) == [column]
-        (own if is_own else others).add(_unquoted(prepare.format_index(index), prepare))
-    return own, others
-
-
-def _unquoted(name: str, prepare: Any) -> str:
-    # errors have the name without quotes, and without doubled characters
-    if name.startswith(prepare.initial_quote):
-        name = name[1:-1].replace(prepare.final_quote * 2, prepare.final_quote)
-    return name.replace("%%", "%") if "%%" in prepare.quote("%") else name
+        new = draw_free(column, list(rows), self._tries, is_used=is_used, stored=stored, exhausted=exhausted)
+        for row, text in new:
+            batch.replace(rows[row], text)

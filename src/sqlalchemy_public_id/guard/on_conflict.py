@@ -22,6 +22,7 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import (
+    driver_rows,
     has_many_rows,
     has_own_values,
     plain_table,
@@ -135,7 +136,7 @@ def _run_one_row(guarded: GuardedInsert, batch: Batch, statement: str) -> None:
 
 
 def _run_many_rows(guarded: GuardedInsert, batch: Batch, statement: str, key: Column[Any]) -> None:
-    """Insert all rows at once, then the skipped ones one by one, and return the rows in their order.
+    """Insert all rows at once, then the skipped ones, and return the rows in their order.
 
     For a flush only: if it fails half-way, the session rolls back the rows that are stored already.
     """
@@ -146,15 +147,17 @@ def _run_many_rows(guarded: GuardedInsert, batch: Batch, statement: str, key: Co
     inserted = {row[-1]: row for row in guarded.cursor.fetchall()}
     keys, taken = _keys_by_row(guarded, batch, key, inserted.keys())
     _warn_of_triggers(guarded)
-    rows: list[Sequence[Any]] = []
-    for row, row_key in keys.items():
-        if row_key is None:
-            guarded.replace(batch, _taken_slots(batch, row, taken))
-            rows.append(_insert_row(guarded, batch, row, key))
-        else:
-            rows.append(inserted[row_key])
+    rows = {row: inserted[row_key] for row, row_key in keys.items() if row_key is not None}
+    slots = {row: _taken_slots(batch, row, taken) for row in keys.keys() - rows.keys()}
+    guarded.taken |= taken
+    guarded.replace(batch, [slot for row in sorted(slots) for slot in slots[row]])
+    # a row without a taken id violates another constraint: it goes alone, so that the database reports which one
+    alone = {row for row in slots if not slots[row]}
+    together = sorted(slots.keys() - alone)
+    for some in [*([row] for row in sorted(alone)), together]:
+        rows |= zip(some, _insert_rows(guarded, some, key), strict=True)
     # SQLAlchemy sorts the rows by the sentinel; a row that was inserted later has a larger key than those after it
-    return_rows(guarded.context, [(*row[:-1], at) for at, row in enumerate(rows)])
+    return_rows(guarded.context, [(*rows[row][:-1], at) for at, row in enumerate(keys)])
 
 
 def _keys_by_row(
@@ -199,15 +202,19 @@ def _taken_slots(batch: Batch, row: int, taken: set[tuple[Column[Any], str]]) ->
     return slots if all(map(batch.is_generated, slots)) else []
 
 
-def _insert_row(guarded: GuardedInsert, batch: Batch, row: int, key: Column[Any]) -> Sequence[Any]:
-    """Insert *row* by itself, guarded as any INSERT of one row; return what the driver returns, its key at the end."""
-    parameters = guarded.context.compiled_parameters[row]
+def _insert_rows(guarded: GuardedInsert, rows: list[int], key: Column[Any]) -> list[Sequence[Any]]:
+    """Insert *rows*, guarded as any INSERT; return what the driver returns for each, its key at the end."""
+    if not rows:
+        return []
+    parameters = [guarded.context.compiled_parameters[row] for row in rows]
     columns: list[Column[Any]] = [*returned_columns(guarded.context.compiled), key]
-    query: Any = insert(plain_table(key.table)).returning(*columns)
-    with guarded.connection.execute(query, dict(parameters), execution_options=guarded.options) as result:
-        parameters.update(result.context.compiled_parameters[0])  # its id may have collided once more
-        returned: Sequence[Any] = result.context.cursor.fetchone()
-    return returned
+    query: Any = insert(plain_table(key.table))
+    query = query.returning(*columns, sort_by_parameter_order=len(rows) > 1)
+    given: Any = [dict(one) for one in parameters]
+    with guarded.connection.execute(query, given, execution_options=guarded.options) as result:
+        for one, final in zip(parameters, result.context.compiled_parameters, strict=True):
+            one.update(final)  # its id may have collided once more
+        return [row[: len(columns)] for row in driver_rows(result.context)]
 
 
 def _array(keys: list[Any], key: Column[Any]) -> Any:
