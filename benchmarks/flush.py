@@ -1,8 +1,11 @@
-"""An ORM flush of many new rows, compared with ids made beforehand: on the same model, and without the library."""
+"""A flush of new rows, compared with models by hand on the same table.
+
+The rivals have their ids made beforehand, except the UUIDs, which a column default generates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -10,62 +13,90 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from benchmarks.databases import Bench, empty
-from benchmarks.measure import Comparison, Subject, interleaved
-from benchmarks.models import PlainUser, User
+from benchmarks.databases import ALL, Bench, empty
+from benchmarks.measure import Comparison, Subject, together
+from benchmarks.models import (
+    MarkedUser,
+    PlainCustomer,
+    PlainDevice,
+    PlainUser,
+    TypedCustomer,
+    User,
+    UuidDevice,
+)
 from sqlalchemy_public_id import NanoId
 
 __all__ = ["run"]
 
 _GOAL = {"sqlite": 0.85, "postgresql": 1.02, "mariadb": 1.02, "mysql": 1.01}
+_ALONE = 1.03
+_TYPED, _UUID = 1.08, 1.05
+_GENERATED = {"PublicIdMixin", "PublicIdMixin[CustomerId]", "Uuid7()", "Uuid by hand, default=uuid7"}
+"""The subjects that generate their ids in the flush."""
 _serial = count()
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the flush of new objects, µs per row, with two rivals."""
-    for database in bench.on("sqlite", "postgresql", "mariadb", "mysql"):
+    """Compare the flush of new objects, µs per row: many, and one object in a flush."""
+    for database in bench.on(*ALL):
         rows = bench.times(1_000 if database.name == "mysql" else 5_000, 500)
-        rounds = bench.times(15, 4)
         with database.engines() as (guarded, plain):
-            ours = _flush(guarded, _users, rows)
-            rivals = {
-                "the same model, ids made beforehand": (_flush(guarded, _users_with_ids, rows), None),
-                "no library at all, ids made beforehand": (_flush(plain, _plain_users, rows), _GOAL[database.name]),
+            by_hand = "no library at all, ids made beforehand"
+            pairs: list[tuple[str, str, float | None]] = [
+                ("PublicIdMixin", "the same model, ids made beforehand", None),
+                ("PublicIdMixin", by_hand, _GOAL[database.name]),
+                ("PublicIdMixin", "the same, with insert_sentinel=True by hand", None),
+                ("PublicIdMixin[CustomerId]", "no library, strings with a prefix made beforehand", _TYPED),
+                ("Uuid7()", "Uuid by hand, default=uuid7", _UUID),
+            ]
+            models = {
+                "PublicIdMixin": (guarded, User),
+                "the same model, ids made beforehand": (guarded, User),
+                by_hand: (plain, PlainUser),
+                "the same, with insert_sentinel=True by hand": (plain, MarkedUser),
+                "PublicIdMixin[CustomerId]": (guarded, TypedCustomer),
+                "no library, strings with a prefix made beforehand": (plain, PlainCustomer),
+                "Uuid7()": (guarded, UuidDevice),
+                "Uuid by hand, default=uuid7": (plain, PlainDevice),
             }
-            for name, (rival, goal) in rivals.items():
-                taken = interleaved(ours, rival, rounds)
-                yield Comparison.of_times(f"{rows} rows, {database.name}", ("PublicIdMixin", name), taken, rows, goal)
+            subjects = {name: _flush(*model, rows, 1, name not in _GENERATED) for name, model in models.items()}
+            taken = together(subjects, bench.times(24, 4))
+            for ours, rival, goal in pairs:
+                what = f"{rows} rows, {database.name}"
+                yield Comparison.of_times(what, (ours, rival), (taken[ours], taken[rival]), rows, goal)
+
+            times = bench.times(200, 20)
+            alone = {
+                name: _flush(*models[name], 1, times, name not in _GENERATED) for name in ("PublicIdMixin", by_hand)
+            }
+            taken = together(alone, bench.times(40, 4))
+            names = "PublicIdMixin", by_hand
+            what = f"one object, {database.name}"
+            yield Comparison.of_times(what, names, (taken[names[0]], taken[names[1]]), times, _ALONE)
 
 
-def _users(fields: list[dict[str, str]], ids: list[str]) -> list[User]:
-    return [User(**each) for each in fields]
-
-
-def _users_with_ids(fields: list[dict[str, str]], ids: list[str]) -> list[User]:
-    return [User(**each, public_id=public_id) for each, public_id in zip(fields, ids, strict=True)]
-
-
-def _plain_users(fields: list[dict[str, str]], ids: list[str]) -> list[PlainUser]:
-    return [PlainUser(**each, public_id=public_id) for each, public_id in zip(fields, ids, strict=True)]
-
-
-def _flush(engine: Engine, make: Callable[[list[dict[str, str]], list[str]], list[Any]], rows: int) -> Subject:
+def _flush(engine: Engine, model: type[Any], rows: int, times: int, has_ids: bool) -> Subject:
     """Flush into an empty table, in an open transaction that is rolled back afterwards."""
+    prefix = "cus_" if model is PlainCustomer else ""
 
     @contextmanager
-    def subject() -> Iterator[Callable[[], object]]:
+    def subject() -> Iterator[Any]:
         empty(engine)
-        numbers = [next(_serial) for _ in range(rows)]
-        fields = [{"name": f"name {number}", "email": f"{number}@example.org"} for number in numbers]
-        users = make(fields, NanoId().generate_many(rows))
+        numbers = [next(_serial) for _ in range(rows * times)]
+        objects = [model(name=f"name {number}", email=f"{number}@example.org") for number in numbers]
+        if has_ids:
+            for each, public_id in zip(objects, NanoId().generate_many(len(objects)), strict=True):
+                each.public_id = prefix + public_id
+        parts = [objects[at : at + rows] for at in range(0, len(objects), rows)]
         with Session(engine) as session:
             session.connection()
 
             def work() -> None:
-                session.add_all(users)
-                session.flush()
+                for part in parts:
+                    session.add_all(part)
+                    session.flush()
 
             yield work
-            assert len({user.public_id for user in users}) == len({user.id for user in users}) == rows
+            assert len({each.public_id for each in objects}) == len({each.id for each in objects}) == len(objects)
 
     return subject

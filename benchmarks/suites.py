@@ -13,10 +13,12 @@ SUITES = {
     "import": "imports",
     "statements": "statements",
     "flush": "flush",
+    "others": "others",
     "rivals": "rivals",
     "async": "asynchronous",
     "bulk": "bulk",
     "lookup": "lookup",
+    "many": "many",
     "joins": "joins",
     "spaces": "spaces",
     "core": "core",
@@ -30,7 +32,7 @@ SUITES = {
     "live-history": "live_history",
 }
 """Suites, and their modules."""
-WITHOUT_DATABASE = {"ids", "import"}
+WITHOUT_DATABASE = {"ids", "import", "others"}
 LONG = {"live", "live-history"}
 """What takes minutes with few rows, too: ``--quick`` leaves it out unless it is named."""
 BY_CASE = {"rivals"}

@@ -162,14 +162,6 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         return self.checked(value) if self._format.is_valid(value) else None
 
     @property
-    def reader(self) -> Callable[[Any], Any]:
-        """A function that returns a valid id as the column returns it; the cheapest one."""
-        accepts, validate = self._format.quick_check, self._format.validate
-        if self._format.bits is not None:
-            return validate  # which accepts more than one spelling
-        return lambda value: value if isinstance(value, str) and accepts(value) else validate(value)
-
-    @property
     def id_format(self) -> Format:
         """The format of the ids; ``format`` may be a typed id class."""
         return self._format

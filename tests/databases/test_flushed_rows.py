@@ -29,6 +29,7 @@ from sqlalchemy_public_id import (
     Uuid7,
     guard,
     public_id_column,
+    testing,
 )
 
 pytestmark = pytest.mark.backend
@@ -162,6 +163,22 @@ def test_formats(create: Callable[[MetaData], None], session: Session, format: A
     session.flush()
 
     check(session, objects)
+
+
+@pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS.keys())
+def test_collisions_of_formats(create: Callable[[MetaData], None], session: Session, format: Any) -> None:
+    """Of many objects, those whose ids are taken get others, also where ids are stored as numbers."""
+    thing = model_of(format)
+    create(thing.metadata)
+    session.add(taken := thing(name="first"))
+    session.commit()
+    objects = [thing(name=str(number)) for number in range(50)]
+    session.add_all(objects)
+    with testing.collisions(thing, taken.public_id, times=3):
+        session.flush()
+
+    check(session, [taken, *objects])
+    assert len({each.public_id for each in [taken, *objects]}) == 51
 
 
 @pytest.mark.parametrize("model", [Pair, Keyed])

@@ -86,7 +86,7 @@ def test_one_object_after_the_other(session: Session, engine: Engine) -> None:
     """A flush of one object in a space that is nearly full sends about ten statements, not twenty INSERTs."""
     sent: list[str] = []
     event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
-    objects = []
+    objects: list[Narrow] = []
     for number in range(ROWS):
         objects.append(Narrow(number=number))
         session.add(objects[-1])

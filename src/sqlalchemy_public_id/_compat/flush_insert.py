@@ -8,7 +8,7 @@ Tested on 2.0.40, 2.0.57 and 2.1.9, as the other parts of this package.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, cast
@@ -16,7 +16,7 @@ from typing import Any, cast
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Table
 from sqlalchemy.engine import result_tuple
 from sqlalchemy.orm import Mapper
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,6 @@ class FlushedIds:
     """A column of public ids, and what the INSERT of a flush needs of the modules above."""
 
     column: Column[Any]
-    canonical: Callable[[Any], Any]
-    """Returns an id as the column returns it."""
     item_type: Callable[[TypeEngine[Any], Dialect], TypeEngine[Any] | None]
     """Returns the type of the items of an array, or None if values cannot be sent in one."""
     are_alike: Callable[[list[Any]], bool]
@@ -117,11 +115,24 @@ class FlushInsert(PreparedInsert):
         return (subclass(compiler) if subclass else compiler)(dialect, self, **options)
 
 
+_AS_STORED: Column[Any] = Column("public_id", NullType())
+
+
 @cache
 def _matching_ids(compiler: Any) -> Any:
     """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
 
     class MatchingCompiler(compiler):  # type: ignore[misc]  # that of the dialect
+        _insertmanyvalues: Any
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            inherited: Any = super()
+            inherited.__init__(*arguments, **options)
+            many = self._insertmanyvalues
+            self.matches_ids = many is not None and many.sentinel_columns == [self.statement.ids.column]
+            if self.matches_ids:  # values are compared as the driver sends and returns them: no type converts them
+                self._insertmanyvalues = cast("Any", many)._replace(sentinel_columns=[_AS_STORED])
+
         def _get_sentinel_column_for_table(self, table: Table) -> Any:
             column = self.statement.ids.column
             has_ids = column.key in (self.column_keys or ())
@@ -131,30 +142,47 @@ def _matching_ids(compiler: Any) -> Any:
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
         ) -> Iterator[Any]:
-            ids = self.statement.ids
             inherited: Any = super()
             batches = inherited._deliver_insertmanyvalues_batches(statement, parameters, compiled_parameters, *others)
-            if self._insertmanyvalues.sentinel_columns != [ids.column]:
+            if not self.matches_ids:
                 yield from batches
                 return
+            key = self.statement.ids.column.key
+            place = self.positiontup.index(key) if self.positional else key
+            process = self._bind_processors.get(key)
             first = 0
             for batch in batches:
                 rows = compiled_parameters[first : first + len(batch.batch)]
                 first += len(rows)
-                yield batch._replace(sentinel_values=_IdsOf(rows, ids))
+                yield batch._replace(sentinel_values=_IdsOf(rows, batch.batch, key, place, process))
 
     return MatchingCompiler
 
 
 class _IdsOf:
-    """The ids of rows, read when their INSERT has been executed: the guard may have replaced some until then."""
+    """The ids of rows, as the driver sends them.
 
-    def __init__(self, rows: list[dict[str, Any]], ids: FlushedIds) -> None:
-        self._rows, self._key, self._canonical = rows, ids.column.key, ids.canonical
+    They are read when their INSERT has been executed: the guard may have replaced some until then.
+    """
+
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        sent: Sequence[Any],
+        key: str,
+        place: Any,
+        process: Callable[[Any], Any] | None,
+    ) -> None:
+        self._rows, self._key, self._process = rows, key, process
+        self._ids = [row[key] for row in rows]
+        self._sent = [row[place] for row in sent]
 
     def __iter__(self) -> Iterator[Any]:
-        canonical, key = self._canonical, self._key
-        return (canonical(row[key]) for row in self._rows)
+        ids = [row[self._key] for row in self._rows]
+        if ids == self._ids:
+            return iter(self._sent)
+        process = self._process
+        return iter([process(id) if process else id for id in ids])
 
 
 FEW_ROWS = 20

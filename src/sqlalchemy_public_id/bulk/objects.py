@@ -162,7 +162,7 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
             if not is_early and session.is_active:
                 register_pending(session, states)
             raise
-        generated.drop(connection, session)
+        generated.end(session)
         if is_early:
             register_persistent(session, states)
         else:

@@ -77,6 +77,10 @@ ORDER BY c.relname
 """)
 
 
+_SEES_COMMITS = {"READ COMMITTED", "READ UNCOMMITTED", 1, 4}
+"""Isolation levels, as names and as the numbers of psycopg2."""
+
+
 class _PostgresProtocol(Traits):
     """A database with PostgreSQL's protocol, a UUID type, and an SQLSTATE in each error."""
 
@@ -144,7 +148,7 @@ class PostgreSQL(_PostgresProtocol):
         if level is None:  # the adapter of psycopg's asynchronous connections does not report it
             level = getattr(getattr(dbapi_connection, "driver_connection", None), "isolation_level", None)
         name = getattr(level, "name", level) or dialect.default_isolation_level
-        return name in (1, 4) or str(name).upper().replace("_", " ") in {"READ COMMITTED", "READ UNCOMMITTED"}
+        return name in _SEES_COMMITS or str(name).upper().replace("_", " ") in _SEES_COMMITS
 
     def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
         name = quoted_table(table, schema, connection.dialect)
@@ -163,8 +167,8 @@ class PostgreSQL(_PostgresProtocol):
             super().send(connection, command)
 
     def defers_results(self, driver_connection: Any) -> bool:
-        # inside ``with connection.pipeline()`` of psycopg
-        return bool(getattr(getattr(driver_connection, "info", None), "pipeline_status", False))
+        # inside ``with connection.pipeline()`` of psycopg; other drivers have no such attribute
+        return bool(getattr(getattr(driver_connection, "pgconn", None), "pipeline_status", False))
 
 
 class CockroachDB(_PostgresProtocol):

@@ -5,7 +5,6 @@ The events of a session begin and end the time in which they may be replaced.
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -93,10 +92,9 @@ def give_many_ids(
 def _ids_of_flush(connection: Connection, session: Session | None) -> GeneratedIds:
     ids = generated.of(connection)
     if ids is None:
-        guard.install_for(connection)
+        if ref(connection.dialect) not in guarded_dialects:
+            guard.install_for(connection)
         ids = generated.begin(connection, session)
-        if session is not None:
-            _connections.setdefault(session, weakref.WeakSet()).add(connection)
     return ids
 
 
@@ -195,9 +193,6 @@ def has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
 
 # --- the events of a session
 
-_connections: weakref.WeakKeyDictionary[Session, weakref.WeakSet[Connection]] = weakref.WeakKeyDictionary()
-"""The connections on which a session has flushed public ids."""
-
 
 def after_begin(session: Session, transaction: object, connection: Connection) -> None:
     """Guard the engine: the session may execute an INSERT without a flush."""
@@ -207,13 +202,12 @@ def after_begin(session: Session, transaction: object, connection: Connection) -
 
 def end_flush(session: Session, context: object) -> None:
     """Forget the generated ids of a flush. They are stored, and cannot be replaced any more, or it has failed."""
-    for connection in _connections.get(session, ()):
-        generated.drop(connection, session)
+    generated.end(session)
 
 
 def after_soft_rollback(session: Session, transaction: object) -> None:
     """Mark the ids that a flush has generated for objects whose INSERT failed: they may be replaced again."""
-    for ids in filter(None, map(generated.of, _connections.get(session, ()))):
+    for ids in generated.of_session(session):
         for column, states in ids.items():
             for text, state in states.items():
                 if state is not None and state.session_id is None and state.key is None:

@@ -44,8 +44,7 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     _register(mapper, model, attributes)
     for column in attributes.values():
         if is_unique(column) and not column.nullable:
-            reader = public_id_type(column).reader
-            watch_flushed_inserts(mapper, FlushedIds(column, reader, item_type, are_alike))
+            watch_flushed_inserts(mapper, FlushedIds(column, item_type, are_alike))
 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)

@@ -34,7 +34,8 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.execution import GuardedInsert
 from sqlalchemy_public_id.guard.held import held_savepoints, send_held_savepoint
-from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, known, rows_in
+from sqlalchemy_public_id.guard.on_conflict import insert_one_row
+from sqlalchemy_public_id.guard.parameters import id_parameters, known, may_contain_generated, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.transactions import run_transaction
@@ -115,7 +116,7 @@ def _execute_held(cursor: Any, statement: str, parameters: Any, context: Any) ->
 
     waits = context.execute_style is ExecuteStyle.EXECUTE and not context.execution_options.get("stream_results")
     has_ids = bool(context.compiled and id_parameters(context.compiled))
-    reads_result = not waits or (has_ids and Batch(context, parameters).may_contain_generated)
+    reads_result = not waits or (has_ids and may_contain_generated(context))
     held = held_savepoints[ref(context.root_connection)]
     held.execute(cursor, statement, context, execute, reads_result=reads_result)
     return True
@@ -131,8 +132,9 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool
     first = _rows_sent.get(context, 0) if is_batch else 0
     dialect = context.dialect
     if traits_for(dialect).aborts_transaction:
-        with GuardedInsert(context, cursor, statement) as guarded:
-            run(guarded, parameters, first)
+        if is_batch or not insert_one_row(context, cursor, statement, parameters):
+            with GuardedInsert(context, cursor, statement) as guarded:
+                run(guarded, parameters, first)
     else:
         try:  # a statement that fails alone needs no preparation
             dialect.do_execute(cursor, statement, parameters, context)

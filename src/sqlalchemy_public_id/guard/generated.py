@@ -28,14 +28,13 @@ _COUNTABLE = 10_000_000
 class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
     """Column → id → state of the object; None if the application gave the id."""
 
-    __slots__ = ("connection", "is_over", "session", "shown")
+    __slots__ = ("connection", "is_over", "shown")
 
-    def __init__(self, connection: Connection, session: Session | None) -> None:
+    def __init__(self, connection: Connection) -> None:
         super().__init__()
-        self.shown = set[tuple[Column[Any], str]]()
+        self.shown: set[tuple[Column[Any], str]] = set()
         """Ids that the application has seen before the flush."""
         self.connection = ref(connection)
-        self.session = ref(session) if session is not None else None
         self.is_over = False
         """True after the end of the flush."""
 
@@ -50,6 +49,8 @@ class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
 
 running: RefDict[Connection, GeneratedIds] = RefDict()
 """Connection → the ids of the flush that runs on it. Empty while no flush runs."""
+_flushed: RefDict[Session, list[GeneratedIds]] = RefDict()
+"""Session → the ids of its flush, by connection."""
 
 
 def of(connection: Connection) -> GeneratedIds | None:
@@ -58,18 +59,29 @@ def of(connection: Connection) -> GeneratedIds | None:
 
 
 def begin(connection: Connection, session: Session | None) -> GeneratedIds:
-    """Return the ids of *connection*, empty ones at the beginning of a flush of *session*."""
-    ids = of(connection)
-    return running.keep(connection, GeneratedIds(connection, session)) if ids is None else ids
+    """Return the ids of a flush of *session* that begins on *connection*: none yet."""
+    ids = running.keep(connection, GeneratedIds(connection))
+    if session is not None:
+        flushed = _flushed.get(ref(session))
+        if flushed is None:
+            flushed = _flushed.keep(session, [])
+        flushed.append(ids)
+    return ids
 
 
-def drop(connection: Connection, session: Session) -> None:
+def of_session(session: Session) -> list[GeneratedIds]:
+    """Return the ids of the flush of *session*, of each of its connections."""
+    return _flushed.get(ref(session), [])
+
+
+def end(session: Session) -> None:
     """Forget the ids at the end of a flush of *session*. Those of another session's flush around it are kept."""
-    ids = of(connection)
-    if ids is not None and (ids.session is None or ids.session() in (session, None)):
-        running.pop(ref(connection), None)
+    for ids in _flushed.pop(ref(session), ()):
         ids.is_over = True
         ids.clear()
+        connection = ids.connection()
+        if connection is not None and of(connection) is ids:
+            running.pop(ids.connection, None)
 
 
 def replace(ids: GeneratedIds | None, column: Column[Any], old: str, new: str) -> None:

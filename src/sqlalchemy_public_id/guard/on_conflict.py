@@ -12,13 +12,14 @@ of a table looks for them: from then on its INSERTs are executed inside a savepo
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
+from weakref import ref
 
 from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, insert, or_, select
 from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._compat import (
@@ -34,24 +35,56 @@ from sqlalchemy_public_id._compat import (
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.parameters import Batch, Slot
+from sqlalchemy_public_id.guard.parameters import Batch, Slot, may_contain_generated
 from sqlalchemy_public_id.types import public_id_type
+from sqlalchemy_public_id.weak import RefDict
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
 _RETURNING = " RETURNING "
 
-_takes_clause: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_takes_clause: RefDict[Any, bool] = RefDict()
 """Compiled INSERT → True if it may have the clause. Cached, because every single-row INSERT needs it."""
+
+
+def insert_one_row(context: Any, cursor: Any, statement: str, parameters: Any) -> bool:
+    """Execute an INSERT of one row with ON CONFLICT DO NOTHING. Return False, sending nothing, if it cannot have it.
+
+    A flush of one object passes here. It is :func:`run` with what such an INSERT needs and no more.
+    """
+    compiled, dialect = context.compiled, context.dialect
+    triggers = _triggers_before_insert.get(ref(dialect))
+    if context.execute_style is not ExecuteStyle.EXECUTE or (triggers and any(triggers.values())):
+        return False
+    if context.execution_options.get("stream_results") or not may_contain_generated(context):
+        return False
+    traits, proxy = traits_for(dialect), context.root_connection.connection
+    dbapi_connection = proxy.dbapi_connection
+    if traits.in_autocommit(dbapi_connection) or not traits.sees_commits(dbapi_connection, dialect):
+        return False
+    if traits.defers_results(proxy.driver_connection):
+        return False
+    with_clause = _with_clause(compiled, statement)
+    if with_clause is None:
+        return False
+    dialect.do_execute(cursor, with_clause, parameters, context)
+    if cursor.rowcount == 0:
+        with GuardedInsert(context, cursor, statement) as guarded:
+            _run_skipped_row(guarded, Batch(context, parameters))
+    return True
 
 
 def run(guarded: GuardedInsert, batch: Batch) -> bool:
     """Execute the INSERT with ON CONFLICT DO NOTHING. Return False, sending nothing, if it cannot have the clause."""
-    statement = _with_clause(guarded)
+    if _triggers_before_insert.get(ref(guarded.dialect), {}).get(guarded.names):
+        return False
+    statement = _with_clause(guarded.context.compiled, guarded.statement)
     if statement is None:
         return False
     key = sentinel_key(guarded.context.compiled)
     if batch.rows == 1:
-        _run_one_row(guarded, batch, statement)
+        guarded.execute(batch.for_driver(), statement)
+        if guarded.cursor.rowcount == 0:
+            _run_skipped_row(guarded, batch)
     elif key is not None and batch.ids and _has_plain_rows(guarded, batch):
         _run_many_rows(guarded, batch, statement, key)
     else:
@@ -62,12 +95,11 @@ def run(guarded: GuardedInsert, batch: Batch) -> bool:
 # --- the statement
 
 
-def _with_clause(guarded: GuardedInsert) -> str | None:
-    compiled, statement = guarded.context.compiled, guarded.statement
-    is_possible = _takes_clause.get(compiled)
+def _with_clause(compiled: Any, statement: str) -> str | None:
+    is_possible = _takes_clause.get(ref(compiled))
     if is_possible is None:
-        is_possible = _takes_clause[compiled] = _can_take_clause(compiled.statement)
-    if not is_possible or _triggers_before_insert.get(guarded.dialect, {}).get(guarded.names):
+        is_possible = _takes_clause.keep(compiled, _can_take_clause(compiled.statement))
+    if not is_possible:
         return None
     if not returned_columns(compiled):
         return statement + _ON_CONFLICT
@@ -97,7 +129,9 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
     that does not see what others have committed.
     """
     dialect = connection.dialect
-    if _has_deferrable_constraint(table) or _triggers_before_insert.get(dialect, {}).get(names_of(connection, table)):
+    if _has_deferrable_constraint(table) or _triggers_before_insert.get(ref(dialect), {}).get(
+        names_of(connection, table)
+    ):
         return False
     traits, driver_connection = traits_for(dialect), connection.connection.dbapi_connection
     return traits.sees_commits(driver_connection, dialect) and not traits.in_autocommit(driver_connection)
@@ -118,18 +152,16 @@ def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
 # --- one row
 
 
-def _run_one_row(guarded: GuardedInsert, batch: Batch, statement: str) -> None:
-    guarded.execute(batch.for_driver(), statement)
-    if guarded.cursor.rowcount == 0:
-        # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
-        # other row, and a role need not have the right to read the table.
-        try:
-            guarded.execute_with_retries(batch, guarded.execute, may_be_skipped=True)
-        except PublicIdCollision:
-            _warn_of_triggers(guarded)  # the application may go on, with the rows that they wrote
-            raise
-        if guarded.taken:
-            _warn_of_triggers(guarded)
+def _run_skipped_row(guarded: GuardedInsert, batch: Batch) -> None:
+    # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
+    # other row, and a role need not have the right to read the table.
+    try:
+        guarded.execute_with_retries(batch, guarded.execute, may_be_skipped=True)
+    except PublicIdCollision:
+        _warn_of_triggers(guarded)  # the application may go on, with the rows that they wrote
+        raise
+    if guarded.taken:
+        _warn_of_triggers(guarded)
 
 
 # --- the rows of a flush
@@ -223,9 +255,7 @@ def _array(keys: list[Any], key: Column[Any]) -> Any:
 
 # --- triggers
 
-_triggers_before_insert: weakref.WeakKeyDictionary[Dialect, dict[tuple[str, str | None], list[str]]] = (
-    weakref.WeakKeyDictionary()
-)
+_triggers_before_insert: RefDict[Dialect, dict[tuple[str, str | None], list[str]]] = RefDict()
 """Engine → table and schema → the triggers that ran for a skipped row. Looked up at the first collision."""
 
 
@@ -237,7 +267,9 @@ def warn_of_triggers(
     connection: Connection, names: tuple[str, str | None], savepoint: Callable[[], AbstractContextManager[object]]
 ) -> None:
     """Warn of triggers that have run for a skipped row, once for each table."""
-    table, tables = names[0], _triggers_before_insert.setdefault(connection.dialect, {})
+    table, tables = names[0], _triggers_before_insert.get(ref(connection.dialect))
+    if tables is None:
+        tables = _triggers_before_insert.keep(connection.dialect, {})
     if names in tables:
         return
     traits, triggers = traits_for(connection.dialect), list[str]()

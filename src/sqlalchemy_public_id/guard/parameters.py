@@ -91,6 +91,20 @@ class Slot:
         return self.parameter.column
 
 
+def may_contain_generated(context: Any) -> bool:
+    """Return True if ids of an execution may be generated ones; no row is looked at."""
+    # loops instead of any(): a flush of one object passes here, and a generator takes longer than all else
+    for parameter in id_parameters(context.compiled):
+        if parameter.is_default:
+            return True
+    ids = generated.of(context.root_connection)
+    if ids is not None:
+        for states in ids.values():
+            if len(states) > _FEW or any(states.values()):
+                return True
+    return False
+
+
 class Batch:
     """The rows of one call to the driver: reads their ids and replaces them.
 
@@ -109,14 +123,6 @@ class Batch:
         self.rows = len(self.parameters) if self._is_many else rows_in(context, parameters)
 
     # --- reading
-
-    @property
-    def may_contain_generated(self) -> bool:
-        """True if ids may be generated ones; no row is looked at."""
-        if any(parameter.is_default for parameter in self._id_parameters):
-            return True
-        ids = [states for states in self.ids.values() if states] if self.ids else []
-        return bool(ids) and (sum(map(len, ids)) > _FEW or any(any(states.values()) for states in ids))
 
     @cached_property
     def slots(self) -> list[Slot]:

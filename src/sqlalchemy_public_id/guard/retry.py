@@ -22,7 +22,7 @@ from sqlalchemy_public_id._compat import set_rowcount
 from sqlalchemy_public_id.dialects import ManyRows
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.parameters import Batch, Row
+from sqlalchemy_public_id.guard.parameters import Batch, Row, may_contain_generated
 
 # The statements that PyMySQL, aiomysql and asyncmy turn into multi-row ones, by private regular expressions. One that
 # only theirs match is sent row by row. One that only this one matched would insert rows twice after a collision.
@@ -38,7 +38,7 @@ _SOME = 100
 def run(guarded: GuardedInsert, parameters: Any, first: int) -> None:
     """Execute one statement; *first* is the position of its first row in the execution."""
     batch = Batch(guarded.context, parameters, first)
-    if not batch.may_contain_generated or not guarded.has_immediate_result:
+    if not may_contain_generated(guarded.context) or not guarded.has_immediate_result:
         guarded.execute(parameters)
     elif not (guarded.risks_transaction and guarded.sees_commits and on_conflict.run(guarded, batch)):
         guarded.execute_with_retries(batch, guarded.execute)
