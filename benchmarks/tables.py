@@ -32,8 +32,9 @@ def filled(page: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        if name in ("growth-sizes", "claims"):
-            lines = _sizes(folder) if name == "growth-sizes" else _claims(stored, folder)
+        others = {"growth-sizes": _sizes(folder), "claims": _claims(stored, folder), "goals": _goals(stored)}
+        if name in others:
+            lines = others[name]
         elif name in SUITES:
             lines = _suite(name, stored)
         else:
@@ -87,6 +88,29 @@ def _cell(each: Comparison) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+# --- the goals
+
+
+def _goals(stored: list[Stored]) -> Iterator[str]:
+    """Make a row of each case that has a goal, with the command that measures it."""
+    mine = [each for each in stored if each.comparison.goal is not None]
+    yield from _conditions(each.run for each in mine)
+    yield ""
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for each in mine:
+        suite, case, database = split(each.comparison)
+        one = each.comparison
+        names = one.ours_name if one.rival_name == "allowed" else f"{one.ours_name} / {one.rival_name}"
+        row = rows.setdefault((suite, case, names), {})
+        figure = f"{one.figure:+.3g}" if one.difference else f"{one.figure:.2f}"
+        row[database] = f"{figure if one.reached else f'**{figure}**'} ≤ {one.goal:.3g}"
+    columns = ["", *ALL]
+    yield from _table(
+        ["`--suite`", "case", "ours / rival", "", *(_SERVERS[name] for name in ALL)],
+        ([*names, *(cells.get(name, "") for name in columns)] for names, cells in rows.items()),
+    )
 
 
 def _conditions(runs: Iterable[Run]) -> Iterator[str]:

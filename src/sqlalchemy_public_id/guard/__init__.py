@@ -102,8 +102,11 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     # every statement of a program passes here, and on MySQL each row of a flush: every call counts
-    if held_savepoints and context is not None and ref(context.root_connection) in held_savepoints:
-        return _execute_held(cursor, statement, parameters, context)
+    if held_savepoints:
+        if context is not None and ref(context.root_connection) in held_savepoints:
+            return _execute_held(cursor, statement, parameters, context)
+    elif context is None or not context.compiled or known.get(ref(context.compiled)) == ():
+        return None
     return _execute(cursor, statement, parameters, context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar, cast, overload
 
 from sqlalchemy import ColumnElement, FromClause, Integer, Select, Table, and_, inspect, or_, select
@@ -170,16 +171,18 @@ class _KeysetQuery:
         self.columns = [getattr(entity, key) for key in self.keys]
         # The row of the cursor has an alias of its own: of the table, since with_loader_criteria() and listeners of the
         # session may add conditions to every entity. Of an inherited or joined model it is an alias of the entity.
-        self.cursor = aliased(mapper.class_, flat=True)
         table = mapper.selectable
-        self.cursor_table: FromClause | None = None
-        self.cursor_may_be_filtered = True
+        is_plain = mapper.inherits is None and isinstance(table, Table)
+        self.cursor_table: FromClause | None = table.alias() if is_plain else None
+        self.cursor_may_be_filtered = not is_plain
         """True if a condition that is added to entities may have hidden the row of the cursor."""
-        if mapper.inherits is None and isinstance(table, Table):
-            self.cursor_table = table.alias()
-            self.cursor_may_be_filtered = False
         order = (column.desc() if descending else column.asc() for column in self.columns)
         self.statement = statement.order_by(*order)
+
+    @cached_property
+    def cursor(self) -> Any:
+        """An alias of the entity, for the row of the cursor."""
+        return aliased(self.mapper.class_, flat=True)
 
     def fetch_after(self, public_id: object, limit: int, key: Sequence[Any] | None = None) -> tuple[list[Any], int]:
         """Return rows after that of *public_id*, each with its public id, and the number of rows that were sent.

@@ -129,14 +129,15 @@ def _advice(where: str) -> str:
 
 def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: Session | None) -> str | Unknown | None:
     """Return what *ref* shows, or why that is unknown; ``None`` for a foreign key that is null."""
-    related = state.dict.get(ref.relationship)
+    values = state.dict
+    related = values.get(ref.relationship)
     # the relationship decides if it was set after the foreign key, and if the key is deferred
-    if ref.relationship in state.dict and relationship_changed(state, ref):
+    if ref.relationship in values and relationship_changed(state, ref):
         return None if related is None else _id_of(related, ref)
-    if ref.key not in state.dict and related is not None:
+    if ref.key not in values and related is not None:
         return _id_of(related, ref)
     # otherwise the key: a relationship may be loaded as None because conditions of the application hide the object
-    key = state.dict[ref.key] if ref.key in state.dict else getattr(state.obj(), ref.key)
+    key = values[ref.key] if ref.key in values else getattr(state.obj(), ref.key)
     if key is None:
         return None
     if isinstance(key, UnresolvedKey):
@@ -149,9 +150,9 @@ def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: 
         identity = ref.source.mapper.identity_key_from_primary_key((key,), identity_token=shard)
         related = session.identity_map.get(identity)
     if related is not None:
-        values = instance_state(related).dict
-        if values.get(ref.target_key) == key and values.get(ref.target_id) is not None:
-            return cast("str", values[ref.target_id])
+        shown = instance_state(related).dict
+        if shown.get(ref.target_key) == key and shown.get(ref.target_id) is not None:
+            return cast("str", shown[ref.target_id])
     return Unknown.NOT_LOADED
 
 
@@ -217,14 +218,15 @@ def _unread(
     """Yield *ref* of *state*, and the references in *session* that lack a public id of the same source."""
     yield state, ref
     keys: set[Any] = set()
+    of_source: dict[Mapper[Any], list[PublicRef]] = {}
     for instance in [*session.identity_map.values(), *session.new]:
         other = instance_state(instance)
-        for other_ref in refs_of(other.mapper).values():
-            if (
-                other_ref.source == ref.source
-                and other_ref.key in other.dict
-                and public_id_without_query(other, other_ref, session) is Unknown.NOT_LOADED
-            ):
+        refs = of_source.get(other.mapper)
+        if refs is None:
+            refs = [one for one in refs_of(other.mapper).values() if one.source == ref.source]
+            of_source[other.mapper] = refs
+        for other_ref in refs:
+            if other_ref.key in other.dict and public_id_without_query(other, other_ref, session) is Unknown.NOT_LOADED:
                 yield other, other_ref
                 keys.add(other.dict[other_ref.key])
         if len(keys) >= AT_ONCE:

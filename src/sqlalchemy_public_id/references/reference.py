@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn, cast
 
 from sqlalchemy import BinaryExpression, Column, inspect
@@ -57,7 +58,7 @@ class PublicRef:
         python_type = self.id_type.python_type
         return python_type if issubclass(python_type, TypedId) else None
 
-    @property
+    @cached_property
     def source(self) -> Source:
         """Return the table of the public ids. References with the same source are looked up together."""
         return Source(self.target, self.target_key, self.target_id)
@@ -71,7 +72,7 @@ class Source:
     key: str
     public_id: str
 
-    @property
+    @cached_property
     def mapper(self) -> Mapper[Any]:
         mapper: Mapper[Any] = inspect(self.model)
         return mapper
@@ -80,7 +81,7 @@ class Source:
         """Return the attributes of key and public id."""
         return getattr(self.model, self.key), getattr(self.model, self.public_id)
 
-    @property
+    @cached_property
     def is_primary(self) -> bool:
         """Return True if the key is the primary key, by which the identity map finds objects."""
         primary_key = self.mapper.primary_key
