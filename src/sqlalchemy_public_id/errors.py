@@ -5,6 +5,7 @@
     PublicIdError
     ├── InvalidPublicId (ValueError)      a string is not a public id of the expected format
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
+    │   └── InvalidCursor                 a page cannot begin at a cursor
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
     ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
@@ -39,6 +40,7 @@ __all__ = [
     "DryRun",
     "DuplicatePrefix",
     "ImmutablePublicId",
+    "InvalidCursor",
     "InvalidPublicId",
     "KeySpaceExhausted",
     "LeaseNotAvailable",
@@ -117,6 +119,17 @@ class PublicIdNotFound(PublicIdError, LookupError):
         """The name of the model that was searched."""
         self.field: str | None = field
         """The name of the field or attribute, if there is one."""
+
+
+class InvalidCursor(PublicIdNotFound):
+    """A page cannot begin there: no row has the public id of the cursor, or the cursor is one of another order."""
+
+    def __init__(self, value: object, *, model: str, field: str, reason: str | None = None) -> None:
+        super().__init__(value, model=model, field=field)
+        self.reason: str = reason or f"no {model} has this public id"
+        """What is wrong with the cursor."""
+        if reason is not None:
+            self.args = (f"{field}: the cursor {safe_repr(value)} cannot be used: {reason}; begin with the first page",)
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):

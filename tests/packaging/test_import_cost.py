@@ -24,8 +24,8 @@ def loaded() -> list[str]:
 
 
 def test_few_modules_are_loaded(loaded: list[str]) -> None:
-    """A fifth of what sqlalchemy.orm loads, 303 modules, is about the limit; built-in modules cost nothing."""
-    assert len([name for name in loaded if name not in sys.builtin_module_names]) <= 60
+    """Between a fifth and a quarter of what sqlalchemy.orm loads, 303 modules, is the limit; built-in modules cost nothing."""
+    assert len([name for name in loaded if name not in sys.builtin_module_names]) <= 65
 
 
 def test_no_other_package_is_loaded(loaded: list[str]) -> None:

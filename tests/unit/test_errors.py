@@ -24,6 +24,7 @@ from sqlalchemy_public_id.errors import (
     DryRun,
     DuplicatePrefix,
     ImmutablePublicId,
+    InvalidCursor,
     InvalidPublicId,
     KeySpaceExhausted,
     LeaseNotAvailable,
@@ -53,6 +54,10 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         {"value": None, "expected": "12 of 0-9", "reason": "it is of type NoneType", "field": None},
     ),
     (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User", "field": None}),
+    (
+        InvalidCursor("abc~1234", model="User", field="after", reason="it is of another order"),
+        {"value": "abc~1234", "model": "User", "field": "after", "reason": "it is of another order"},
+    ),
     (PublicIdNotFound("abc", model="User", field="after"), {"value": "abc", "model": "User", "field": "after"}),
     (
         ReferenceNotReadable(field="Order.user_public_id", model="User", key=7),

@@ -64,6 +64,10 @@ class Traits:
     """True if a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
     indexes_row_values: bool = True
     """True if ``(a, b) > (1, 2)`` uses an index on both columns."""
+    nulls_are_largest: bool = False
+    """True if ORDER BY puts NULL after all values, False if before."""
+    sorts_enums_by_position: bool = False
+    """True if ORDER BY and a comparison of the native ENUM differ."""
     escapes_reflected_names: bool = False
     """True if SQLAlchemy reflects a quote inside the name of a column as two."""
 

@@ -81,6 +81,7 @@ class MySQL(Traits):
     many_rows = ManyRows.SLICES
     max_parameters = None  # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
     indexes_row_values = False
+    sorts_enums_by_position = True
     escapes_reflected_names = True
 
     permission_errors = frozenset({1142, 1143})  # for the table, for a column

@@ -121,6 +121,7 @@ class PostgreSQL(_PostgresProtocol):
     retries = True
     max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
     array_parameters = True
+    nulls_are_largest = True
     permission_errors = frozenset({"42501"})
 
     def text_type(self, length: int) -> TypeEngine[str]:

@@ -77,7 +77,7 @@ def get_or_404(
     The arguments are those of :func:`sqlalchemy_public_id.lookup.get`. A malformed id is 404, too, and sends no
     statement.
     """
-    obj = lookup.get(session, model, public_id, attribute=attribute, **load)  # type: ignore[arg-type]  # scoped_session too
+    obj = lookup.get(session, model, public_id, attribute=attribute, **load)
     if obj is None:
         abort(404)
     return obj

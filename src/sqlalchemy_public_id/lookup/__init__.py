@@ -18,17 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam, inspect, select
+from sqlalchemy import ColumnElement, Select, bindparam, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session, configure_mappers
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, configure_mappers
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
-from sqlalchemy_public_id.lookup.pages import Page, PageOptions, page
+from sqlalchemy_public_id.lookup.pages import Page, page
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.orm.inspection import (
+    AnySession,
     id_attributes,
     ids_of_union,
     is_sharded,
@@ -40,7 +42,7 @@ from sqlalchemy_public_id.types import PublicIdType, public_id_type
 __all__ = [
     "LoadOptions",
     "Page",
-    "PageOptions",
+    "Where",
     "get",
     "get_many",
     "get_one",
@@ -54,8 +56,9 @@ M = TypeVar("M")  # a model
 
 
 class LoadOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`get` that control how the row is loaded."""
+    """The keyword arguments of :func:`get` that control which rows may be seen, and how the row is loaded."""
 
+    where: Where | None
     options: Sequence[ORMOption]
     with_for_update: bool | Mapping[str, Any] | None
     populate_existing: bool
@@ -63,10 +66,13 @@ class LoadOptions(TypedDict, total=False):
 
 
 def get(
-    session: Session, model: type[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+    session: AnySession, model: Rows[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
 ) -> M | None:
     """Return the row of *model* with this public id, or ``None``.
 
+    :param model: the model, or ``select(Model)`` with conditions, joins and options.
+    :param where: a condition, or a function of the model that returns one: what may be seen. For a row that does not
+        meet it, the result and the statements are those for a row that does not exist.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(User.orders)``.
     :param with_for_update: ``True``, or the arguments of :meth:`sqlalchemy.Select.with_for_update`.
@@ -78,8 +84,10 @@ def get(
     text = type_.canonical(public_id)
     if text is None:
         return None
-    if load or is_sharded(session):  # which chooses a shard by the values in the statement
-        return one_row(session, model, getattr(model, key) == text, **load)
+    if load or isinstance(model, Select) or is_sharded(session):  # which chooses a shard by the values in the statement
+        statement, entity = selected("get", model, load.pop("where", None))
+        found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
+        return found
     row: M | None = session.scalars(_query(model, key), {_PARAMETER: str.__str__(text)}).unique().one_or_none()
     return row
 
@@ -108,7 +116,7 @@ def check_options(function: str, load: Mapping[str, object]) -> None:
 
 
 def one_row(
-    session: Session,
+    session: AnySession,
     model: type[M],
     condition: ColumnElement[bool],
     *,
@@ -119,13 +127,17 @@ def one_row(
 
     :param evaluate: expressions that the database evaluates for the row; their values are dropped.
     """
-    query, execution_options = _with_options(select(model, *evaluate).where(condition), load)
-    row: M | None = session.scalars(query, execution_options=execution_options).unique().one_or_none()
+    row: M | None = _one_row(session, select(model, *evaluate).where(condition), load)
     return row
 
 
+def _one_row(session: AnySession, query: Any, load: LoadOptions) -> Any:
+    query, execution_options = _with_options(query, load)
+    return session.scalars(query, execution_options=execution_options).unique().one_or_none()
+
+
 def get_one(
-    session: Session, model: type[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+    session: AnySession, model: Rows[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
 ) -> M:
     """Return the row of *model* with this public id; takes what :func:`get` takes.
 
@@ -133,11 +145,11 @@ def get_one(
     """
     row = get(session, model, public_id, attribute=attribute, **load)
     if row is None:
-        raise PublicIdNotFound(public_id, model=model.__name__)
+        raise PublicIdNotFound(public_id, model=model_of(model).__name__)
     return row
 
 
-def resolve(session: Session, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
+def resolve(session: AnySession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
     """Return the row with this public id, of the model that has its prefix; takes what :func:`get` takes.
 
     :param base: the declarative base to search, if several have a model with this prefix.
@@ -176,8 +188,8 @@ def _models_of(public_id: object) -> list[type[Any]]:
 
 
 def get_many(
-    session: Session,
-    model: type[M],
+    session: AnySession,
+    model: Rows[M],
     public_ids: Iterable[object],
     *,
     attribute: str | None = None,
@@ -191,87 +203,105 @@ def get_many(
     check_options("get_many", load)
     key, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
-    rows: dict[str, M] = {}
+    statement, entity = selected("get_many", model, load.pop("where", None))
+    own = model_of(model)
+    rows: dict[str, Any] = {}
     # an option may leave the id out of the object; one of the session may show that from before an UPDATE statement
-    is_shown = not load and not _mapper(model).attrs[key].deferred and not _holds(session, model)
-    columns = [] if is_shown else [getattr(model, key)]
-    for condition in _any_of(session, model, getattr(model, key), wanted):
-        query, execution_options = _with_options(select(model, *columns).where(condition), load)
-        selected: Any = session.execute(query, execution_options=execution_options)
+    is_plain = entity is model and not load
+    is_shown = is_plain and not _mapper(own).attrs[key].deferred and not _holds(session, own)
+    if not is_shown:
+        statement = statement.add_columns(getattr(entity, key))
+    for condition in _any_of(session, own, getattr(entity, key), wanted):
+        query, execution_options = _with_options(statement.where(condition), load)
+        result: Any = session.execute(query, execution_options=execution_options)
         if is_shown:
-            rows.update((getattr(row, key), row) for row in selected.scalars().unique())
+            rows.update((getattr(row, key), row) for row in result.scalars().unique())
         else:
-            rows.update((public_id, row) for row, public_id in selected.unique())
+            rows.update((public_id, row) for row, public_id in result.unique())
     return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
 
 
-def _holds(session: Session, model: type[Any]) -> bool:
+def _holds(session: AnySession, model: type[Any]) -> bool:
     """Return True if *session* has an object of *model*, or of a model in the same hierarchy."""
     base = _mapper(model).base_mapper.class_
     return any(issubclass(identity[0], base) for identity in session.identity_map.keys())  # noqa: SIM118  # its own keys()
 
 
 def keys_of(
-    session: Session,
-    model: type[Any],
+    session: AnySession,
+    model: type[Any] | Select[Any],
     public_ids: Iterable[object],
     *,
     attribute: str | None = None,
+    where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return public id → key, without loading the rows. Unknown ids are left out. One statement, as :func:`get_many`.
 
     A composite key is a tuple.
 
+    :param where: as for :func:`get`.
     :param execution_options: for the statement.
     """
     name, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
-    column: InstrumentedAttribute[str] = getattr(model, name)
+    statement, entity = selected("keys_of", model, where)
+    column: InstrumentedAttribute[str] = getattr(entity, name)
     keys: dict[str, Any] = {}
-    for condition in _any_of(session, model, column, wanted):
-        query = select(column, *_primary_key(model)).where(condition)
-        for public_id, *key in session.execute(query, execution_options=dict(execution_options or {})):
+    query = _with_columns(statement, column, *_primary_key(entity))
+    for condition in _any_of(session, model_of(model), column, wanted):
+        result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
+        for public_id, *key in result:
             keys[public_id] = key[0] if len(key) == 1 else tuple(key)
     return {public_id: keys[public_id] for public_id in wanted if public_id in keys}
 
 
 def public_ids_of(
-    session: Session,
-    model: type[Any],
+    session: AnySession,
+    model: type[Any] | Select[Any],
     keys: Iterable[Any],
     *,
     attribute: str | None = None,
+    where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[Any, str]:
     """Return key → public id, without loading the rows. Unknown keys are left out. One statement, as :func:`get_many`.
 
+    :param where: as for :func:`get`.
     :param execution_options: for the statement.
     :raises ConfigurationError: for a composite key, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)
-    column: InstrumentedAttribute[str] = getattr(model, name)
-    primary_key = _primary_key(model)
+    statement, entity = selected("public_ids_of", model, where)
+    own = model_of(model)
+    column: InstrumentedAttribute[str] = getattr(entity, name)
+    primary_key = _primary_key(entity)
     if len(primary_key) != 1:
-        raise ConfigurationError(f"{model.__name__} has a composite key; select its rows with an ordinary statement")
+        raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
     _refuse_string(keys, "expected several keys, not one text, {}: write [key]")
     wanted = list(dict.fromkeys(keys))
     public_ids: dict[Any, str] = {}
-    for condition in _any_of(session, model, primary_key[0], wanted):
-        query = select(primary_key[0], column).where(condition)
-        for key, public_id in session.execute(query, execution_options=dict(execution_options or {})):
+    query = _with_columns(statement, primary_key[0], column)
+    for condition in _any_of(session, own, primary_key[0], wanted):
+        result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
+        for key, public_id in result:
             if public_ids.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
-                    f"several shards have a row of {model.__name__} with the key {key}, so it has no one "
+                    f"several shards have a row of {own.__name__} with the key {key}, so it has no one "
                     f"public id; select it with bind_arguments={{'shard_id': …}}"
                 )
     return {key: public_ids[key] for key in wanted if key in public_ids}
 
 
-def _public_id(session: object, model: type[Any], attribute: str | None) -> tuple[str, PublicIdType]:
+def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str, PublicIdType]:
     require_session(session)
-    name, column = public_id_attribute(model, attribute)
+    name, column = public_id_attribute(model_of(model), attribute)
     return name, public_id_type(column)
+
+
+def _with_columns(statement: Any, *columns: Any) -> Any:
+    """Return *statement* with these columns instead of its model."""
+    return statement.with_only_columns(*columns, maintain_column_froms=True)
 
 
 def _with_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
@@ -305,12 +335,12 @@ def _mapper(model: type[Any]) -> Mapper[Any]:
     return mapper
 
 
-def _primary_key(model: type[Any]) -> list[Any]:
-    mapper = _mapper(model)
-    return [mapper.attrs[mapper.get_property_by_column(column).key].class_attribute for column in mapper.primary_key]
+def _primary_key(entity: Any) -> list[Any]:
+    mapper: Mapper[Any] = inspect(entity).mapper
+    return [getattr(entity, mapper.get_property_by_column(column).key) for column in mapper.primary_key]
 
 
-def _any_of(session: Session, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
+def _any_of(session: AnySession, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
     """Yield conditions that together select the rows with one of *values*."""
     type_ = column.type.as_parameter if isinstance(column.type, PublicIdType) else None
     return traits_for(session.get_bind(_mapper(model)).dialect).any_of(column, values, type_)

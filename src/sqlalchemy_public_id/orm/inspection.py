@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from sqlalchemy import Column, inspect
@@ -70,6 +70,8 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 # --- sessions
+
+AnySession: TypeAlias = Session | scoped_session[Any]
 
 
 def require_session(session: object) -> None:

@@ -23,7 +23,8 @@ The column stays an integer, and nothing is stored twice. The attribute is
 * **compared and sorted by** in SQL, from the id to the key, through the indexes of both columns;
 * **assigned**: the next flush looks up the keys, in one SELECT for each model, before it writes anything.
 
-An id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as ``field``.
+An id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as ``field``. So
+does that of a row outside of the *scope* of :func:`public_ref`, or hidden by conditions of the session.
 """
 
 from __future__ import annotations
@@ -47,9 +48,16 @@ from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
-from sqlalchemy_public_id.references.reference import Declared, PublicRef, has_relationships, public_refs, refs_of
+from sqlalchemy_public_id.references.reference import (
+    Declared,
+    PublicRef,
+    Scope,
+    has_relationships,
+    public_refs,
+    refs_of,
+)
 
-__all__ = ["PublicRef", "eager", "load", "public_ref", "public_refs"]
+__all__ = ["PublicRef", "Scope", "eager", "load", "public_ref", "public_refs"]
 
 _OF_NULL = {operator.eq, operators.is_, operator.ne, operators.is_not}
 _OF_ONE = {operator.eq, operator.ne}
@@ -59,7 +67,7 @@ _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 """Mappers that are configured, but lack the relationship of a reference."""
 
 
-def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any]:
+def public_ref(relationship: str, *, attribute: str | None = None, scope: Scope | None = None) -> Mapped[Any]:
     """Declare an attribute for the public id of the row that a many-to-one *relationship* points to.
 
     It is read, assigned, and compared in SQL. Its type is that of the public ids of the other model: ``Mapped[str]``,
@@ -67,6 +75,10 @@ def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any
 
     :param relationship: the name of the relationship, whose foreign key is one column.
     :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
+    :param scope: which rows may be assigned by their ids; others are unknown ids. Names of column attributes that both
+        models have, and whose values have to be equal, such as ``"organisation_id"``; or a function of the session that
+        returns a condition, such as ``lambda session: User.organisation_id == session.info["organisation_id"]``, which
+        does not hold for new objects of the same flush.
     :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.
     """
@@ -76,13 +88,14 @@ def public_ref(relationship: str, *, attribute: str | None = None) -> Mapped[Any
             f'public_ref("customer")'
         )
     _LISTENERS.install()
-    return cast("Mapped[Any]", _RefAttribute(relationship, attribute))
+    return cast("Mapped[Any]", _RefAttribute(relationship, attribute, scope))
 
 
 class _RefAttribute(Declared, hybrid_property[Any]):
-    def __init__(self, relationship: str, id_attribute: str | None) -> None:
+    def __init__(self, relationship: str, id_attribute: str | None, scope: Scope | None) -> None:
         self.relationship = relationship
         self.id_attribute = id_attribute
+        self.scope = scope
         super().__init__(self._read, self._write, expr=self._expression, update_expr=self._in_values)
         self.bulk_dml_setter = cast("Any", self._in_row)  # SQLAlchemy 2.1
         self.__doc__ = f"The public id that the relationship ``{relationship}`` points to."

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
-from sqlalchemy import BinaryExpression, Column, inspect
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipDirection, RelationshipProperty
+from sqlalchemy import BinaryExpression, Column, SQLColumnExpression, inspect
+from sqlalchemy.orm import (
+    InstanceState,
+    Mapper,
+    QueryableAttribute,
+    RelationshipDirection,
+    RelationshipProperty,
+    Session,
+)
 from sqlalchemy.orm.exc import UnmappedColumnError
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -18,12 +26,17 @@ from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
 
+Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]
+Scope: TypeAlias = str | Sequence[str] | Condition
+"""Names of attributes that an object and the row it refers to have in common, or a function that builds a condition."""
+
 
 class Declared:
     """The arguments of ``public_ref()``. In a mixin they belong to the references of several models."""
 
     relationship: str
     id_attribute: str | None
+    scope: Scope | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,10 @@ class PublicRef:
     """True if the foreign key may be null."""
     id_type: PublicIdType = field(repr=False, compare=False)
     """The column type of the public ids."""
+    shared: tuple[str, ...] = ()
+    """The names of attributes that the object and the row have in common (``scope=``)."""
+    condition: Condition | None = field(default=None, repr=False)
+    """Builds the condition that the row has to meet (``scope=``)."""
 
     @property
     def id_format(self) -> Format:
@@ -163,6 +180,7 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_id, column = public_id_attribute(target.class_, declared.id_attribute)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
+    shared, condition = _scope(where, mapper, target, declared.scope)
     return PublicRef(
         attribute=name,
         relationship=declared.relationship,
@@ -172,7 +190,25 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_id=target_id,
         nullable=bool(local.nullable),
         id_type=public_id_type(column),
+        shared=shared,
+        condition=condition,
     )
+
+
+def _scope(
+    where: str, mapper: Mapper[Any], target: Mapper[Any], scope: Scope | None
+) -> tuple[tuple[str, ...], Condition | None]:
+    if scope is None or (callable(scope) and not isinstance(scope, str)):
+        return (), scope
+    names = (scope,) if isinstance(scope, str) else tuple(scope)
+    for name in names:
+        for one in (mapper, target):
+            if name not in one.column_attrs:
+                raise ConfigurationError(
+                    f"{where}: scope names {safe_repr(name)}, which is no column attribute of {one.class_.__name__}; "
+                    f"name one that both models have, or pass a function of the session that returns a condition"
+                )
+    return names, None
 
 
 def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[Any], Column[Any]]:

@@ -13,16 +13,15 @@ from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id._compat import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_sharded
+from sqlalchemy_public_id.references import scopes
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import public_id_without_query, relationship_changed, remember
-from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.scopes import Member, OwnKeys, Targets, not_found
 
-Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
-"""An object, one of its references, and the public id that was assigned to it."""
-
-OwnKeys: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Any]
+_Wanted: TypeAlias = tuple[Source, Condition | None]
 
 
 def write(ref: PublicRef, instance: object, value: object) -> None:
@@ -90,15 +89,16 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
         then.
     """
-    unresolved: dict[Source, list[Member]] = {}
+    unresolved: dict[_Wanted, list[Member]] = {}
     for state, refs in _with_refs(objects):
         for ref in refs:
             value = state.dict.get(ref.key)
             if isinstance(value, UnresolvedKey) and value.attribute == ref.attribute:
-                unresolved.setdefault(ref.source, []).append((state, ref, value.public_id))
-    targets = {source: _targets(session, source, members) for source, members in unresolved.items()}
-    for source, members in unresolved.items():
-        new, keys, own = targets[source]
+                unresolved.setdefault((ref.source, ref.condition), []).append((state, ref, value.public_id))
+    targets = {wanted: _targets(session, *wanted, members) for wanted, members in unresolved.items()}
+    scopes.check(session, unresolved, targets)
+    for wanted, members in unresolved.items():
+        new, keys, own = targets[wanted]
         for state, ref, public_id in members:
             _unload_relationship(state, ref)
             if public_id in new:
@@ -119,9 +119,7 @@ def _with_refs(objects: Iterable[object]) -> Iterator[tuple[InstanceState[Any], 
         yield from ((state, refs[state.class_]) for state in states)
 
 
-def _targets(
-    session: Session, source: Source, members: list[Member]
-) -> tuple[dict[str, object], dict[str, Any], OwnKeys]:
+def _targets(session: Session, source: Source, condition: Condition | None, members: list[Member]) -> Targets:
     """Return the objects that public ids of *members* stand for, the keys of other rows, and keys that are kept.
 
     An object may keep its reference to a row that conditions of the application hide from queries.
@@ -135,18 +133,25 @@ def _targets(
     new = {public_id: pending[public_id] for public_id in wanted if public_id in pending}
     rest = [public_id for public_id in wanted if public_id not in new]
     if is_sharded(session):  # a flush finds the shard of a row by the object that it refers to, not by a key
-        new |= _find(session, source, rest, objects=True)
+        new |= _find(session, source, rest, condition, objects=True)
         rest = [public_id for public_id in rest if public_id not in new]
-    keys = _find(session, source, rest) if rest else {}
+    keys = _find(session, source, rest, condition) if rest else {}
     missing = [member for member in members if member[2] not in new and member[2] not in keys]
     own = _own_keys(session, source, missing)
     for state, ref, public_id in missing:
         if (state, ref) not in own:
-            raise _not_found(public_id, ref, state.class_)
+            raise not_found(public_id, ref, state.class_)
     return new, keys, own
 
 
-def _find(session: Session, source: Source, public_ids: Iterable[str], *, objects: bool = False) -> dict[str, Any]:
+def _find(
+    session: Session,
+    source: Source,
+    public_ids: Iterable[str],
+    condition: Condition | None = None,
+    *,
+    objects: bool = False,
+) -> dict[str, Any]:
     """Return public id → key, or → object with its key.
 
     A query of the application: conditions that it adds to its session hide rows, so an assigned id reveals none.
@@ -155,19 +160,17 @@ def _find(session: Session, source: Source, public_ids: Iterable[str], *, object
     query: Any = select(column, key)
     if objects:
         query = select(column, source.model).options(load_only(key, column, raiseload=False))
+    if condition is not None:
+        query = query.where(condition(session))
     with session.no_autoflush:
         conditions = traits_for(session.get_bind(source.mapper).dialect).any_of(
             column, list(public_ids), column.type.as_parameter
         )
         found: dict[str, Any] = {}
-        for condition in conditions:
-            rows: Any = session.execute(query.where(condition))
+        for is_one in conditions:
+            rows: Any = session.execute(query.where(is_one))
             found.update((text, value) for text, value in rows)
         return found
-
-
-def _not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFound:
-    return PublicIdNotFound(public_id, model=ref.target.__name__, field=f"{model.__name__}.{ref.attribute}")
 
 
 def _own_keys(session: Session, source: Source, members: list[Member]) -> OwnKeys:
@@ -235,7 +238,7 @@ def _translated(
     session: Session, mapper: Mapper[Any], refs: dict[str, PublicRef], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the foreign keys that the references in *rows* stand for, a dictionary for each row."""
-    wanted: dict[Source, list[tuple[dict[str, Any], PublicRef, str]]] = {}
+    wanted: dict[_Wanted, list[tuple[dict[str, Any], PublicRef, str]]] = {}
     translated: list[dict[str, Any]] = []
     for row in rows:
         keys: dict[str, Any] = {}
@@ -246,11 +249,12 @@ def _translated(
             if public_id is None:
                 keys[ref.key] = None
             else:
-                wanted.setdefault(ref.source, []).append((keys, ref, public_id))
-    for source, members in wanted.items():
-        found = _find(session, source, dict.fromkeys(public_id for _, _, public_id in members))
+                wanted.setdefault((ref.source, ref.condition), []).append((keys, ref, public_id))
+    for (source, condition), members in wanted.items():
+        found = _find(session, source, dict.fromkeys(public_id for _, _, public_id in members), condition)
         for keys, ref, public_id in members:
             if public_id not in found:
-                raise _not_found(public_id, ref, mapper.class_)
+                raise not_found(public_id, ref, mapper.class_)
             keys[ref.key] = found[public_id]
+    scopes.check_rows(session, mapper, [(row | keys, keys) for row, keys in zip(rows, translated, strict=True)])
     return translated

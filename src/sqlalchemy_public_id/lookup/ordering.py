@@ -1,0 +1,143 @@
+"""The order of a page: sort expressions with their directions, and the condition for the rows after a place in it.
+
+Databases disagree about NULL: PostgreSQL sorts it as the largest value, the others as the smallest. A page follows its
+database, so that an index serves, unless ``nulls_first()`` or ``nulls_last()`` is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Enum, Integer, UnaryExpression, and_, false, or_, type_coerce
+from sqlalchemy.sql import coercions, operators, roles
+
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+
+_DIRECTIONS = {operators.asc_op: False, operators.desc_op: True}
+_NULLS = {operators.nulls_first_op: True, operators.nulls_last_op: False}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One expression of an ORDER BY."""
+
+    expression: Any
+    descending: bool = False
+    nulls_first: bool | None = None
+    """None if the database decides."""
+    may_be_null: bool = True
+    attribute: str | None = None
+    """The name, if it is an attribute of the entity."""
+    by_position: bool = False
+    """True for an ENUM of MySQL, which is sorted by the position of a value, and compared by its text."""
+
+    @property
+    def element(self) -> Any:
+        """The expression as an element of a statement."""
+        element: Any = getattr(self.expression, "__clause_element__", lambda: self.expression)()
+        return element
+
+    @property
+    def is_enum(self) -> bool:
+        """True if the database may have a type of its own for the values."""
+        return isinstance(self.element.type, Enum) and self.element.type.native_enum
+
+    def compared(self, expression: Any) -> Any:
+        """Return *expression*, a value of the term, for comparisons in its order."""
+        return type_coerce(expression, Integer) + 0 if self.by_position else expression
+
+    def reversed(self) -> Term:
+        nulls_first = None if self.nulls_first is None else not self.nulls_first
+        return replace(self, descending=not self.descending, nulls_first=nulls_first)
+
+    def order_by(self, nulls_are_largest: bool) -> list[ColumnElement[Any]]:
+        """Return the ORDER BY of the term: one expression if the database has that order of NULL by itself."""
+        sorted_: ColumnElement[Any] = self.expression.desc() if self.descending else self.expression.asc()
+        if not self.may_be_null or self._nulls_first(nulls_are_largest) == (self.descending is nulls_are_largest):
+            return [sorted_]
+        is_null: ColumnElement[Any] = self.expression.is_(None)  # MySQL has no NULLS FIRST
+        return [is_null.desc() if self.nulls_first else is_null.asc(), sorted_]
+
+    def is_after(self, value: Any, nulls_are_largest: bool) -> ColumnElement[bool]:
+        """Return the condition for rows that follow one with *value*."""
+        nulls_first = self._nulls_first(nulls_are_largest)
+        if value is None:
+            after: ColumnElement[bool] = self.expression.is_not(None) if nulls_first else false()
+            return after
+        after = self.compared(self.expression) < value if self.descending else self.compared(self.expression) > value
+        return or_(after, self.expression.is_(None)) if self.may_be_null and not nulls_first else after
+
+    def is_equal(self, value: Any) -> ColumnElement[bool]:
+        equal: ColumnElement[bool] = (
+            self.expression.is_(None) if value is None else self.compared(self.expression) == value
+        )
+        return equal
+
+    def _nulls_first(self, nulls_are_largest: bool) -> bool:
+        return self.descending is nulls_are_largest if self.nulls_first is None else self.nulls_first
+
+
+def terms_of(order_by: Any) -> list[Term]:
+    """Return the terms of *order_by*: attributes and expressions, with ``desc()``, ``asc()`` and ``nulls_last()``.
+
+    :raises ConfigurationError: for anything else, such as the name of a column.
+    """
+    several = isinstance(order_by, Iterable) and not isinstance(order_by, (str, bytes))
+    given: list[Any] = list(cast("Iterable[Any]", order_by)) if several else [order_by]
+    return [_term(each) for each in given]
+
+
+def _term(given: Any) -> Term:
+    descending, nulls_first = False, None
+    expression: Any = given
+    while isinstance(expression, UnaryExpression):
+        modifier: Any = expression.modifier
+        if modifier in _DIRECTIONS:
+            descending = _DIRECTIONS[modifier]
+        elif modifier in _NULLS:
+            nulls_first = _NULLS[modifier]
+        else:
+            break
+        expression = cast("Any", expression).element
+    term = Term(expression, descending, nulls_first)
+    if isinstance(term.expression, type) or not hasattr(term.expression, "desc"):
+        raise _no_expression(given)
+    return term
+
+
+def _no_expression(given: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"order_by has {safe_repr(given)}, expected attributes of the model and expressions of them, such as "
+        f"Ticket.priority.desc()"
+    )
+
+
+def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool) -> ColumnElement[bool]:
+    """Return the condition for the rows after one with *values*, term by term.
+
+    ``(a, b) > (1, 2)`` would not use the index on every database. The first term is bounded once more, for planners
+    that find no range in a disjunction.
+    """
+    alternatives = [
+        and_(
+            *(term.is_equal(value) for term, value in zip(terms[:at], values[:at], strict=True)),
+            terms[at].is_after(values[at], nulls_are_largest),
+        )
+        for at in range(len(terms))
+    ]
+    first, value = terms[0], values[0]
+    if len(terms) > 1 and value is not None and not first.may_be_null:
+        compared = first.compared(first.expression)
+        bound = compared <= value if first.descending else compared >= value
+        return and_(bound, or_(*alternatives))
+    return or_(*alternatives)
+
+
+def digest(terms: Sequence[Term]) -> str:
+    """Return four characters for an order, by which a cursor of another one is recognized."""
+    sorted_by = [(coercions.expect(roles.OrderByRole, term.expression), term) for term in terms]
+    text = ",".join(f"{element} {term.descending} {term.nulls_first}" for element, term in sorted_by)
+    return hashlib.sha256(text.encode()).hexdigest()[:4]

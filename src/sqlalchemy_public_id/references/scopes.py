@@ -1,0 +1,132 @@
+"""The attributes that an object and the row it refers to have in common: a ticket and its assignee the organisation.
+
+The values are those that the flush will write. A foreign key may still be a relationship to an object without a key, or
+a public id whose key has just been found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from sqlalchemy import select
+from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
+from sqlalchemy.orm.attributes import instance_state
+
+from sqlalchemy_public_id._compat import history_without_loading
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
+from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
+
+Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
+"""An object, one of its references, and the public id that was assigned to it."""
+
+OwnKeys: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Any]
+
+Targets: TypeAlias = tuple[dict[str, object], dict[str, Any], OwnKeys]
+"""Public id → new object, public id → key, and the keys that objects keep."""
+
+
+def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFound:
+    """Build the error for an assigned id that belongs to no row, as far as the session may see."""
+    return PublicIdNotFound(public_id, model=ref.target.__name__, field=f"{model.__name__}.{ref.attribute}")
+
+
+def check(
+    session: Session,
+    unresolved: Mapping[tuple[Source, Condition | None], list[Member]],
+    targets: Mapping[tuple[Source, Condition | None], Targets],
+) -> None:
+    """Refuse members whose rows have other values of the shared attributes; one SELECT for each model.
+
+    :raises PublicIdNotFound: as for an id that belongs to no row.
+    """
+    found: dict[UnresolvedKey, Any] = {}
+    for (source, _), (new, keys, _) in targets.items():
+        for attribute in {ref.attribute for members in unresolved.values() for _, ref, _ in members}:
+            for public_id, value in [*new.items(), *keys.items()]:
+                found[UnresolvedKey(attribute, public_id, source)] = value
+    for wanted, members in unresolved.items():
+        scoped = [member for member in members if member[1].shared]
+        if not scoped:
+            continue
+        new, keys, own = targets[wanted]
+        names = tuple(dict.fromkeys(name for _, ref, _ in scoped for name in ref.shared))
+        stored = _stored(session, wanted[0], names, [keys[text] for _, _, text in scoped if text in keys])
+        for state, ref, public_id in scoped:
+            if (state, ref) in own:
+                continue  # it keeps the row that it has
+            target = new.get(public_id)
+            for name in ref.shared:
+                with session.no_autoflush:  # it may load an attribute that is expired
+                    value = _value(state, name, found)
+                    if target is not None:
+                        other = _value(instance_state(target), name, found)
+                    else:
+                        other = stored.get(keys[public_id], {}).get(name)
+                if not _is_same(value, other):
+                    raise not_found(public_id, ref, state.class_)
+
+
+def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Refuse rows of a statement whose references have other values of the shared attributes.
+
+    :param rows: the parameters of each row, and the foreign keys that its references stand for.
+    :raises ConfigurationError: if a row does not have a shared attribute, so that it cannot be compared.
+    """
+    by_source: dict[Source, list[tuple[dict[str, Any], PublicRef, Any]]] = {}
+    for row, keys in rows:
+        for ref in refs_of(mapper).values():
+            if ref.shared and keys.get(ref.key) is not None and ref.attribute in row:
+                by_source.setdefault(ref.source, []).append((row, ref, keys[ref.key]))
+    for source, members in by_source.items():
+        names = tuple(dict.fromkeys(name for _, ref, _ in members for name in ref.shared))
+        stored = _stored(session, source, names, [key for _, _, key in members])
+        for row, ref, key in members:
+            for name in ref.shared:
+                if name not in row:
+                    raise ConfigurationError(
+                        f"{mapper.class_.__name__}.{ref.attribute} has the scope {name!r}, and a row of the statement "
+                        f"does not have {name!r} to compare: add it to each row"
+                    )
+                if not _is_same(row[name], stored.get(key, {}).get(name)):
+                    raise not_found(row[ref.attribute], ref, mapper.class_)
+
+
+def _stored(session: Session, source: Source, names: tuple[str, ...], keys: list[Any]) -> dict[Any, dict[str, Any]]:
+    """Return key → the values of the attributes *names* of its row."""
+    key, _ = source.columns()
+    query: Any = select(key, *(getattr(source.model, name) for name in names))
+    values: dict[Any, dict[str, Any]] = {}
+    if keys:
+        conditions = traits_for(session.get_bind(source.mapper).dialect).any_of(key, list(dict.fromkeys(keys)))
+        with session.no_autoflush:
+            for condition in conditions:
+                for own, *row in session.execute(query.where(condition)):
+                    values[own] = dict(zip(names, row, strict=True))
+    return values
+
+
+def _value(state: InstanceState[Any], name: str, found: Mapping[UnresolvedKey, Any]) -> Any:
+    """Return the value of the attribute that a flush will write: a key, or the object that will have the key."""
+    mapper = state.mapper
+    value = state.dict.get(name)
+    if isinstance(value, UnresolvedKey):
+        return found.get(value, value)
+    columns = set(mapper.column_attrs[name].columns)
+    for relationship in mapper.relationships:
+        pairs = dict(relationship.local_remote_pairs)
+        local = next((column for column in pairs if column in columns), None)
+        if local is None or relationship.direction is not RelationshipDirection.MANYTOONE:
+            continue
+        related = state.dict.get(relationship.key)
+        if related is None or not history_without_loading(state.obj(), relationship.key).added:
+            continue  # the foreign key decides
+        key = relationship.mapper.get_property_by_column(pairs[local]).key
+        remote = getattr(related, key)
+        return related if remote is None else remote
+    return getattr(state.obj(), name) if value is None and state.persistent else value
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    return value is other or bool(value == other)

@@ -1,0 +1,287 @@
+"""``lookup.page(order_by=…)``: every row once, in the order of the database, forwards and backwards."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import Float, ForeignKey, MetaData, Numeric, String, event, func, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    aliased,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
+
+from sqlalchemy_public_id import ConfigurationError, InvalidCursor, PublicIdMixin, PublicIdNotFound, lookup
+from sqlalchemy_public_id.references import public_ref
+
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("rows")]
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Person(PublicIdMixin, Base):
+    __tablename__ = "person"
+    name: Mapped[str] = mapped_column(String(20))
+
+
+class Ticket(PublicIdMixin, Base):
+    """Columns with many equal values, and with NULL."""
+
+    __tablename__ = "ticket"
+    priority: Mapped[int]
+    title: Mapped[str | None] = mapped_column(String(20))
+    weight: Mapped[float | None] = mapped_column(Float(24))
+    price: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    colour: Mapped[Colour | None]
+    due: Mapped[datetime | None]
+    is_open: Mapped[bool]
+    owner_id: Mapped[int | None] = mapped_column(ForeignKey(Person.id))
+    owner: Mapped[Person | None] = relationship()
+    owner_public_id: Mapped[str | None] = public_ref("owner")
+
+
+TITLES = [None, "a", "B", "b", "ä", "a ", ""]
+ROWS = 40
+
+
+@pytest.fixture
+def rows(create: Callable[[MetaData], None], session: Session) -> None:
+    create(Base.metadata)
+    people = [Person(name=name) for name in ("Ada", "Bob", "Ada")]
+    session.add_all(
+        Ticket(
+            priority=number % 3,
+            title=TITLES[number % 7],
+            weight=None if number % 5 == 0 else number % 4 / 3,
+            price=None if number % 4 == 0 else Decimal(number % 6) / 3,
+            colour=[None, *Colour][number % 3],
+            due=None if number % 3 == 0 else datetime(2026, 1, 1) + timedelta(microseconds=number % 5),
+            is_open=number % 2 == 0,
+            owner=[None, *people][number % 4],
+        )
+        for number in range(ROWS)
+    )
+    session.commit()
+
+
+ORDERS: dict[str, Callable[[], Any]] = {
+    "one": lambda: Ticket.priority,
+    "descending": lambda: Ticket.priority.desc(),
+    "two": lambda: [Ticket.priority.desc(), Ticket.is_open],
+    "nullable": lambda: Ticket.title,
+    "nullable, descending": lambda: Ticket.title.desc(),
+    "nulls first": lambda: Ticket.weight.nulls_first(),
+    "nulls last": lambda: Ticket.weight.nulls_last(),
+    "descending, nulls first": lambda: [Ticket.price.desc().nulls_first(), Ticket.weight],
+    "descending, nulls last": lambda: [Ticket.price.desc().nulls_last(), Ticket.due.asc()],
+    "single precision": lambda: [Ticket.weight.desc(), Ticket.price],
+    "enum": lambda: (Ticket.colour, Ticket.due.desc()),
+    "expression": lambda: func.coalesce(Ticket.price, 1),
+    "public id": lambda: Ticket.public_id.desc(),
+    "reference": lambda: [Ticket.owner_public_id.desc(), Ticket.title],
+}
+
+
+def expected(session: Session, order: Any, *, newest_first: bool = False) -> list[str]:
+    """Return all ids as the database sorts them, with NULL where the order of the terms puts it."""
+    terms: list[Any] = []
+    for each in order if isinstance(order, (list, tuple)) else [order]:
+        text = str(each).upper()
+        column = each
+        while getattr(column, "modifier", None) is not None:
+            column = column.element
+        if "NULLS" in text:
+            terms.append(column.is_(None).desc() if "NULLS FIRST" in text else column.is_(None))
+        terms.append(column.desc() if " DESC" in text else column)
+    key = Ticket.id.desc() if newest_first else Ticket.id
+    return list(session.scalars(select(Ticket.public_id).order_by(*terms, key)))
+
+
+def walk(session: Session, rows: Any, **options: Any) -> list[str]:
+    """Return the ids of all pages, read forwards."""
+    ids: list[str] = []
+    cursor: str | None = None
+    for _ in range(ROWS):
+        page = lookup.page(session, rows, after=cursor, **options)
+        ids += [row.public_id for row in page]
+        assert page.has_more == (page.next is not None)
+        if page.next is None:
+            return ids
+        cursor = page.next
+    raise AssertionError("the pages do not end")
+
+
+def walk_back(session: Session, rows: Any, last: str, **options: Any) -> list[str]:
+    """Return the ids of all pages before *last*, read backwards."""
+    ids: list[str] = []
+    cursor: str | None = last
+    while cursor is not None:
+        page = lookup.page(session, rows, before=cursor, **options)
+        ids = [row.public_id for row in page] + ids
+        cursor = page.previous
+    return ids
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize(("limit", "newest_first"), [(7, False), (1, True), (100, False)])
+def test_every_row_once(session: Session, name: str, limit: int, newest_first: bool) -> None:
+    """Pages together are the table in the order of the database, with ties in the order of the keys."""
+    order = ORDERS[name]()
+    ids = walk(session, Ticket, limit=limit, order_by=order, newest_first=newest_first)
+
+    assert ids == expected(session, order, newest_first=newest_first)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_backwards(session: Session, name: str) -> None:
+    """Pages read backwards from the last row are the same rows in the same order."""
+    order = ORDERS[name]()
+    ids = expected(session, order)
+
+    assert walk_back(session, Ticket, ids[-1], limit=6, order_by=order) == ids[:-1]
+
+
+def test_pairs_of_orders(session: Session) -> None:
+    """Each pair of columns, in each pair of directions, with each place of NULL."""
+    columns = [Ticket.priority, Ticket.title, Ticket.weight, Ticket.due]
+    forms: list[Callable[[Any], Any]] = [
+        lambda column: column,
+        lambda column: column.desc(),
+        lambda column: column.desc().nulls_first(),
+        lambda column: column.nulls_last(),
+    ]
+    for (first, second), one, other in itertools.product(itertools.permutations(columns, 2), forms, forms):
+        order = [one(first), other(second)]
+        assert walk(session, Ticket, limit=15, order_by=order) == expected(session, order), order
+
+
+def test_joined_column(session: Session) -> None:
+    """A page is sorted by a column of a joined table, and by one of an alias."""
+    other = aliased(Person)
+    for rows, column in (
+        (select(Ticket).join(Ticket.owner), Person.name),
+        (select(Ticket).outerjoin(Ticket.owner), Person.name),
+        (select(Ticket).join(Ticket.owner.of_type(other)), other.name),
+    ):
+        ids = walk(session, rows, limit=4, order_by=[column.desc(), Ticket.priority])
+        names = dict(session.execute(select(Ticket.public_id, Person.name).outerjoin(Ticket.owner)).all())  # type: ignore[arg-type]
+        shown = [names[each] for each in ids]
+        assert len(set(ids)) == len(ids) == (ROWS if rows.whereclause is None and "OUTER" in str(rows) else 30)
+        assert [name for name in shown if name] == sorted((name for name in shown if name), reverse=True)
+
+
+def test_filters_do_not_hold_for_cursors(session: Session) -> None:
+    """A row that a filter has left in the meantime is still a place; one that may not be seen is none."""
+    open_ = select(Ticket).where(Ticket.is_open)
+    page = lookup.page(session, open_, limit=5, order_by=Ticket.priority)
+    page[-1].is_open = False
+    session.flush()
+
+    following = lookup.page(session, open_, limit=100, order_by=Ticket.priority, after=page.next)
+    assert len(following) == 15
+    with pytest.raises(InvalidCursor) as caught:
+        lookup.page(session, Ticket, limit=5, order_by=Ticket.priority, after=page.next, where=Ticket.is_open)
+    assert isinstance(caught.value, PublicIdNotFound)
+    assert caught.value.field == "after"
+
+
+def test_where(session: Session) -> None:
+    """Pages with a condition have only rows that meet it; as a function, it is called with the model."""
+    for where in (Ticket.is_open, lambda model: model.is_open):
+        ids = walk(session, Ticket, limit=3, order_by=[Ticket.title.desc()], where=where)
+        assert len(ids) == 20
+        assert walk(session, Ticket, limit=3, where=where) == list(
+            session.scalars(select(Ticket.public_id).where(Ticket.is_open).order_by(Ticket.id))
+        )
+
+
+def test_loader_criteria(session: Session) -> None:
+    """Conditions that the application adds to its session hold for the rows of each page."""
+
+    def hide(state: Any) -> None:
+        state.statement = state.statement.options(with_loader_criteria(Ticket, Ticket.is_open))
+
+    event.listen(session, "do_orm_execute", hide)
+    ids = walk(session, Ticket, limit=3, order_by=[Ticket.priority, Ticket.title])
+
+    assert len(ids) == 20
+
+
+def test_count(session: Session, statements: list[str]) -> None:
+    """``count=True`` counts the rows of all pages by one more statement, also if a join repeats them."""
+    session.connection()
+    statements.clear()
+    page = lookup.page(session, Ticket, limit=5, count=True, order_by=Ticket.priority)
+
+    assert page.total == ROWS
+    assert len(statements) == 2
+    assert lookup.page(session, Ticket, limit=5).total is None
+    assert lookup.page(session, select(Ticket).where(Ticket.priority == 1), limit=5, count=True).total == 13
+    assert lookup.page(session, Ticket, limit=5, count=True, where=Ticket.is_open).total == 20
+    repeated = select(Ticket).join(Person, Person.id > 0)
+    assert lookup.page(session, repeated, limit=5, count=True).total == ROWS
+
+
+def test_statements(session: Session, statements: list[str]) -> None:
+    """A page sorted by columns that are never NULL takes one statement; by others, two."""
+    session.connection()
+    for order, number in ((Ticket.priority, 1), (Ticket.title, 2)):
+        first = lookup.page(session, Ticket, limit=5, order_by=order)
+        statements.clear()
+        lookup.page(session, Ticket, limit=5, order_by=order, after=first.next)
+        assert len(statements) == number
+
+
+def test_cursor_of_another_order(session: Session) -> None:
+    """The cursor of one order is refused in another; a public id is a place in each."""
+    page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority)
+    for order in (None, Ticket.priority.desc(), [Ticket.priority, Ticket.title], Ticket.priority.nulls_last()):
+        with pytest.raises(InvalidCursor, match="in another order; begin with the first page") as caught:
+            lookup.page(session, Ticket, limit=5, order_by=order, after=page.next)
+        assert caught.value.value == page.next
+        lookup.page(session, Ticket, limit=5, order_by=order, after=page[-1].public_id)
+
+
+@pytest.mark.parametrize("cursor", ["", "~", "abc", "a" * 5000, 7, b"x", "0" * 12, "0" * 12 + "~ffff", "é~0000", None])
+def test_cursors_that_are_none(session: Session, cursor: Any) -> None:
+    """Anything but a cursor is refused with the argument's name, and without a 500's worth of an error."""
+    if cursor is None:
+        assert len(lookup.page(session, Ticket, limit=5, order_by=Ticket.title, after=cursor)) == 5
+        return
+    for order in (None, Ticket.priority, Ticket.title):
+        with pytest.raises(InvalidCursor) as caught:
+            lookup.page(session, Ticket, limit=5, order_by=order, before=cursor)
+        assert caught.value.field == "before"
+
+
+@pytest.mark.parametrize("order", ["priority", [Ticket.priority, "title"], Ticket, [None], 7, [[Ticket.priority]]])
+def test_orders_that_are_none(session: Session, order: Any) -> None:
+    """Names of columns, models and other values are refused with the reason."""
+    with pytest.raises(ConfigurationError, match="expected attributes of the model"):
+        lookup.page(session, Ticket, limit=5, order_by=order)
+
+
+def test_rows_that_change_places(session: Session) -> None:
+    """A page begins at the place that the row of the cursor has now."""
+    page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority)
+    page[-1].priority = 99
+    session.flush()
+
+    assert not lookup.page(session, Ticket, limit=5, order_by=Ticket.priority, after=page.next)

@@ -1,0 +1,310 @@
+"""Several tenants in one table: a row of another tenant is like one that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, String, insert, select, true, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, with_loader_criteria
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidCursor,
+    NanoId,
+    PublicIdMixin,
+    PublicIdNotFound,
+    bulk,
+    lookup,
+)
+from sqlalchemy_public_id.references import public_ref
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Organisation(PublicIdMixin, Base):
+    __tablename__ = "organisation"
+    name: Mapped[str] = mapped_column(String(50))
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId(prefix="usr")
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organisation: Mapped[Organisation] = relationship()
+    name: Mapped[str] = mapped_column(String(50))
+
+
+class Ticket(PublicIdMixin, Base):
+    __tablename__ = "ticket"
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organisation: Mapped[Organisation] = relationship()
+    organisation_public_id: Mapped[str] = public_ref("organisation")
+    assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
+    assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
+    assignee_public_id: Mapped[str | None] = public_ref("assignee", scope="organisation_id")
+    watcher_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
+    watcher: Mapped[User | None] = relationship(foreign_keys=watcher_id)
+    watcher_public_id: Mapped[str | None] = public_ref(
+        "watcher", scope=lambda session: User.organisation_id == session.info["organisation_id"]
+    )
+
+
+class Tenants:
+    """Two organisations, a user of each, and a ticket of each."""
+
+    def __init__(self, session: Session) -> None:
+        self.ours, self.theirs = Organisation(name="ours"), Organisation(name="theirs")
+        self.ada = User(organisation=self.ours, name="Ada")
+        self.eve = User(organisation=self.theirs, name="Eve")
+        self.ticket = Ticket(organisation=self.ours)
+        session.add_all([self.ours, self.theirs, self.ada, self.eve, self.ticket])
+        session.commit()
+        session.info["organisation_id"] = self.ours.id
+
+    @property
+    def where(self) -> Any:
+        return User.organisation_id == self.ours.id
+
+
+@pytest.fixture(autouse=True)
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+@pytest.fixture
+def tenants(session: Session) -> Tenants:
+    return Tenants(session)
+
+
+LOOKUPS: dict[str, Callable[..., Any]] = {
+    "get": lambda session, model, one, where: lookup.get(session, model, one.public_id, **where),
+    "get_many": lambda session, model, one, where: lookup.get_many(session, model, [one.public_id], **where),
+    "keys_of": lambda session, model, one, where: lookup.keys_of(session, model, [one.public_id], **where),
+    "public_ids_of": lambda session, model, one, where: lookup.public_ids_of(session, model, [one.id], **where),
+    "page": lambda session, model, one, where: list(lookup.page(session, model, limit=9, **where)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+@pytest.mark.parametrize("form", ["condition", "function", "statement", "criteria"])
+def test_lookups(session: Session, tenants: Tenants, statements: list[str], name: str, form: str) -> None:
+    """Each lookup finds a row of ours, and of theirs exactly what it finds of none, in as many statements."""
+    our_id, our_key, our_text = tenants.ours.id, tenants.ada.id, tenants.ada.public_id
+    rows: Any = User
+    where: Any = {}
+    if form == "condition":
+        where = {"where": tenants.where}
+    elif form == "function":
+        where = {"where": lambda model: model.organisation_id == our_id}
+    else:
+        rows = select(User).where(tenants.where)
+    if form == "criteria":
+        rows = select(User).options(with_loader_criteria(User, tenants.where))
+    eve = SimpleNamespace(id=tenants.eve.id, public_id=tenants.eve.public_id)
+    unknown = SimpleNamespace(id=10**6, public_id="usr_000000000000")
+    find = LOOKUPS[name]
+
+    assert find(session, rows, SimpleNamespace(id=our_key, public_id=our_text), where)
+    session.expunge_all()
+    session.connection()
+    sent: list[list[str]] = []
+    answers = []
+    for one in (eve, unknown):
+        statements.clear()
+        answers.append(find(session, rows, one, where))
+        sent.append(list(statements))
+        session.expunge_all()
+    if name == "page":
+        assert [row.public_id for row in answers[0]] == [our_text]
+    else:
+        assert answers[0] == answers[1]
+        assert not answers[0]
+    assert len(sent[0]) == len(sent[1]) == 1
+
+
+def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
+    """The error names the model and the id that was asked for, as for an unknown id."""
+    with pytest.raises(PublicIdNotFound, match="no User has the public id 'usr_") as caught:
+        lookup.get_one(session, User, tenants.eve.public_id, where=tenants.where)
+    assert caught.value.model == "User"
+    with pytest.raises(PublicIdNotFound, match="no User has"):
+        lookup.get_one(session, select(User).where(tenants.where), tenants.eve.public_id)
+    assert lookup.get_one(session, select(User).where(tenants.where), tenants.ada.public_id) is tenants.ada
+    ours = lambda model: model.organisation_id == tenants.ours.id  # noqa: E731  # as an application writes it
+    assert lookup.resolve(session, tenants.eve.public_id, where=ours) is None
+    assert lookup.resolve(session, tenants.ada.public_id, where=ours) is tenants.ada
+
+
+def test_cursors(session: Session, tenants: Tenants) -> None:
+    """The id of a row of theirs is no cursor, and the error is that of an unknown id."""
+    for cursor in (tenants.eve.public_id, "usr_000000000000"):
+        with pytest.raises(InvalidCursor, match="after: no User has the public id"):
+            lookup.page(session, User, limit=9, after=cursor, where=tenants.where)
+    assert not lookup.page(session, User, limit=9, after=tenants.ada.public_id, where=tenants.where)
+
+
+@pytest.mark.parametrize("where", [True, 1, "organisation_id = 1", User.organisation, User])
+def test_conditions_that_are_none(session: Session, tenants: Tenants, where: Any) -> None:
+    """What Python has made of a condition, or anything else, is refused and selects nothing."""
+    for find in LOOKUPS.values():
+        with pytest.raises(ConfigurationError, match="expected a condition such as User"):
+            find(session, User, tenants.ada, {"where": where})
+    assert lookup.get(session, User, tenants.eve.public_id, where=true()) is tenants.eve
+
+
+@pytest.mark.parametrize("rows", [lambda: select(User.name), lambda: select(User, Ticket), lambda: select(1)])
+def test_statements_of_no_model(session: Session, tenants: Tenants, rows: Callable[[], Any]) -> None:
+    """A statement that does not select one model is refused with what it selects."""
+    for find in LOOKUPS.values():
+        with pytest.raises(ConfigurationError, match=r"is of one model|is not a mapped class"):
+            find(session, rows(), tenants.ada, {})
+
+
+def test_statements_with_a_limit(session: Session, tenants: Tenants) -> None:
+    """ORDER BY and LIMIT of a statement are refused with the reason."""
+    with pytest.raises(ConfigurationError, match="at most one row"):
+        lookup.get(session, select(User).limit(1), tenants.ada.public_id)
+    with pytest.raises(ConfigurationError, match="in the order of the ids"):
+        lookup.get_many(session, select(User).order_by(User.id), [tenants.ada.public_id])
+
+
+# --- references
+
+
+def assign(session: Session, ticket: Any) -> None:
+    session.add(ticket)
+    session.flush()
+
+
+@pytest.mark.parametrize("organisation", ["object", "key", "public id", "new"])
+def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organisation: str) -> None:
+    """A user of another organisation cannot be assigned: the error is that of an unknown id, and nothing is stored."""
+    given: dict[str, Any] = {
+        "object": {"organisation": tenants.ours},
+        "key": {"organisation_id": tenants.ours.id},
+        "public id": {"organisation_public_id": tenants.ours.public_id},
+        "new": {"organisation": Organisation(name="new")},
+    }[organisation]
+    for public_id in (tenants.eve.public_id, "usr_000000000000"):
+        with session.no_autoflush:
+            session.add(Ticket(**given, assignee_public_id=public_id))
+        with pytest.raises(PublicIdNotFound) as caught:
+            session.flush()
+        assert (caught.value.field, caught.value.value) == ("Ticket.assignee_public_id", public_id)
+        session.rollback()
+    if organisation != "new":
+        ticket = Ticket(**given, assignee_public_id=tenants.ada.public_id)
+        assign(session, ticket)
+        assert ticket.assignee is tenants.ada
+    assert len(session.scalars(select(Ticket)).all()) == 1 + (organisation != "new")
+
+
+def test_assigned_later(session: Session, tenants: Tenants) -> None:
+    """A stored object is compared by what it will have after the flush."""
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    tenants.ticket.organisation = tenants.theirs
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    session.flush()
+    assert tenants.ticket.assignee is tenants.eve
+
+
+def test_new_objects_of_one_flush(session: Session, tenants: Tenants) -> None:
+    """New users are compared as well, by the organisation that they will have."""
+    bob = User(organisation=tenants.ours, name="Bob")
+    mallory = User(organisation=tenants.theirs, name="Mallory")
+    session.add_all([bob, mallory])
+    session.add(ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id))
+    session.flush()
+    assert ticket.assignee is bob
+
+    session.add_all([mallory, Ticket(organisation=tenants.ours, assignee_public_id=mallory.public_id)])
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
+    """A scope may be a condition that is built of the session."""
+    assign(session, Ticket(organisation=tenants.ours, watcher_public_id=tenants.ada.public_id))
+    session.add(Ticket(organisation=tenants.ours, watcher_public_id=tenants.eve.public_id))
+    with pytest.raises(PublicIdNotFound) as caught:
+        session.flush()
+    assert caught.value.field == "Ticket.watcher_public_id"
+    session.rollback()
+    session.info["organisation_id"] = tenants.theirs.id
+    assign(session, Ticket(organisation=tenants.theirs, watcher_public_id=tenants.eve.public_id))
+
+
+def test_both_scopes(session: Session, tenants: Tenants, statements: list[str]) -> None:
+    """Many objects are checked by one SELECT for each scope, and one for the shared values."""
+    statements.clear()
+    session.add_all(
+        Ticket(
+            organisation=tenants.ours,
+            assignee_public_id=tenants.ada.public_id,
+            watcher_public_id=tenants.ada.public_id,
+        )
+        for _ in range(20)
+    )
+    session.flush()
+
+    selects = [one for one in statements if one.lstrip().upper().startswith("SELECT") and "user" in one]
+    assert len(selects) <= 3 + 2  # and those that refresh the expired users
+
+
+@pytest.mark.parametrize("way", ["bulk", "insert", "update"])
+def test_other_ways_to_write(session: Session, tenants: Tenants, way: str) -> None:
+    """Bulk inserts and statements refuse the id of another tenant as a flush does."""
+
+    def write(public_id: str) -> None:
+        if way == "bulk":
+            bulk.insert(session, [Ticket(organisation=tenants.ours, assignee_public_id=public_id)])
+        elif way == "insert":
+            row = {"organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            session.execute(insert(Ticket), [row])
+        else:
+            row = {"id": tenants.ticket.id, "organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            session.execute(update(Ticket), [row])
+
+    write(tenants.ada.public_id)
+    with pytest.raises(PublicIdNotFound):
+        write(tenants.eve.public_id)
+
+
+def test_statement_without_the_shared_attribute(session: Session, tenants: Tenants) -> None:
+    """A row that does not have the attribute of the scope cannot be compared, and is refused."""
+    row = {"id": tenants.ticket.id, "assignee_public_id": tenants.ada.public_id}
+    with pytest.raises(ConfigurationError, match="add it to each row"):
+        session.execute(update(Ticket), [row])
+
+
+@pytest.mark.parametrize("scope", ["tenant_id", ["organisation_id", "no"], "organisation"])
+def test_scopes_that_cannot_work(scope: Any) -> None:
+    """A scope that names no column attribute of both models is refused when the mappers are configured."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Owner(PublicIdMixin, OtherBase):
+        __tablename__ = "owner"
+        organisation_id: Mapped[int]
+
+    class Thing(PublicIdMixin, OtherBase):
+        __tablename__ = "thing"
+        organisation_id: Mapped[int]
+        owner_id: Mapped[int] = mapped_column(ForeignKey("owner.id"))
+        owner: Mapped[Owner] = relationship()
+        owner_public_id: Mapped[str] = public_ref("owner", scope=scope)
+
+    with pytest.raises(ConfigurationError, match="which is no column attribute of"):
+        OtherBase.registry.configure()
+    OtherBase.registry.dispose()
