@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI, Header, HTTPException
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, ForeignKey, MetaData, String, true
 from sqlalchemy.exc import IntegrityError
@@ -17,6 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from conftest import Statements
 from sqlalchemy_public_id import (
     ConfigurationError,
+    InvalidCursor,
     InvalidPublicId,
     NanoId,
     PublicIdConflict,
@@ -336,59 +339,124 @@ def test_async_session(async_engine: AsyncEngine) -> None:
 # --- errors as answers
 
 
-def raising(error: Exception) -> FastAPI:
+def raising(error: Exception, *, problem_details: bool = False) -> FastAPI:
     app = FastAPI()
-    install(app)
+    install(app, problem_details=problem_details)
 
     @app.get("/it")
+    @app.post("/it")
     def it() -> None:
         raise error
+
+    @app.get("/number/{number}")
+    def number(number: int) -> None:
+        raise HTTPException(403, "not yours", {"X-Why": "because"})
 
     return app
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (PublicIdNotFound(4711, model="Client"), {"status": 404, "title": "Not Found", "detail": "no such Client"}),
-        (
-            PublicIdNotFound(4711, model="Client", field="Parcel.client_public_id"),
-            {
-                "status": 404,
-                "title": "Not Found",
-                "detail": "no such Client",
-                "field": "Parcel.client_public_id",
-            },
-        ),
-        (
-            InvalidPublicId(4711, expected="12 of 0-9", reason="it is of type int", field="client"),
-            {
-                "status": 422,
-                "title": "Unprocessable Content",
-                "detail": "not a public id: it is of type int (expected 12 of 0-9)",
-                "field": "client",
-            },
-        ),
-        (
-            PublicIdConflict("4711", model="Client", differing=("name", "age")),
-            {
-                "status": 409,
-                "title": "Conflict",
-                "detail": "the Client with this public id exists, with other contents",
-                "differing": ["name", "age"],
-            },
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_errors_as_answers(error: Exception, expected: dict[str, Any]) -> None:
-    """Errors of this library are problem details; the value that they are about is not among them."""
-    (response,) = asked(raising(error), "/it")
+NOT_AN_ID = "not a public id: it is of type int (expected 12 of 0-9)"
+CONFLICT = "the Client with this public id exists, with other contents"
+UNKNOWN_REFERENCE = {"type": "public_id_unknown", "loc": ["body", "client_public_id"], "msg": "no such Client"}
+ANSWERS: list[tuple[Exception, int, str, dict[str, Any]]] = [
+    (PublicIdNotFound(4711, model="Client"), 404, "no such Client", {}),
+    (
+        PublicIdNotFound(4711, model="Client", field="Parcel.client_public_id"),
+        422,
+        "no such Client",
+        {"errors": [UNKNOWN_REFERENCE]},
+    ),
+    (
+        InvalidCursor(4711, model="Client", field="after"),
+        422,
+        "not a cursor: no Client has this public id; begin with the first page",
+        {
+            "errors": [
+                {
+                    "type": "cursor_invalid",
+                    "loc": ["query", "after"],
+                    "msg": "not a cursor: no Client has this public id; begin with the first page",
+                }
+            ]
+        },
+    ),
+    (
+        InvalidPublicId(4711, expected="12 of 0-9", reason="it is of type int", field="client"),
+        422,
+        NOT_AN_ID,
+        {"errors": [{"type": "public_id_invalid", "loc": ["body", "client"], "msg": NOT_AN_ID}]},
+    ),
+    (
+        PublicIdConflict("4711", model="Client", differing=("name", "age")),
+        409,
+        CONFLICT,
+        {"differing": ["name", "age"]},
+    ),
+]
+TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
+
+
+@pytest.mark.parametrize(("error", "status", "detail", "more"), ANSWERS, ids=lambda value: type(value).__name__)
+def test_errors_as_answers(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
+    """Errors have the shape of FastAPI's own, a 422 with the place; the value that they are about is not among them."""
+    (response,) = asked(raising(error), "/it", method="POST")
+    errors = more.get("errors")
+
+    assert response.headers["content-type"] == "application/json"
+    assert response.status_code == status
+    assert response.json() == {"detail": errors or detail, **({} if errors else more)}
+    assert "4711" not in response.text
+
+
+@pytest.mark.parametrize(("error", "status", "detail", "more"), ANSWERS, ids=lambda value: type(value).__name__)
+def test_errors_as_problem_details(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
+    """With ``problem_details=True``, they are problem details of RFC 9457."""
+    (response,) = asked(raising(error, problem_details=True), "/it", method="POST")
 
     assert response.headers["content-type"] == "application/problem+json"
-    assert response.status_code == expected["status"]
-    assert response.json() == {"type": "about:blank", **expected}
+    assert response.status_code == status
+    expected = {"type": "about:blank", "title": TITLES[status], "status": status, "detail": detail}
+    assert response.json() == {**expected, **more}
     assert "4711" not in response.text
+
+
+def test_errors_of_fastapi_as_problem_details() -> None:
+    """FastAPI's 422 and an ``HTTPException`` are problem details as well, with their headers and without the input."""
+    invalid, forbidden, missing = asked(
+        raising(ValueError(), problem_details=True), "/number/4711x", "/number/1", "/nowhere"
+    )
+
+    assert {each.headers["content-type"] for each in (invalid, forbidden, missing)} == {"application/problem+json"}
+    assert (invalid.status_code, invalid.json()["errors"][0]["loc"]) == (422, ["path", "number"])
+    assert "4711" not in invalid.text
+    assert (forbidden.status_code, forbidden.json()["detail"]) == (403, "not yours")
+    assert forbidden.headers["x-why"] == "because"
+    assert (missing.status_code, missing.json()["title"]) == (404, "Not Found")
+
+
+def test_query_without_a_body() -> None:
+    """An unknown id in a request without a body is in the query."""
+    (response,) = asked(raising(PublicIdNotFound("x", model="Client", field="Parcel.client_public_id")), "/it")
+
+    assert response.json()["detail"][0]["loc"] == ["query", "client_public_id"]
+
+
+def test_handlers_of_the_application_stay() -> None:
+    """An application that answers invalid requests in its own way keeps doing so."""
+    app = FastAPI()
+
+    @app.exception_handler(RequestValidationError)
+    async def own(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"mine": True}, 418)
+
+    install(app, problem_details=True)
+    app.get("/number/{number}")(lambda number: None)
+    app.get("/int/{number}")(int_number)
+
+    assert asked(app, "/int/x")[0].json() == {"mine": True}
+
+
+def int_number(number: int) -> None: ...
 
 
 def test_error_inside_sqlalchemy(get_session: Any) -> None:
@@ -431,7 +499,7 @@ def test_other_errors_are_left_alone() -> None:
 def test_missing_row_as_a_problem(get_session: Any) -> None:
     """Once installed, the dependency answers as other errors are answered: as problem details."""
     app = shop(get_session)
-    install(app)
+    install(app, problem_details=True)
 
     (response,) = asked(app, f"/clients/{UNKNOWN}")
 
@@ -469,7 +537,7 @@ def test_document(malformed: int) -> None:
     assert (schema["pattern"], schema["minLength"], schema["maxLength"]) == ("^facli_[0-9a-z]{12}$", 18, 18)
     assert ClientId(schema["examples"][0])
     assert header["name"] == "x-client"
-    assert list(operation["responses"]["404"]["content"]) == ["application/problem+json"]
+    assert list(operation["responses"]["404"]["content"]) == ["application/json"]
     assert app.openapi() == app.openapi()
 
 

@@ -143,7 +143,7 @@ def test_lines(tell: Tell) -> None:
 
 
 def test_what_there_is_not(tell: Tell) -> None:
-    """Unknown ids are 404 in a path, as a cursor and in a body, and nothing is written."""
+    """Unknown ids are 404 in a path, and 422 as a cursor and in a body; nothing is written."""
 
     async def story(shop: Shop) -> None:
         unknown, order = CustomerId(), (await shop.ids(Order))[0]
@@ -157,8 +157,13 @@ def test_what_there_is_not(tell: Tell) -> None:
             ),
         ]
 
-        assert [answer.status_code for answer in answers] == [404] * 5
-        assert {answer.headers["content-type"] for answer in answers} == {"application/problem+json"}
+        assert [answer.status_code for answer in answers] == [404, 422, 422, 422, 422]
+        assert [answer.json()["detail"][0]["loc"] for answer in answers[1:]] == [
+            ["query", "after"],
+            ["body", "customer_public_id"],
+            ["body", "customer_public_id"],
+            ["body", "product_public_id"],
+        ]
         assert len(await shop.ids(Order)) == len(await shop.ids(Line)) == 30
 
     tell(story)

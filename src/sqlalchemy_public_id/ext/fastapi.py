@@ -28,26 +28,20 @@ from sqlalchemy.orm import RelationshipProperty, Session, scoped_session
 from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.util import ThreadLocalRegistry
 
-from sqlalchemy_public_id.errors import (
-    ConfigurationError,
-    InvalidPublicId,
-    PublicIdConflict,
-    PublicIdNotFound,
-    require,
-    safe_repr,
-)
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.types import public_id_type
 
 with require("fastapi"):
-    from fastapi import Depends, FastAPI, HTTPException, Path, Request
+    from fastapi import Depends, FastAPI, Path
     from fastapi.concurrency import run_in_threadpool
-    from fastapi.exception_handlers import request_validation_exception_handler
+    from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import JSONResponse
     from pydantic import WithJsonSchema
+    from starlette.exceptions import HTTPException
 
+from sqlalchemy_public_id.ext._answers import Answers, Problems
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
@@ -127,26 +121,38 @@ def by_public_id(
     return row
 
 
-def install(app: FastAPI) -> None:
-    """Add exception handlers to *app* that answer errors of this library as problem details (:rfc:`9457`).
+def install(app: FastAPI, *, problem_details: bool = False) -> None:
+    """Add exception handlers to *app* that answer errors of this library, and describe the answers in OpenAPI.
 
-    :class:`PublicIdNotFound` is 404, :class:`InvalidPublicId` 422, :class:`PublicIdConflict` 409. These answers name
-    models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The 422 that FastAPI
-    itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI document gets the
-    response 404 for each operation with a public id in its path. A malformed request whose input JSON cannot represent
-    is 422 instead of 500. Without this, :func:`by_public_id` answers 404 as an ``HTTPException``, and the other errors
-    are 500.
+    ====================================================  ======
+    :class:`PublicIdNotFound` of a row                    404
+    the same with a field: an unknown id in a body        422
+    :class:`InvalidCursor`                                422
+    :class:`InvalidPublicId`                              422
+    :class:`PublicIdConflict`                             409
+    ====================================================  ======
+
+    They have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``. With
+    *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and ``HTTPException``.
+
+    These answers name models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The
+    422 that FastAPI itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI
+    document gets the response 404 for each operation with a public id in its path, and 409 for each one that has a
+    body. A malformed request whose input JSON cannot represent is 422 instead of 500. Without this,
+    :func:`by_public_id` answers 404 as an ``HTTPException``, and the other errors are 500.
     """
-    app.add_exception_handler(PublicIdNotFound, _not_found)
-    app.add_exception_handler(InvalidPublicId, _invalid)
-    app.add_exception_handler(PublicIdConflict, _conflict)
-    if app.exception_handlers.get(RequestValidationError) is request_validation_exception_handler:
-        app.add_exception_handler(RequestValidationError, _unprocessable)
+    answers = Problems() if problem_details else Answers()
+    for error, handler in answers.handlers().items():
+        app.add_exception_handler(error, handler)
+    defaults = {RequestValidationError: request_validation_exception_handler, HTTPException: http_exception_handler}
+    for error, handler in answers.handlers_of_fastapi().items():
+        if app.exception_handlers.get(error) is defaults[error]:  # the application has none of its own
+            app.add_exception_handler(error, handler)
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = original()
-        _add_not_found(document)
+        answers.describe(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
@@ -170,52 +176,3 @@ def _unscoped(session: AsyncSession | Session | scoped_session[Session]) -> Any:
             "would stay open; give it a scopefunc that identifies the request, or let the dependency yield a Session"
         )
     return session()
-
-
-def _not_found(request: Request, error: Any) -> JSONResponse:
-    return _problem(404, "Not Found", f"no such {error.model}", field=error.field)
-
-
-def _invalid(request: Request, error: Any) -> JSONResponse:
-    # the prefix of the input is all before the last separator, and so most of a token: it is not repeated
-    reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
-    detail = f"not a public id: {reason} (expected {error.expected})"
-    return _problem(422, "Unprocessable Content", detail, field=error.field)
-
-
-async def _unprocessable(request: Request, error: Any) -> JSONResponse:
-    try:
-        return await request_validation_exception_handler(request, error)
-    except ValueError:  # it repeats the input, and JSON cannot represent a lone surrogate or NaN
-        details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
-        return JSONResponse({"detail": details}, 422)
-
-
-def _conflict(request: Request, error: Any) -> JSONResponse:
-    detail = f"the {error.model} with this public id exists, with other contents"
-    return _problem(409, "Conflict", detail, differing=list(error.differing))
-
-
-def _problem(status: int, title: str, detail: str, **more: Any) -> JSONResponse:
-    content = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    content |= {name: value for name, value in more.items() if value is not None}
-    return JSONResponse(content, status, media_type=_MEDIA_TYPE)
-
-
-_MEDIA_TYPE = "application/problem+json"
-_PROBLEM = {
-    "type": "object",
-    "properties": {name: {"type": "string"} for name in ("type", "title")}
-    | {"status": {"type": "integer"}, "detail": {"type": "string"}},
-    "required": ["type", "title", "status", "detail"],
-}
-_NOT_FOUND = {"description": "Not Found", "content": {_MEDIA_TYPE: {"schema": _PROBLEM}}}
-
-
-def _add_not_found(document: dict[str, Any]) -> None:
-    paths: dict[str, dict[str, Any]] = document.get("paths", {})
-    for operation in [operation for path in paths.values() for operation in path.values()]:
-        if hasattr(operation, "get"):  # beside operations, a path may have a summary
-            for parameter in operation.get("parameters", ()):
-                if parameter.get("in") == "path" and parameter.get("schema", {}).get("format") == "public-id":
-                    operation["responses"].setdefault("404", _NOT_FOUND)

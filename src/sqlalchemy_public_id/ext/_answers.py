@@ -1,0 +1,155 @@
+"""Errors of this library as answers of FastAPI, in its own shape or as problem details."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exception_handlers import request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
+
+_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
+_TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
+_MEDIA_TYPE = "application/problem+json"
+
+
+# --- what is wrong
+
+
+def status_of(error: Exception) -> int:
+    """Return the status of an answer: 404 is for a row that was asked for, 422 for an id among the input."""
+    if isinstance(error, PublicIdConflict):
+        return 409
+    is_row = isinstance(error, PublicIdNotFound) and error.field is None
+    return 404 if is_row else 422
+
+
+def message_of(error: Any) -> str:
+    """Return what is wrong, without a value: the prefix of the input may be most of a token."""
+    if isinstance(error, PublicIdConflict):
+        return f"the {error.model} with this public id exists, with other contents"
+    if isinstance(error, InvalidPublicId):
+        reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
+        return f"not a public id: {reason} (expected {error.expected})"
+    if isinstance(error, InvalidCursor):
+        return f"not a cursor: {error.reason}; begin with the first page"
+    return f"no such {error.model}"
+
+
+def _detail(request: Request, error: Any) -> dict[str, Any]:
+    """Return one entry of the list that FastAPI has in a 422."""
+    kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
+    if isinstance(error, InvalidCursor):
+        kind = "cursor_invalid"
+    where = "query" if isinstance(error, InvalidCursor) or request.method in _WITHOUT_BODY else "body"
+    # of the attribute of a model, "Order.customer_public_id", the name that the request has
+    names = [] if error.field is None else [error.field.rpartition(".")[2]]
+    return {"type": kind, "loc": [where, *names], "msg": message_of(error)}
+
+
+def _details_of(error: RequestValidationError) -> list[dict[str, Any]]:
+    """Return the list of a 422 without the input, which JSON may not be able to represent."""
+    return [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
+
+
+class Answers:
+    """How errors are answered, and described in an OpenAPI document."""
+
+    def handlers(self) -> Mapping[Any, Callable[..., Any]]:
+        """Return the handlers of errors of this library."""
+        return dict.fromkeys((PublicIdNotFound, InvalidPublicId, PublicIdConflict), self.answer)
+
+    def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
+        """Return handlers that replace those of FastAPI, unless the application has its own."""
+        return {RequestValidationError: self.unprocessable}
+
+    def answer(self, request: Request, error: Any) -> JSONResponse:
+        status = status_of(error)
+        content: dict[str, Any] = {"detail": [_detail(request, error)] if status == 422 else message_of(error)}
+        if isinstance(error, PublicIdConflict):
+            content["differing"] = list(error.differing)
+        return JSONResponse(content, status)
+
+    async def unprocessable(self, request: Request, error: Any) -> JSONResponse:
+        try:
+            return await request_validation_exception_handler(request, error)
+        except ValueError:  # it repeats the input, and JSON cannot represent a lone surrogate or NaN
+            return JSONResponse({"detail": _details_of(error)}, 422)
+
+    def describe(self, document: dict[str, Any]) -> None:
+        """Add the answers to the operations of *document* that can have them."""
+        paths: dict[str, dict[str, Any]] = document.get("paths", {})
+        for operation in [operation for path in paths.values() for operation in path.values()]:
+            if not hasattr(operation, "get"):  # beside operations, a path may have a summary
+                continue
+            responses = operation["responses"]
+            if any(map(_is_public_id_in_path, operation.get("parameters", ()))):
+                responses.setdefault("404", self.response(404))
+            if "requestBody" in operation:
+                responses.setdefault("409", self.response(409))
+
+    def response(self, status: int) -> dict[str, Any]:
+        """Return the description of an answer."""
+        properties: dict[str, Any] = {"detail": {"type": "string"}}
+        if status == 409:
+            properties["differing"] = {"type": "array", "items": {"type": "string"}}
+        schema = {"type": "object", "properties": properties, "required": ["detail"]}
+        return {"description": _TITLES[status], "content": {"application/json": {"schema": schema}}}
+
+
+class Problems(Answers):
+    """The same as problem details (:rfc:`9457`), for errors of FastAPI as well."""
+
+    def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
+        return {RequestValidationError: self.unprocessable, HTTPException: self.http}
+
+    def answer(self, request: Request, error: Any) -> JSONResponse:
+        status = status_of(error)
+        more: dict[str, Any] = {}
+        if status == 422:
+            more["errors"] = [_detail(request, error)]
+        if isinstance(error, PublicIdConflict):
+            more["differing"] = list(error.differing)
+        return _problem(status, _TITLES[status], message_of(error), more)
+
+    async def unprocessable(self, request: Request, error: Any) -> JSONResponse:
+        details = _details_of(error)
+        where = ", ".join(".".join(map(str, detail["loc"])) for detail in details)
+        return _problem(422, _TITLES[422], f"the request is not valid: {where}", {"errors": details})
+
+    async def http(self, request: Request, error: Any) -> JSONResponse:
+        title = HTTPStatus(error.status_code).phrase
+        return _problem(error.status_code, title, str(error.detail), {}, error.headers)
+
+    def describe(self, document: dict[str, Any]) -> None:
+        super().describe(document)
+        paths: dict[str, dict[str, Any]] = document.get("paths", {})
+        for operation in [operation for path in paths.values() for operation in path.values()]:
+            if hasattr(operation, "get") and "422" in operation["responses"]:
+                operation["responses"]["422"] = self.response(422)
+
+    def response(self, status: int) -> dict[str, Any]:
+        properties: dict[str, Any] = {name: {"type": "string"} for name in ("type", "title", "detail")}
+        properties["status"] = {"type": "integer"}
+        if status == 409:
+            properties["differing"] = {"type": "array", "items": {"type": "string"}}
+        if status == 422:
+            properties["errors"] = {"type": "array", "items": {"type": "object"}}
+        required = ["type", "title", "status", "detail"]
+        schema = {"type": "object", "properties": properties, "required": required}
+        return {"description": _TITLES[status], "content": {_MEDIA_TYPE: {"schema": schema}}}
+
+
+def _is_public_id_in_path(parameter: Mapping[str, Any]) -> bool:
+    return parameter.get("in") == "path" and parameter.get("schema", {}).get("format") == "public-id"
+
+
+def _problem(status: int, title: str, detail: str, more: Mapping[str, Any], headers: Any = None) -> JSONResponse:
+    content = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    return JSONResponse(content, status, headers=headers, media_type=_MEDIA_TYPE)
