@@ -101,6 +101,15 @@ def test_get(session: Session, stored: IssuedToken, statements: list[str]) -> No
     assert len(statements) == 1
 
 
+def test_token_of_a_row_that_may_not_be_seen(session: Session, stored: IssuedToken, statements: list[str]) -> None:
+    """A token of a row that does not meet ``where`` has none, by the same statement."""
+    text = stored.reveal()
+    assert tokens.get(session, Reset, text, where=Reset.expires_at < NOW) is None
+    assert len(statements) == 1
+    assert tokens.get(session, Reset, text, where=Reset.expires_at > NOW) is not None
+    assert tokens.get(session, Reset, text, where=lambda model: model.expires_at == LATER) is not None
+
+
 def test_an_unknown_token_is_not_found(session: Session, stored: IssuedToken, statements: list[str]) -> None:
     """A genuine token that has no row, or no longer, has none."""
     unknown = RESET.issue().reveal()

@@ -37,7 +37,7 @@ FORMATS: list[Any] = [
 
 def answered(check: Any, text: object) -> dict[str, Any]:
     app = FastAPI()
-    install(app)
+    install(app, problem_details=True)
 
     @app.get("/it")
     def it() -> None:

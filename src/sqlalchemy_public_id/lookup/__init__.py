@@ -28,7 +28,7 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, page
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, condition_of, model_of, selected
 from sqlalchemy_public_id.orm.inspection import (
     AnySession,
     id_attributes,
@@ -56,13 +56,13 @@ M = TypeVar("M")  # a model
 
 
 class LoadOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`get` that control which rows may be seen, and how the row is loaded."""
+    """The keyword arguments of :func:`get` that control how the row is loaded, and which rows may be seen."""
 
-    where: Where | None
     options: Sequence[ORMOption]
     with_for_update: bool | Mapping[str, Any] | None
     populate_existing: bool
     execution_options: Mapping[str, Any] | None
+    where: Where | None
 
 
 def get(
@@ -82,12 +82,14 @@ def get(
     check_options("get", load)
     key, type_ = _public_id(session, model, attribute)
     text = type_.canonical(public_id)
-    if text is None:
-        return None
     if load or isinstance(model, Select) or is_sharded(session):  # which chooses a shard by the values in the statement
-        statement, entity = selected("get", model, load.pop("where", None))
+        statement, entity = selected("get", model, load.pop("where", None))  # refuses what is none for every id
+        if text is None:
+            return None
         found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
         return found
+    if text is None:
+        return None
     row: M | None = session.scalars(_query(model, key), {_PARAMETER: str.__str__(text)}).unique().one_or_none()
     return row
 
@@ -127,7 +129,10 @@ def one_row(
 
     :param evaluate: expressions that the database evaluates for the row; their values are dropped.
     """
-    row: M | None = _one_row(session, select(model, *evaluate).where(condition), load)
+    where, query = load.pop("where", None), select(model, *evaluate).where(condition)
+    if where is not None:
+        query = query.where(condition_of("where", where, model))
+    row: M | None = _one_row(session, query, load)
     return row
 
 

@@ -13,7 +13,7 @@ from sqlalchemy_public_id.errors import InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, condition, selected
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, condition_of, selected
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.types import public_id_type
 
@@ -125,7 +125,7 @@ def page(
         entity,
         name,
         terms=terms,
-        visible=None if where is None else condition("page(where=…)", where, entity),
+        visible=None if where is None else condition_of("page(where=…)", where, entity),
         descending=newest_first,
         backwards=backwards,
     )

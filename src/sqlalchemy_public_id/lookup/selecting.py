@@ -43,11 +43,11 @@ def selected(function: str, rows: Any, where: Where | None) -> tuple[Select[Any]
         public_id_attribute(rows)
         statement, entity = select(rows), rows
     if where is not None:
-        statement = statement.where(condition(f"{function}(where=…)", where, entity))
+        statement = statement.where(condition_of(f"{function}(where=…)", where, entity))
     return statement, entity
 
 
-def condition(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
+def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
     """Return the condition *where*, or what the function *where* returns for *entity*.
 
     :param what: where the condition comes from, for errors.

@@ -6,8 +6,8 @@ import sys
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from sqlalchemy import Column, inspect
-from sqlalchemy.orm import InstanceState, Mapper, Session, scoped_session
+from sqlalchemy import Column, FromClause, inspect
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
@@ -41,8 +41,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
-        hint = f", but an object of one: pass {type(model).__name__}" if mapper is not None else ""
-        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{hint}")
+        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, mapper)}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
         raise ConfigurationError(
@@ -56,6 +55,17 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
             f"with attribute=…"
         )
     return attribute, attributes[attribute]
+
+
+def _hint(given: Any, inspected: object) -> str:
+    """Return what to pass instead of *given*, which is no model."""
+    if isinstance(inspected, InstanceState):
+        return f", but an object of one: pass {type(given).__name__}"
+    if isinstance(given, QueryableAttribute):
+        return f", but an attribute of one: pass {cast('type[Any]', given.class_).__name__}"
+    if isinstance(given, FromClause):
+        return ", but a table: pass the model that is mapped to it"
+    return ": pass the class, not its name" if isinstance(given, str) else "; expected a model"
 
 
 def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
@@ -77,8 +87,8 @@ AnySession: TypeAlias = Session | scoped_session[Any]
 def require_session(session: object) -> None:
     """Refuse anything but a synchronous session: a connection would execute the query as well, and return a key."""
     if not isinstance(session, (Session, scoped_session)):
-        kind = type(session).__name__
-        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session"
+        kind = f"the class {session.__name__}" if isinstance(session, type) else type(session).__name__
+        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session first"
         raise TypeError(f"expected a Session, not {kind}: {hint}")
 
 

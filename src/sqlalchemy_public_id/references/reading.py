@@ -43,6 +43,8 @@ def load(session: Session, objects: Iterable[object]) -> None:
     >>> references.load(session, session.scalars(select(User)))
     """
     session = session_of(session)
+    if not isinstance(objects, Iterable):
+        raise TypeError(f"expected mapped objects, not one: write [{type(objects).__name__.lower()}]")
     states: list[InstanceState[Any]] = []
     for instance in objects:
         state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
