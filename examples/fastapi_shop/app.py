@@ -114,7 +114,7 @@ async def add_orders(
     orders = [Order(**order.model_dump()) for order in new]
     session.add_all(orders)
     await session.commit()
-    return await session.run_sync(OrderOut.many, orders)
+    return await OrderOut.many(session, orders)
 
 
 @router.put("/orders/{order_id}", responses={201: {"model": OrderOut}, **NO_JSON})
@@ -126,18 +126,18 @@ async def put_order(session: Session, order_id: OrderId, new: OrderIn, response:
     order, created = await idempotency.insert_once(session, Order(public_id=order_id, **new.model_dump()))
     await session.commit()
     response.status_code = 201 if created else 200
-    return await session.run_sync(OrderOut.of, order)
+    return await OrderOut.of(session, order)
 
 
 @router.get("/orders/{order_id}")
 async def show_order(session: Session, order: OrderRow) -> OrderOut:
-    return await session.run_sync(OrderOut.of, order)
+    return await OrderOut.of(session, order)
 
 
 @router.get("/orders/{order_id}/lines")
 async def list_lines(session: Session, order: OrderRow) -> list[LineOut]:
     lines = await session.scalars(select(Line).where(Line.order == order).order_by(Line.id))
-    return await session.run_sync(LineOut.many, lines)
+    return await LineOut.many(session, lines)
 
 
 @router.post("/orders/{order_id}/lines", status_code=201, responses=NO_JSON)
@@ -145,12 +145,12 @@ async def add_line(session: Session, order: OrderRow, new: LineIn) -> LineOut:
     line = Line(order=order, **new.model_dump())
     session.add(line)
     await session.commit()
-    return await session.run_sync(LineOut.of, line)
+    return await LineOut.of(session, line)
 
 
 async def shown(session: AsyncSession, model: Any, page: Rows[Any]) -> Page[Any]:
     """Build the response for a page of rows; the public ids behind foreign keys are loaded for all rows at once."""
-    items = await session.run_sync(model.many, page)
+    items = await model.many(session, page)
     return Page[model](items=items, next=page.next, previous=page.previous)
 
 

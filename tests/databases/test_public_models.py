@@ -132,7 +132,7 @@ def test_one(create: Callable[[MetaData], None], session: Session) -> None:
 
 @pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
-    """``run_sync`` makes a page of responses in an ``AsyncSession``, with as few statements."""
+    """Awaited, ``many`` makes a page of responses in an ``AsyncSession``, with as few statements."""
     sent: list[str] = []
 
     def listen(connection: object, cursor: object, statement: str, *rest: object) -> None:
@@ -147,7 +147,8 @@ def test_async_session(async_engine: AsyncEngine) -> None:
                 await session.run_sync(fill)
                 stays = (await session.scalars(PAGE)).all()
                 event.listen(async_engine.sync_engine, "before_cursor_execute", listen)
-                found = await session.run_sync(StayOut.many, stays)
+                found = await StayOut.many(session, stays)
+                assert await StayOut.of(session, stays[0]) == found[0]
                 event.remove(async_engine.sync_engine, "before_cursor_execute", listen)
             assert found == [expected(number) for number in range(100)]
             assert len(sent) <= 2

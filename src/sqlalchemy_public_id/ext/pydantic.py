@@ -31,16 +31,17 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
-from sqlalchemy.orm import RelationshipProperty, Session
+from sqlalchemy.orm import RelationshipProperty
 from typing_extensions import Self
 
 from sqlalchemy_public_id import references
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.orm.inspection import AnySession
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import public_id_type
 
@@ -51,6 +52,11 @@ with require("pydantic"):
 
 from sqlalchemy_public_id.ext import _annotations
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+
+    AnyAsyncSession: TypeAlias = AsyncSession | async_scoped_session[Any]
 
 __all__ = ["PublicId", "PublicModel"]
 
@@ -141,23 +147,43 @@ class PublicModel(BaseModel):
         if cls.__mapped_class__ is not None:
             _refuse_keys(cls, cls.__mapped_class__)
 
+    @overload
     @classmethod
-    def of(cls, session: Session, obj: object) -> Self:
-        """Build the response for one object.
-
-        With an ``AsyncSession``, ``await session.run_sync(OrderOut.of, order)``.
-        """
-        return cls.many(session, [obj])[0]
-
+    def of(cls, session: AnySession, obj: object) -> Self: ...
+    @overload
     @classmethod
-    def many(cls, session: Session, objects: Iterable[object]) -> list[Self]:
+    def of(cls, session: AnyAsyncSession, obj: object) -> Coroutine[Any, Any, Self]: ...
+    @classmethod
+    def of(cls, session: Any, obj: object) -> Any:
+        """Build the response for one object. With an ``AsyncSession``, await it."""
+        if hasattr(session, "run_sync"):
+            return cls._awaited_one(session, obj)
+        responses: list[Self] = cls.many(session, [obj])
+        return responses[0]
+
+    @overload
+    @classmethod
+    def many(cls, session: AnySession, objects: Iterable[object]) -> list[Self]: ...
+    @overload
+    @classmethod
+    def many(cls, session: AnyAsyncSession, objects: Iterable[object]) -> Coroutine[Any, Any, list[Self]]: ...
+    @classmethod
+    def many(cls, session: Any, objects: Iterable[object]) -> Any:
         """Build the responses for *objects*, in their order. The references of all of them are loaded at once.
 
-        With an ``AsyncSession``, ``await session.run_sync(OrderOut.many, orders)``.
+        With an ``AsyncSession``, await it.
         """
         rows = list(objects)
+        if hasattr(session, "run_sync"):
+            awaited: Coroutine[Any, Any, list[Self]] = session.run_sync(cls.many, rows)
+            return awaited
         references.load(session, rows)
         return [cls.model_validate(row) for row in rows]
+
+    @classmethod
+    async def _awaited_one(cls, session: AnyAsyncSession, obj: object) -> Self:
+        (one,) = await cls.many(session, [obj])
+        return one
 
     @model_validator(mode="before")
     @classmethod
