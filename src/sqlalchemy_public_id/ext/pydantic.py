@@ -32,7 +32,7 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`P
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast, overload
 
 from sqlalchemy.orm import RelationshipProperty
 from typing_extensions import Self
@@ -158,8 +158,7 @@ class PublicModel(BaseModel):
         """Build the response for one object. With an ``AsyncSession``, await it."""
         if hasattr(session, "run_sync"):
             return cls._awaited_one(session, obj)
-        responses: list[Self] = cls.many(session, [obj])
-        return responses[0]
+        return cls.many(cast("AnySession", session), [obj])[0]
 
     @overload
     @classmethod
