@@ -13,9 +13,10 @@ _APART: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signat
 """Keeps the two outputs apart, which Click does by itself from 8.2 on."""
 
 
-def run(*arguments: object) -> Result:
-    """Run the command. What is no exit is a traceback, and fails the test."""
-    result = CliRunner(**_APART).invoke(public_id, [str(argument) for argument in arguments], prog_name="public-id")
+def run(*arguments: object, given: str | bytes | None = None) -> Result:
+    """Run the command, with *given* as its input. What is no exit is a traceback, and fails the test."""
+    words = [str(argument) for argument in arguments]
+    result = CliRunner(**_APART).invoke(public_id, words, input=given, prog_name="public-id")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -170,6 +170,30 @@ def test_inspect() -> None:
     assert lines["check digit" if "check digit" in lines else "check digit not"].startswith("not valid by ISO 7064")
 
 
+def test_inspect_many() -> None:
+    """Of ids from the standard input, those that are not well-formed are shown with their lines; the status is 1."""
+    good, other = "cus_izkpm55j334u", "cus_izkpm55j334ü"
+    result = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\nbad\r\n\n{other}\n{good}")
+
+    assert result.exit_code == 1
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["2", "3", "4"]
+    assert "it does not begin with 'cus_'" in result.stdout
+    assert result.stderr == "5 ids, 3 not well-formed\n"
+    well_formed = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\n" * 3)
+    assert (well_formed.exit_code, well_formed.stdout) == (0, "")
+    undecodable = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=b"\xff\xfe\n")
+    assert undecodable.exit_code == 1
+
+
+def test_inspect_many_without_a_format() -> None:
+    """Without a format, the facts of each id are printed."""
+    result = run("inspect", "-", given="cus_izkpm55j334u\nabc\n")
+
+    assert result.exit_code == 0
+    assert re.findall(r"^id +(\S+)$", result.stdout, re.MULTILINE) == ["cus_izkpm55j334u", "abc"]
+    assert run("inspect", "-", given="").stdout == ""
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

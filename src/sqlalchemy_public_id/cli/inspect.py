@@ -13,7 +13,7 @@ import click
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.cli._console import format_argument
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
@@ -36,11 +36,45 @@ def inspect(id: str, format: Format | None) -> None:
     """Show format, prefix, time and check digit of ID, and why it is malformed.
 
     With --format, the exit status is 1 if ID is not well-formed.
+
+    If ID is -, ids are read from the standard input, one per line. With --format, only those that are not well-formed
+    are shown, with their lines.
     """
-    for name, value in _facts(id, format):
-        click.echo(f"{name:<12} {value}")
-    if format is not None and not format.is_valid(id):
+    if id != "-":
+        _show(id, format)
+        is_valid = format is None or format.is_valid(id)
+    elif format is None:
+        for number, text in enumerate(_lines()):
+            click.echo("\n" * (number > 0), nl=False)
+            click.echo(f"{'id':<12} {text}")
+            _show(text, format)
+        is_valid = True
+    else:
+        is_valid = _check(format)
+    if not is_valid:
         sys.exit(1)
+
+
+def _show(text: str, format: Format | None) -> None:
+    for name, value in _facts(text, format):
+        click.echo(f"{name:<12} {value}")
+
+
+def _lines() -> Iterator[str]:
+    with click.open_file("-", errors="replace") as file:
+        for line in file:
+            yield line.rstrip("\r\n")
+
+
+def _check(format: Format) -> bool:
+    """Show each line of the standard input that is no id of *format*. Return True if there is none."""
+    ids = wrong = 0
+    for ids, text in enumerate(_lines(), 1):  # the number of the last line is that of all ids
+        if not format.is_valid(text):
+            wrong += 1
+            click.echo(f"{ids}: {safe_repr(text)}: {_verdict(text, format).removeprefix('no: ')}")
+    click.echo(f"{ids} ids, {wrong} not well-formed", err=True)
+    return not wrong
 
 
 def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
