@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from benchmarks.databases import ALL, Bench, Database
-from benchmarks.measure import Comparison, Subject, together
+from benchmarks.measure import Comparison, Samples, Subject, together
 from benchmarks.models import PlainUser, User
 from benchmarks.rival_models import bigint, fast
 from benchmarks.statements import recorded
@@ -170,13 +170,17 @@ def _full_spaces(bench: Bench, database: Database) -> Iterator[Comparison]:
                 if not percent:
                     before = {"times": times, "sent": sent}
                     continue
+                rounds = len(times["flush"].wall)
+                empty = {
+                    name: Samples(taken.wall[:rounds], taken.cpu[:rounds]) for name, taken in before["times"].items()
+                }
                 what = f"{rows} rows, {percent} % of 36³ ids taken, {database.name}"
                 for name in "flush", "bulk.insert()":
                     names = name, "a SELECT before each INSERT"
                     yield Comparison.of_times(what, names, (times[name], times[names[1]]), rows)
                     yield _statements(what, names, sent, rows)
                     names = name, f"{name}, empty table"
-                    yield Comparison.of_times(what, names, (times[name], before["times"][name]), rows)
+                    yield Comparison.of_times(what, names, (times[name], empty[name]), rows)
                     yield _statements(what, names, sent | {names[1]: before["sent"][name]}, rows)
         finally:
             Base.metadata.drop_all(plain)

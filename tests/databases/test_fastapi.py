@@ -434,6 +434,43 @@ def test_errors_of_fastapi_as_problem_details() -> None:
     assert (missing.status_code, missing.json()["title"]) == (404, "Not Found")
 
 
+@pytest.mark.parametrize(
+    ("status", "detail", "body"),
+    [
+        (204, None, None),
+        (304, None, None),
+        (499, "gone", {"title": "Error", "detail": "gone"}),
+        (400, {"code": 1}, {"title": "Bad Request", "detail": "Bad Request", "errors": {"code": 1}}),
+    ],
+)
+def test_other_http_exceptions(status: int, detail: Any, body: dict[str, Any] | None) -> None:
+    """An ``HTTPException`` without a body, of an unknown status, or with a structure is answered as what it is."""
+    app = raising(HTTPException(status, detail), problem_details=True)
+    (response,) = asked(app, "/it")
+
+    assert response.status_code == status
+    if body is None:
+        assert response.content == b""
+    else:
+        assert response.json() == {"type": "about:blank", "status": status, **body}
+
+
+def test_documents_with_extensions() -> None:
+    """A document may have extensions beside its operations, operations without responses, and its own 422."""
+    app = FastAPI(responses={422: {"description": "mine", "content": {"text/plain": {}}}})
+    original = app.openapi
+    app.openapi = lambda: {  # type: ignore[method-assign]  # as FastAPI's documentation says
+        **original(),
+        "paths": {**original()["paths"], "/x": {"x-internal": {"get": 1}, "get": {}}},
+    }
+    app.get("/int/{number}")(int_number)
+    install(app, problem_details=True)
+    document = app.openapi()
+
+    assert document["paths"]["/x"]["x-internal"] == {"get": 1}
+    assert document["paths"]["/int/{number}"]["get"]["responses"]["422"]["description"] == "mine"
+
+
 def test_query_without_a_body() -> None:
     """An unknown id in a request without a body is in the query."""
     (response,) = asked(raising(PublicIdNotFound("x", model="Client", field="Parcel.client_public_id")), "/it")

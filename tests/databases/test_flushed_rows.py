@@ -181,6 +181,29 @@ def test_collisions_of_formats(create: Callable[[MetaData], None], session: Sess
     assert len({each.public_id for each in [taken, *objects]}) == 51
 
 
+@pytest.mark.parametrize("column", ["odd name", "a.b", "a:b", "a[b]", "(x)", "1st", "größe"])
+def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: Session, column: str) -> None:
+    """Many rows of a table whose columns have names that a parameter cannot have, with a collision."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Odd(PublicIdColumnMixin, OtherBase):
+        __tablename__ = "odd"
+        id: Mapped[int] = mapped_column("key of it", primary_key=True)
+        name: Mapped[str | None] = mapped_column(column, String(50))
+
+    create(OtherBase.metadata)
+    session.add(taken := Odd(name="first"))
+    session.commit()
+    objects: list[Any] = [Odd(name=str(number)) for number in range(30)]
+    session.add_all(objects)
+    with testing.collisions(Odd, taken.public_id, times=2):
+        session.flush()
+
+    check(session, [taken, *objects])
+
+
 @pytest.mark.parametrize("model", [Pair, Keyed])
 def test_narrow_formats(session: Session, model: Any) -> None:
     """With ids that collide in most flushes, in one column or in two, objects have their own rows."""

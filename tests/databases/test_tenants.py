@@ -18,7 +18,9 @@ from sqlalchemy_public_id import (
     PublicIdNotFound,
     bulk,
     lookup,
+    references,
 )
+from sqlalchemy_public_id.orm.inspection import condition_of
 from sqlalchemy_public_id.references import public_ref
 
 pytestmark = pytest.mark.backend
@@ -31,11 +33,12 @@ class Base(DeclarativeBase):
 class Organisation(PublicIdMixin, Base):
     __tablename__ = "organisation"
     name: Mapped[str] = mapped_column(String(50))
+    owned: Mapped[list[Ticket]] = relationship(overlaps="organisation")
 
 
 class User(PublicIdMixin, Base):
     __tablename__ = "user"
-    __public_id__ = NanoId(prefix="usr")
+    __public_id__ = NanoId(prefix="tnu")
     organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
     organisation: Mapped[Organisation] = relationship()
     name: Mapped[str] = mapped_column(String(50))
@@ -44,7 +47,7 @@ class User(PublicIdMixin, Base):
 class Ticket(PublicIdMixin, Base):
     __tablename__ = "ticket"
     organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
-    organisation: Mapped[Organisation] = relationship()
+    organisation: Mapped[Organisation] = relationship(overlaps="owned")
     organisation_public_id: Mapped[str] = public_ref("organisation")
     assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
     assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
@@ -108,7 +111,7 @@ def test_lookups(session: Session, tenants: Tenants, statements: list[str], name
     if form == "criteria":
         rows = select(User).options(with_loader_criteria(User, tenants.where))
     eve = SimpleNamespace(id=tenants.eve.id, public_id=tenants.eve.public_id)
-    unknown = SimpleNamespace(id=10**6, public_id="usr_000000000000")
+    unknown = SimpleNamespace(id=10**6, public_id="tnu_000000000000")
     find = LOOKUPS[name]
 
     assert find(session, rows, SimpleNamespace(id=our_key, public_id=our_text), where)
@@ -131,7 +134,7 @@ def test_lookups(session: Session, tenants: Tenants, statements: list[str], name
 
 def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
     """The error names the model and the id that was asked for, as for an unknown id."""
-    with pytest.raises(PublicIdNotFound, match="no User has the public id 'usr_") as caught:
+    with pytest.raises(PublicIdNotFound, match="no User has the public id 'tnu_") as caught:
         lookup.get_one(session, User, tenants.eve.public_id, where=tenants.where)
     assert caught.value.model == "User"
     with pytest.raises(PublicIdNotFound, match="no User has"):
@@ -144,7 +147,7 @@ def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
 
 def test_cursors(session: Session, tenants: Tenants) -> None:
     """The id of a row of theirs is no cursor, and the error is that of an unknown id."""
-    for cursor in (tenants.eve.public_id, "usr_000000000000"):
+    for cursor in (tenants.eve.public_id, "tnu_000000000000"):
         with pytest.raises(InvalidCursor, match="after: no User has the public id"):
             lookup.page(session, User, limit=9, after=cursor, where=tenants.where)
     assert not lookup.page(session, User, limit=9, after=tenants.ada.public_id, where=tenants.where)
@@ -192,7 +195,7 @@ def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organ
         "public id": {"organisation_public_id": tenants.ours.public_id},
         "new": {"organisation": Organisation(name="new")},
     }[organisation]
-    for public_id in (tenants.eve.public_id, "usr_000000000000"):
+    for public_id in (tenants.eve.public_id, "tnu_000000000000"):
         with session.no_autoflush:
             session.add(Ticket(**given, assignee_public_id=public_id))
         with pytest.raises(PublicIdNotFound) as caught:
@@ -245,7 +248,7 @@ def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
 
 
 def test_both_scopes(session: Session, tenants: Tenants, statements: list[str]) -> None:
-    """Many objects are checked by one SELECT for each scope, and one for the shared values."""
+    """Many objects are checked by one SELECT for each scope, and for the shared values before and after the flush."""
     statements.clear()
     session.add_all(
         Ticket(
@@ -258,7 +261,55 @@ def test_both_scopes(session: Session, tenants: Tenants, statements: list[str]) 
     session.flush()
 
     selects = [one for one in statements if one.lstrip().upper().startswith("SELECT") and "user" in one]
-    assert len(selects) <= 3 + 2  # and those that refresh the expired users
+    assert len(selects) <= 5 + 2  # twice for the shared values; and those that refresh the expired users
+
+
+def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
+    """An object without its tenant before the flush is refused with what to set."""
+    session.add(Ticket(assignee_public_id=tenants.ada.public_id))
+    with pytest.raises(ConfigurationError, match="set organisation_id, or the relationship"):
+        session.flush()
+
+
+def test_tenant_that_a_collection_changes(session: Session, tenants: Tenants) -> None:
+    """The flush compares what it has written: a collection may have another foreign key than the object."""
+    ticket = Ticket(organisation_id=tenants.ours.id, assignee_public_id=tenants.ada.public_id)
+    tenants.theirs.owned.append(ticket)
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    assert len(session.scalars(select(Ticket)).all()) == 1
+
+
+def test_lazy_load_before_the_flush(session: Session, tenants: Tenants) -> None:
+    """Before a flush has checked the scope, the relationship loads no row of another tenant."""
+    ticket, public_id = tenants.ticket, tenants.eve.public_id
+    assert ticket.organisation_id
+    with session.no_autoflush:
+        ticket.assignee_public_id = public_id
+        assert ticket.assignee is None
+        ticket.watcher_public_id = public_id
+        assert ticket.watcher is None
+
+
+def test_user_that_moves_in_the_same_flush(session: Session, tenants: Tenants) -> None:
+    """A row that leaves the tenant in the same flush cannot be assigned."""
+    their_id, public_id = tenants.theirs.id, tenants.ada.public_id
+    with session.no_autoflush:
+        session.add(Ticket(organisation=tenants.ours, assignee_public_id=public_id))
+        tenants.ada.organisation_id = their_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+@pytest.mark.parametrize("condition", [True, None, "organisation_id = 1"])
+def test_scope_that_returns_no_condition(session: Session, tenants: Tenants, condition: Any) -> None:
+    """A function that returns no condition is refused, and assigns nothing."""
+    ref = references.public_refs(Ticket)["watcher_public_id"]
+    assert ref.condition is not None
+    session.info["organisation_id"] = tenants.ours.id
+    with pytest.raises(ConfigurationError, match="expected a condition such as User"):
+        condition_of("scope", condition, User)
 
 
 @pytest.mark.parametrize("way", ["bulk", "insert", "update"])

@@ -20,11 +20,20 @@ from sqlalchemy import (
     event,
     insert,
     select,
+    true,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.exc import ArgumentError, InvalidRequestError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    configure_mappers,
+    mapped_column,
+    raiseload,
+    with_loader_criteria,
+)
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 
@@ -172,6 +181,19 @@ def test_batches_that_are_sent(engine: Engine) -> None:
         connection.execute(statement, [{"public_id": str(number)} for number in range(5)])
 
     assert rows == [2, 2, 1]
+
+
+def test_lock_and_criteria_of_a_statement() -> None:
+    """A SELECT loses its lock and nothing else, and its criteria are told apart from other options."""
+    locked = select(table).where(table.c.id > 1).with_for_update()
+    assert "FOR UPDATE" in str(locked)
+    assert str(_compat.without_lock(locked)) == str(select(table).where(table.c.id > 1))
+    assert "FOR UPDATE" in str(locked)
+
+    class Base(DeclarativeBase): ...
+
+    criteria = with_loader_criteria(Base, lambda _: true())
+    assert _compat.loader_criteria(select(table).options(criteria, raiseload("*"))) == [criteria]
 
 
 def test_sentinel_and_returning() -> None:

@@ -18,7 +18,15 @@ from types import CodeType, FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
-from sqlalchemy.orm import InstanceState, Mapper, Session, attributes, persistence, registry
+from sqlalchemy.orm import (
+    InstanceState,
+    LoaderCriteriaOption,
+    Mapper,
+    Session,
+    attributes,
+    persistence,
+    registry,
+)
 from sqlalchemy.orm.attributes import History, get_history
 from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
 from sqlalchemy.util import safe_reraise
@@ -104,6 +112,18 @@ def sentinel_key(compiled: Any) -> Column[Any] | None:
 def returned_columns(compiled: Any) -> list[Any]:
     """Return the columns in the RETURNING of an INSERT, those that SQLAlchemy adds included."""
     return list(compiled.effective_returning or ())
+
+
+def without_lock(statement: Any) -> Any:
+    """Return a SELECT without its FOR UPDATE."""
+    unlocked = statement._generate()
+    unlocked._for_update_arg = None
+    return unlocked
+
+
+def loader_criteria(statement: Any) -> list[Any]:
+    """Return the ``with_loader_criteria()`` among the options of a SELECT."""
+    return [option for option in statement._with_options if isinstance(option, LoaderCriteriaOption)]
 
 
 def driver_rows(context: Any) -> list[Any]:

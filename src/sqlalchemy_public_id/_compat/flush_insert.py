@@ -245,11 +245,17 @@ def _sending_arrays(compiler: Any) -> Any:
             """The names of the parameters, in the order of the columns."""
             return [next(iter(element[3])) for element in self._insertmanyvalues.insert_crud_params]
 
+        def _sent_name(self, key: str) -> str:
+            """Return the name of a parameter for the driver: characters such as blanks are escaped."""
+            escaped: dict[str, str] = self.escaped_bind_names or {}
+            return escaped.get(key, key)
+
         def _with_arrays(self, statement: str) -> str | None:
             """Return *statement*, which inserts one row, with arrays instead of its VALUES."""
             numbered = self._numeric_binds
             places = [
-                f"${at}" if numbered else self.bindtemplate % {"name": key} for at, key in enumerate(self._keys, 1)
+                f"${at}" if numbered else self.bindtemplate % {"name": self._sent_name(key)}
+                for at, key in enumerate(self._keys, 1)
             ]
             arrays = ", ".join(f"{place}::{type_}" for place, type_ in zip(places, self._item_types, strict=True))
             parts = _VALUES.split(statement)
@@ -258,9 +264,13 @@ def _sending_arrays(compiler: Any) -> Any:
             return f"{parts[0]} FROM unnest({arrays}) WITH ORDINALITY AS imp_sen({parts[1]}"
 
         def _columns_of(self, parameters: Any) -> dict[str, list[Any]]:
-            """Return parameter → its values in all rows."""
-            places = [self.positiontup.index(key) for key in self._keys] if self.positional else self._keys
-            return {key: [row[place] for row in parameters] for key, place in zip(self._keys, places, strict=True)}
+            """Return parameter → its values in all rows, by the names for the driver."""
+            if self.positional:
+                places: list[Any] = [self.positiontup.index(key) for key in self._keys]
+            else:
+                places = [self._sent_name(key) for key in self._keys]
+            names = self._keys if self.positional else places
+            return {name: [row[place] for row in parameters] for name, place in zip(names, places, strict=True)}
 
     return ArrayCompiler
 
@@ -271,4 +281,4 @@ def array_places(compiled: Any) -> dict[str, Any]:
     if not is_possible or not compiled._item_types:
         return {}
     keys: list[str] = compiled._keys
-    return {key: at if compiled.positional else key for at, key in enumerate(keys)}
+    return {key: at if compiled.positional else compiled._sent_name(key) for at, key in enumerate(keys)}

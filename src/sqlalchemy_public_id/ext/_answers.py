@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from fastapi.utils import is_body_allowed_for_status_code
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
 
-_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
+_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 _MEDIA_TYPE = "application/problem+json"
 
 
@@ -47,7 +50,8 @@ def _detail(request: Request, error: Any) -> dict[str, Any]:
     kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
     if isinstance(error, InvalidCursor):
         kind = "cursor_invalid"
-    where = "query" if isinstance(error, InvalidCursor) or request.method in _WITHOUT_BODY else "body"
+    is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
+    where = "body" if is_body else "query"
     # of the attribute of a model, "Order.customer_public_id", the name that the request has
     names = [] if error.field is None else [error.field.rpartition(".")[2]]
     return {"type": kind, "loc": [where, *names], "msg": message_of(error)}
@@ -84,11 +88,8 @@ class Answers:
 
     def describe(self, document: dict[str, Any]) -> None:
         """Add the answers to the operations of *document* that can have them."""
-        paths: dict[str, dict[str, Any]] = document.get("paths", {})
-        for operation in [operation for path in paths.values() for operation in path.values()]:
-            if not hasattr(operation, "get"):  # beside operations, a path may have a summary
-                continue
-            responses = operation["responses"]
+        for operation in _operations(document):
+            responses = operation.setdefault("responses", {})
             if any(map(_is_public_id_in_path, operation.get("parameters", ()))):
                 responses.setdefault("404", self.response(404))
             if "requestBody" in operation:
@@ -123,15 +124,20 @@ class Problems(Answers):
         where = ", ".join(".".join(map(str, detail["loc"])) for detail in details)
         return _problem(422, _TITLES[422], f"the request is not valid: {where}", {"errors": details})
 
-    async def http(self, request: Request, error: Any) -> JSONResponse:
-        title = HTTPStatus(error.status_code).phrase
-        return _problem(error.status_code, title, str(error.detail), {}, error.headers)
+    async def http(self, request: Request, error: Any) -> Response:
+        if not is_body_allowed_for_status_code(error.status_code):
+            return Response(status_code=error.status_code, headers=error.headers)
+        title = _PHRASES.get(error.status_code, "Error")
+        if isinstance(error.detail, str):
+            return _problem(error.status_code, title, error.detail, {}, error.headers)
+        return _problem(error.status_code, title, title, {"errors": error.detail}, error.headers)
 
     def describe(self, document: dict[str, Any]) -> None:
         super().describe(document)
-        paths: dict[str, dict[str, Any]] = document.get("paths", {})
-        for operation in [operation for path in paths.values() for operation in path.values()]:
-            if hasattr(operation, "get") and "422" in operation["responses"]:
+        for operation in _operations(document):
+            content = operation["responses"].get("422", {}).get("content", {})
+            schema = content.get("application/json", {}).get("schema", {})
+            if schema.get("$ref", "").endswith("/HTTPValidationError"):  # the description that FastAPI adds
                 operation["responses"]["422"] = self.response(422)
 
     def response(self, status: int) -> dict[str, Any]:
@@ -144,6 +150,11 @@ class Problems(Answers):
         required = ["type", "title", "status", "detail"]
         schema = {"type": "object", "properties": properties, "required": required}
         return {"description": _TITLES[status], "content": {_MEDIA_TYPE: {"schema": schema}}}
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in document.get("paths", {}).values():
+        yield from (operation for method, operation in path.items() if method in _METHODS)
 
 
 def _is_public_id_in_path(parameter: Mapping[str, Any]) -> bool:

@@ -28,9 +28,10 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, page
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, condition_of, model_of, selected
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.orm.inspection import (
     AnySession,
+    condition_of,
     id_attributes,
     ids_of_union,
     is_sharded,

@@ -8,12 +8,24 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import FromClause, Integer, Select, SQLColumnExpression, Table, func, inspect, select
+from sqlalchemy import (
+    Column,
+    ColumnClause,
+    FromClause,
+    Integer,
+    Select,
+    SQLColumnExpression,
+    Table,
+    func,
+    inspect,
+    select,
+)
 from sqlalchemy.orm import Mapper, Session, aliased
 
+from sqlalchemy_public_id._compat import loader_criteria, without_lock
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.lookup.ordering import Term, after
+from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.types import as_bits_format, public_id_type
 
@@ -102,9 +114,15 @@ class KeysetQuery:
     def count(self) -> int:
         """Return the number of rows of all pages."""
         keys = [getattr(self.entity, name) for name in self.keys]
-        rows = self.selected.with_only_columns(*keys, maintain_column_froms=True).distinct()
-        total: int = self.session.execute(select(func.count()).select_from(rows.subquery())).scalar_one()
+        total: int = self._count_of(keys).scalar_one()
         return total
+
+    def _count_of(self, keys: list[Any]) -> Any:
+        rows = self.selected.with_only_columns(*keys, maintain_column_froms=True).distinct()
+        # with_loader_criteria() of the statement holds for a subquery as an option of the outer one
+        query = select(func.count()).select_from(without_lock(rows).subquery())
+        query = query.options(*loader_criteria(self.selected))
+        return self.session.execute(query, bind_arguments={"mapper": self.mapper})
 
     # --- the row of the cursor
 
@@ -145,20 +163,32 @@ class KeysetQuery:
         attributes = [term.attribute for term in terms]
         if None not in attributes:
             own = [self._cursor_column(cast("str", attribute)) for attribute in attributes]
-            query: Any = select(*(term.compared(column) for term, column in zip(terms, own, strict=True)))
+            query: Any = select(*(term.value_of(column) for term, column in zip(terms, own, strict=True)))
             return query.where(self._cursor_column(self.name) == public_id)
-        # an expression, or a column of a joined table: the statement has it, with its conditions
-        expressions = [term.compared(term.expression) for term in terms]
-        query = self.selected.with_only_columns(*expressions, maintain_column_froms=True)
-        return query.where(getattr(self.entity, self.name) == public_id).limit(1).correlate(None)
+        query = select(*(term.value_of(term.expression) for term in terms)).select_from(self.entity)
+        return query.where(getattr(self.entity, self.name) == public_id).correlate(None)
 
     def _completed(self, term: Term, by_position: bool) -> Term:
         attributes = {key: getattr(self.entity, key) for key in self.mapper.column_attrs.keys()}  # noqa: SIM118  # its own keys()
         names = {attribute.__clause_element__(): key for key, attribute in attributes.items()}
         name: str | None = names.get(term.element)
+        if name is not None and not isinstance(self.mapper.columns[name], Column):
+            name = None  # a column_property() of an expression
+        others = [table for table in tables_in(term.element) if table not in self._tables]
+        if others:
+            raise ConfigurationError(
+                f"order_by has a column of {others[0].name}, and a join may repeat rows, at several places; sort by a "
+                f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
+            )
         # a column of another table is NULL after an outer join
         may_be_null = name is None or bool(getattr(self.mapper.columns[name], "nullable", True))
         return replace(term, attribute=name, may_be_null=may_be_null, by_position=by_position and term.is_enum)
+
+    @cached_property
+    def _tables(self) -> set[Any]:
+        """The tables of the entity, or its aliases of them."""
+        elements = [getattr(self.entity, key).__clause_element__() for key in self.mapper.column_attrs.keys()]  # noqa: SIM118  # its own keys()
+        return {*self.mapper.tables, *(element.table for element in elements if isinstance(element, ColumnClause))}
 
     def _cursor_column(self, attribute: str) -> Any:
         if self.cursor_table is None:
@@ -220,12 +250,7 @@ class ShardedKeysetQuery(KeysetQuery):
         return complete[:limit], limit if ends else len(complete)
 
     def count(self) -> int:
-        keys = [term.expression for term in self.terms]
-        rows = self.selected.with_only_columns(*keys, maintain_column_froms=True).distinct()
-        counts = self.session.execute(
-            select(func.count()).select_from(rows.subquery()), bind_arguments={"mapper": self.mapper}
-        )
-        return sum(counts.scalars())
+        return sum(self._count_of([term.expression for term in self.terms]).scalars())
 
     def _sort_key(self, row: Any) -> tuple[Any, ...]:
         """Return the key of the row, and its public id as the databases sort it."""

@@ -7,12 +7,28 @@ database, so that an index serves, unless ``nulls_first()`` or ``nulls_last()`` 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Enum, Integer, UnaryExpression, and_, false, or_, type_coerce
+from sqlalchemy import (
+    ColumnClause,
+    ColumnElement,
+    Dialect,
+    Enum,
+    Integer,
+    Label,
+    ScalarSelect,
+    SelectBase,
+    UnaryExpression,
+    and_,
+    false,
+    or_,
+    type_coerce,
+)
+from sqlalchemy.orm import RelationshipProperty
 from sqlalchemy.sql import coercions, operators, roles
+from sqlalchemy.sql.elements import Grouping
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
@@ -45,9 +61,18 @@ class Term:
         """True if the database may have a type of its own for the values."""
         return isinstance(self.element.type, Enum) and self.element.type.native_enum
 
-    def compared(self, expression: Any) -> Any:
-        """Return *expression*, a value of the term, for comparisons in its order."""
+    def value_of(self, expression: Any) -> Any:
+        """Return *expression*, a value of the term, as it is compared."""
         return type_coerce(expression, Integer) + 0 if self.by_position else expression
+
+    @property
+    def compared(self) -> Any:
+        """The left side of comparisons. An expression is in parentheses: NOT a > b is NOT (a > b)."""
+        value: Any = self.value_of(self.element)
+        if isinstance(value, Label):  # a column_property()
+            value = cast("Any", value).element
+        is_plain = isinstance(value, (ColumnClause, ScalarSelect))
+        return cast("Any", value) if is_plain else Grouping(value)
 
     def reversed(self) -> Term:
         nulls_first = None if self.nulls_first is None else not self.nulls_first
@@ -58,22 +83,20 @@ class Term:
         sorted_: ColumnElement[Any] = self.expression.desc() if self.descending else self.expression.asc()
         if not self.may_be_null or self._nulls_first(nulls_are_largest) == (self.descending is nulls_are_largest):
             return [sorted_]
-        is_null: ColumnElement[Any] = self.expression.is_(None)  # MySQL has no NULLS FIRST
+        is_null: ColumnElement[Any] = self.compared.is_(None)  # MySQL has no NULLS FIRST
         return [is_null.desc() if self.nulls_first else is_null.asc(), sorted_]
 
     def is_after(self, value: Any, nulls_are_largest: bool) -> ColumnElement[bool]:
         """Return the condition for rows that follow one with *value*."""
         nulls_first = self._nulls_first(nulls_are_largest)
         if value is None:
-            after: ColumnElement[bool] = self.expression.is_not(None) if nulls_first else false()
+            after: ColumnElement[bool] = self.compared.is_not(None) if nulls_first else false()
             return after
-        after = self.compared(self.expression) < value if self.descending else self.compared(self.expression) > value
-        return or_(after, self.expression.is_(None)) if self.may_be_null and not nulls_first else after
+        after = self.compared < value if self.descending else self.compared > value
+        return or_(after, self.compared.is_(None)) if self.may_be_null and not nulls_first else after
 
     def is_equal(self, value: Any) -> ColumnElement[bool]:
-        equal: ColumnElement[bool] = (
-            self.expression.is_(None) if value is None else self.compared(self.expression) == value
-        )
+        equal: ColumnElement[bool] = self.compared.is_(None) if value is None else self.compared == value
         return equal
 
     def _nulls_first(self, nulls_are_largest: bool) -> bool:
@@ -103,7 +126,8 @@ def _term(given: Any) -> Term:
             break
         expression = cast("Any", expression).element
     term = Term(expression, descending, nulls_first)
-    if isinstance(term.expression, type) or not hasattr(term.expression, "desc"):
+    is_relationship = isinstance(getattr(term.expression, "property", None), RelationshipProperty)
+    if isinstance(term.expression, type) or not hasattr(term.expression, "desc") or is_relationship:
         raise _no_expression(given)
     return term
 
@@ -113,6 +137,16 @@ def _no_expression(given: object) -> ConfigurationError:
         f"order_by has {safe_repr(given)}, expected attributes of the model and expressions of them, such as "
         f"Ticket.priority.desc()"
     )
+
+
+def tables_in(expression: Any) -> Iterator[Any]:
+    """Yield the tables and aliases whose columns *expression* has, without those of its subqueries."""
+    for element in [expression, *expression.get_children()]:
+        if isinstance(element, ColumnClause) and element.table is not None:
+            yield element.table
+    for child in expression.get_children():
+        if not isinstance(child, (SelectBase, ScalarSelect, ColumnClause)):
+            yield from tables_in(child)
 
 
 def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool) -> ColumnElement[bool]:
@@ -130,14 +164,15 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
     ]
     first, value = terms[0], values[0]
     if len(terms) > 1 and value is not None and not first.may_be_null:
-        compared = first.compared(first.expression)
-        bound = compared <= value if first.descending else compared >= value
+        bound = first.compared <= value if first.descending else first.compared >= value
         return and_(bound, or_(*alternatives))
     return or_(*alternatives)
 
 
-def digest(terms: Sequence[Term]) -> str:
+def digest(terms: Sequence[Term], dialect: Dialect) -> str:
     """Return four characters for an order, by which a cursor of another one is recognized."""
-    sorted_by = [(coercions.expect(roles.OrderByRole, term.expression), term) for term in terms]
+    sorted_by = [
+        (coercions.expect(roles.OrderByRole, term.expression).compile(dialect=dialect), term) for term in terms
+    ]
     text = ",".join(f"{element} {term.descending} {term.nulls_first}" for element, term in sorted_by)
     return hashlib.sha256(text.encode()).hexdigest()[:4]

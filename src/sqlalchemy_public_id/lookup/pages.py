@@ -13,8 +13,8 @@ from sqlalchemy_public_id.errors import InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, condition_of, selected
-from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, selected
+from sqlalchemy_public_id.orm.inspection import AnySession, condition_of, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.types import public_id_type
 
 M = TypeVar("M")  # a model
@@ -91,9 +91,10 @@ def page(
         beginning. It is a position, and need not be among *rows*, but has to meet *where*.
     :param before: the :attr:`~Page.previous` of a page, or the public id of the row that these rows precede.
     :param newest_first: sort by the key in descending order; with *order_by*, rows that are equal in it.
-    :param order_by: an attribute or expression, or several, with ``desc()``, ``nulls_last()`` and their like: sort by
-        these, and then by the key. Without ``nulls_first()`` and ``nulls_last()``, NULL is where the database sorts it:
-        PostgreSQL as the largest value, the others as the smallest.
+    :param order_by: an attribute of the model, an expression of its attributes, or several, with ``desc()``,
+        ``nulls_last()`` and their like: sort by these, and then by the key. Without ``nulls_first()`` and
+        ``nulls_last()``, NULL is where the database sorts it: PostgreSQL as the largest value, the others as the
+        smallest. A column of a joined table is refused: a join may repeat a row at several places.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param where: a condition, or a function of the model that returns one: what may be seen. Other rows are left out,
         and their ids are unknown as cursors. Conditions of ``select()`` do not hold for cursors, so that a row which
@@ -115,7 +116,7 @@ def page(
     backwards = before is not None
     given, field = (before, "before") if backwards else (after, "after")
     id_format = public_id_type(column).id_format
-    mark = f"{_MARK}{digest(terms)}" if terms else ""
+    mark = f"{_MARK}{digest(terms, session.get_bind(mapper).dialect)}" if terms else ""
     cursor = None if given is None else _id_in(given, field, mark, id_format, mapper.class_)
 
     query_class = ShardedKeysetQuery if is_sharded(session) else KeysetQuery

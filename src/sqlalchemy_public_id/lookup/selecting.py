@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Select, SQLColumnExpression, inspect, select
-from sqlalchemy.orm import Mapper, RelationshipProperty
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.orm.inspection import public_id_attribute
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute
 
 Where: TypeAlias = SQLColumnExpression[bool] | Callable[[Any], SQLColumnExpression[bool]]
 """A condition, or a function that builds it of the model."""
@@ -45,26 +44,6 @@ def selected(function: str, rows: Any, where: Where | None) -> tuple[Select[Any]
     if where is not None:
         statement = statement.where(condition_of(f"{function}(where=…)", where, entity))
     return statement, entity
-
-
-def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
-    """Return the condition *where*, or what the function *where* returns for *entity*.
-
-    :param what: where the condition comes from, for errors.
-    :raises ConfigurationError: if that is no condition. Python's ``is`` and ``and`` return none, but True or False.
-    """
-    built: Any = where
-    if callable(where) and not isinstance(where, (SQLColumnExpression, type)):
-        built = where(entity)
-    is_relationship = isinstance(getattr(built, "property", None), RelationshipProperty)
-    if not isinstance(built, SQLColumnExpression) or is_relationship:
-        model = cast("Mapper[Any]", inspect(entity).mapper).class_.__name__
-        shown = cast("object", built)
-        raise ConfigurationError(
-            f"{what} is {safe_repr(shown)}, expected a condition such as {model}.owner_id == user.id, or "
-            f"sqlalchemy.true()"
-        )
-    return cast("SQLColumnExpression[bool]", built)
 
 
 def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], Any]:

@@ -6,8 +6,8 @@ import sys
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from sqlalchemy import Column, FromClause, inspect
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, scoped_session
+from sqlalchemy import Column, FromClause, SQLColumnExpression, inspect
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipProperty, Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
@@ -77,6 +77,26 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
         for name, column in columns.items()
         if isinstance(column, Column) and below and all(name in id_attributes(other) for other in below)
     }
+
+
+def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
+    """Return the condition *where*, or what the function *where* returns for *entity*.
+
+    :param what: where the condition comes from, for errors.
+    :raises ConfigurationError: if that is no condition. Python's ``is`` and ``and`` return none, but True or False.
+    """
+    built: Any = where
+    if callable(where) and not isinstance(where, (SQLColumnExpression, type)):
+        built = where(entity)
+    is_relationship = isinstance(getattr(built, "property", None), RelationshipProperty)
+    if not isinstance(built, SQLColumnExpression) or is_relationship:
+        model = cast("Mapper[Any]", inspect(entity).mapper).class_.__name__
+        shown = cast("object", built)
+        raise ConfigurationError(
+            f"{what} is {safe_repr(shown)}, expected a condition such as {model}.owner_id == user.id, or "
+            f"sqlalchemy.true()"
+        )
+    return cast("SQLColumnExpression[bool]", built)
 
 
 # --- sessions

@@ -246,6 +246,7 @@ _LISTENERS = Listeners(
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
     Listener(Session, "before_flush", writing.before_flush),
+    Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),
 )
 before_bulk_insert.append(writing.resolve)

@@ -117,6 +117,7 @@ class UnresolvedKey:
     """The name of the reference."""
     public_id: str
     source: Source = field(repr=False)
+    has_scope: bool = field(default=False, repr=False, compare=False)
 
     def __clause_element__(self) -> NoReturn:
         raise self._error()  # used as a value in a statement

@@ -6,6 +6,7 @@ a public id whose key has just been found.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy_public_id._compat import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
+from sqlalchemy_public_id.orm.inspection import is_sharded
+from sqlalchemy_public_id.references.queries import public_ids_by_key
 from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
 
 Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
@@ -60,12 +63,72 @@ def check(
             for name in ref.shared:
                 with session.no_autoflush:  # it may load an attribute that is expired
                     value = _value(state, name, found)
+                    if value is None and not state.persistent and name not in state.dict:
+                        raise ConfigurationError(
+                            f"{state.class_.__name__}.{ref.attribute} has the scope {name!r}, which the object does "
+                            f"not have before the flush: set {name}, or the relationship that it belongs to"
+                        )
                     if target is not None:
                         other = _value(instance_state(target), name, found)
                     else:
                         other = stored.get(keys[public_id], {}).get(name)
                 if not _is_same(value, other):
                     raise not_found(public_id, ref, state.class_)
+
+
+def remember(session: Session, members: Iterable[Member]) -> None:
+    """Note the references of a flush whose scope is checked once more after it."""
+    scoped = [(state, ref) for state, ref, _ in members if ref.shared]
+    if scoped:
+        _flushed.setdefault(session, []).extend(scoped)
+
+
+def forget(session: Session) -> None:
+    """Discard the references of a flush that has failed."""
+    _flushed.pop(session, None)
+
+
+def check_again(session: Session) -> None:
+    """Compare what the flush has written: a collection or another object may have changed a shared attribute.
+
+    :raises PublicIdNotFound: if the row has other values than the one it refers to; the flush is rolled back.
+    """
+    by_ref: dict[PublicRef, list[InstanceState[Any]]] = {}
+    for state, ref in _flushed.pop(session, ()):
+        if state.dict.get(ref.key) is not None and not is_sharded(session):
+            by_ref.setdefault(ref, []).append(state)
+    for ref, states in by_ref.items():
+        own = _own_values(session, states[0].mapper.base_mapper, states, ref.shared)
+        others = _stored(session, ref.source, ref.shared, [state.dict[ref.key] for state in states])
+        for state in states:
+            values, other = own.get(_key_of(state)), others.get(state.dict[ref.key], {})
+            if values is None:  # deleted
+                continue
+            if any(not _is_same(value, other.get(name)) for name, value in zip(ref.shared, values, strict=True)):
+                public_ids = public_ids_by_key(session, ref.source, state.identity_token, [state.dict[ref.key]])
+                raise not_found(str(public_ids.get(state.dict[ref.key])), ref, state.class_)
+
+
+def _key_of(state: InstanceState[Any]) -> tuple[Any, ...]:
+    mapper = state.mapper
+    return tuple(state.dict[mapper.get_property_by_column(column).key] for column in mapper.primary_key)
+
+
+def _own_values(
+    session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], names: tuple[str, ...]
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the key of each object → what the flush has written to the attributes *names*."""
+    model = states[0].mapper.class_ if len({state.mapper for state in states}) == 1 else mapper.class_
+    keys = [getattr(model, mapper.get_property_by_column(column).key) for column in mapper.primary_key]
+    query: Any = select(*keys, *(getattr(model, name) for name in names))
+    values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    traits = traits_for(session.get_bind(mapper).dialect)
+    first = [_key_of(state)[0] for state in states]
+    with session.no_autoflush:
+        for condition in traits.any_of(keys[0], list(dict.fromkeys(first))):
+            for row in session.execute(query.where(condition)):
+                values[tuple(row[: len(keys)])] = tuple(row[len(keys) :])
+    return values
 
 
 def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -91,6 +154,10 @@ def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[
                     )
                 if not _is_same(row[name], stored.get(key, {}).get(name)):
                     raise not_found(row[ref.attribute], ref, mapper.class_)
+
+
+_flushed: weakref.WeakKeyDictionary[Session, list[tuple[InstanceState[Any], PublicRef]]] = weakref.WeakKeyDictionary()
+"""Session → the references that its flush has resolved, and whose scope has attributes."""
 
 
 def _stored(session: Session, source: Source, names: tuple[str, ...], keys: list[Any]) -> dict[Any, dict[str, Any]]:

@@ -14,7 +14,7 @@ from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy_public_id._compat import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
-from sqlalchemy_public_id.orm.inspection import is_sharded
+from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references import scopes
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import public_id_without_query, relationship_changed, remember
@@ -43,7 +43,8 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
         setattr(instance, ref.key, None)
         _unload_relationship(state, ref)
     elif ref.key not in state.dict or public_id_without_query(state, ref, None) != public_id:
-        setattr(instance, ref.key, UnresolvedKey(ref.attribute, public_id, ref.source))
+        has_scope = bool(ref.shared) or ref.condition is not None
+        setattr(instance, ref.key, UnresolvedKey(ref.attribute, public_id, ref.source, has_scope))
 
 
 def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
@@ -80,10 +81,16 @@ def on_relationship_set(
 
 def before_flush(session: Session, context: object, instances: object) -> None:
     """Find the keys for all objects of *session*."""
-    resolve(session, chain(session.new, session.dirty))
+    scopes.forget(session)  # of a flush that has failed
+    resolve(session, chain(session.new, session.dirty), in_flush=True)
 
 
-def resolve(session: Session, objects: Iterable[object]) -> None:
+def after_flush(session: Session, context: object) -> None:
+    """Check scopes by what was written."""
+    scopes.check_again(session)
+
+
+def resolve(session: Session, objects: Iterable[object], *, in_flush: bool = False) -> None:
     """Replace the unresolved foreign keys of *objects*: one SELECT for each model that has some.
 
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
@@ -97,6 +104,8 @@ def resolve(session: Session, objects: Iterable[object]) -> None:
                 unresolved.setdefault((ref.source, ref.condition), []).append((state, ref, value.public_id))
     targets = {wanted: _targets(session, *wanted, members) for wanted, members in unresolved.items()}
     scopes.check(session, unresolved, targets)
+    if in_flush:
+        scopes.remember(session, chain.from_iterable(unresolved.values()))
     for wanted, members in unresolved.items():
         new, keys, own = targets[wanted]
         for state, ref, public_id in members:
@@ -161,7 +170,7 @@ def _find(
     if objects:
         query = select(column, source.model).options(load_only(key, column, raiseload=False))
     if condition is not None:
-        query = query.where(condition(session))
+        query = query.where(condition_of("scope", condition(session), source.model))
     with session.no_autoflush:
         conditions = traits_for(session.get_bind(source.mapper).dialect).any_of(
             column, list(public_ids), column.type.as_parameter
@@ -231,6 +240,8 @@ def _key(session: Session, value: object) -> object:
         return value
     if session.autoflush:
         session.flush()
+    if value.has_scope:
+        return None  # only a flush can tell whether the row may be seen
     return _find(session, value.source, [value.public_id]).get(value.public_id)
 
 
