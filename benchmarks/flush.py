@@ -77,7 +77,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 def _flush(engine: Engine, model: type[Any], rows: int, times: int, has_ids: bool) -> Subject:
     """Flush into an empty table, in an open transaction that is rolled back afterwards."""
-    prefix = "cus_" if model is PlainCustomer else ""
+    prefix = "bcu_" if model is PlainCustomer else ""
 
     @contextmanager
     def subject() -> Iterator[Any]:

@@ -60,7 +60,7 @@ class MarkedUser(MarkedBase):
     email: Mapped[str] = mapped_column(String(255))
 
 
-class CustomerId(TypedId, format=NanoId(prefix="cus")):
+class CustomerId(TypedId, format=NanoId(prefix="bcu")):
     """A typed id, as long as an id and its prefix."""
 
 

@@ -39,6 +39,8 @@ class Format(Value, ABC):
     :meth:`_describe` once, and implement :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`.
     """
 
+    counted: ClassVar[bool] = False
+    """True if ids are counted: one that is generated and not used is lost."""
     ordered: ClassVar[bool] = False
     """True if later ids sort after earlier ones. Such an id reveals when its row was created."""
 

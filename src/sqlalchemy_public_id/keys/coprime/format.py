@@ -61,6 +61,8 @@ class CoprimeKey(Format):
     :raises ConfigurationError: for settings that cannot work, such as a separator that the alphabet contains.
     """
 
+    counted: ClassVar[bool] = True
+
     allocator: Allocator | str
     """The allocator, or the name of its sequence."""
     step: KeySpace = _SHORT
