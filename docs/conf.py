@@ -41,6 +41,10 @@ nitpick_ignore = [
     ("py:class", "PydanticUndefined"),  # in the signatures that SQLModel makes
     ("py:class", "sqlalchemy_public_id.references.reference.Source"),  # what two references have in common, inside
     ("py:class", "M"),  # in the signatures of asyncio, which are those of other modules
+    ("py:class", "Rows"),
+    ("py:class", "Select"),
+    ("py:class", "Where"),
+    ("py:class", "AnyAsyncSession"),  # for type checkers only, too
     ("py:class", "Engine"),  # within a dict, it is looked for by no module
     ("py:class", "MigrationContext"),  # half imported while Alembic loads plugins, so within a string
     ("py:class", "AsyncEngine"),  # imported for type checkers only: the guard must not import greenlet

@@ -124,13 +124,10 @@ def by_public_id(
 def install(app: FastAPI, *, problem_details: bool = False) -> None:
     """Add exception handlers to *app* that answer errors of this library, and describe the answers in OpenAPI.
 
-    ====================================================  ======
-    :class:`PublicIdNotFound` of a row                    404
-    the same with a field: an unknown id in a body        422
-    :class:`InvalidCursor`                                422
-    :class:`InvalidPublicId`                              422
-    :class:`PublicIdConflict`                             409
-    ====================================================  ======
+    * 404: :class:`PublicIdNotFound`, for the row that was asked for;
+    * 422: :class:`PublicIdNotFound` with a field, for an unknown id in a body;
+    * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
+    * 409: :class:`~sqlalchemy_public_id.errors.PublicIdConflict`.
 
     They have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``. With
     *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and ``HTTPException``.
