@@ -99,7 +99,7 @@ class Stored(Base):
 
 def run(bench: Bench) -> Iterator[Comparison]:
     """Compare the loading of rows, µs a row."""
-    rows = bench.rows or bench.times(50_000, 2_000)
+    rows = bench.rows or bench.times(20_000, 2_000)
     ours = {"text": _model("shown", PublicIdType(TextId)), "native": _model("native", PublicIdType(NativeId))}
     for database in bench.on(*ALL):
         engine = create_engine(database.url)
@@ -114,7 +114,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
         for what, query in (("objects", _objects), ("rows of key and id", _pairs)):
             subjects = {f"ours, {stored}": _loaded(engine, query(model), rows) for stored, model in ours.items()}
             subjects |= {name: _loaded(engine, query(model), rows) for (_, name), model in rivals.items()}
-            taken = together(subjects, bench.times(15, 1))
+            taken = together(subjects, bench.times(11, 1))
             for stored, name in rivals:
                 yield Comparison.of_times(
                     f"{rows:,} {what} with typed ids, {stored}, {database.name}",

@@ -86,7 +86,7 @@ def _queries(
         statements = {name: write(engine, each) for name, each in tables.items()}
         repeats = times or bench.times(300, 20)
         subjects = {name: _read(engine, each, repeats) for name, each in statements.items()}
-        taken = together(subjects, bench.times(12 if times else 24, 1))
+        taken = together(subjects, bench.times(8 if times else 14, 1))
         for ours in _OURS:
             for rival in _RIVALS:
                 names, samples = (ours.name, rival.name), (taken[ours.name], taken[rival.name])
@@ -171,7 +171,7 @@ def _pages(bench: Bench, database: Database, engine: Engine, rows: int) -> Itera
                 "lookup.page(after=…)": _paged(engine, ids, place, times, _by_cursor),
                 "OFFSET": _paged(engine, ids, place, times, _by_offset),
             }
-            taken = together(subjects, bench.times(24, 1))
+            taken = together(subjects, bench.times(14, 1))
             names = "lookup.page(after=…)", "OFFSET"
             what = f"a page of {_PAGE} after {percent} % of {rows:,} rows, {database.name}"
             yield Comparison.of_times(what, names, (taken[names[0]], taken[names[1]]), times)

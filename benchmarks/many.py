@@ -124,14 +124,22 @@ def _found(engine: Engine, ids: list[str], find: Callable[..., dict[str, Any]]) 
 
 def _pages(bench: Bench, database: Database, engine: Engine) -> Iterator[Comparison]:
     times = bench.times(40, 5)
-    ways = {"lookup.page() with eager()": _page, "a JOIN by hand": _joined}
+    rival = "a JOIN by hand"
+    ways = {"lookup.page()": _page, "lookup.page() with eager()": _eager_page, rival: _joined}
     taken = together({name: _read(engine, read, times) for name, read in ways.items()}, bench.times(24, 2))
-    ours, rival = ways
     what = f"pages of {_PAGE} with a reference, {database.name}"
-    yield Comparison.of_times(what, (ours, rival), (taken[ours], taken[rival]), times, _GOAL)
+    for ours in list(ways)[:-1]:
+        yield Comparison.of_times(what, (ours, rival), (taken[ours], taken[rival]), times, _GOAL)
 
 
 def _page(session: Session, after: Any) -> tuple[list[tuple[int, str]], Any]:
+    """Two statements: the first access fetches the ids of all customers."""
+    page = lookup.page(session, Order, limit=_PAGE, after=after)
+    return [(row.number, row.customer_public_id) for row in page], page.next
+
+
+def _eager_page(session: Session, after: Any) -> tuple[list[tuple[int, str]], Any]:
+    """Two statements, of which the second loads the customers."""
     page = lookup.page(session, select(Order).options(eager(Order.customer_public_id)), limit=_PAGE, after=after)
     return [(row.number, row.customer_public_id) for row in page], page.next
 

@@ -100,7 +100,7 @@ def _compared(
     for delay in _DELAYS[: bench.times(len(_DELAYS), 1)]:
         proxy.milliseconds = delay
         try:
-            rounds = bench.times(31, 2) if rival * delay < 100 else bench.times(3, 1)
+            rounds = bench.times(17, 2) if rival * delay < 100 else bench.times(3, 1)
             taken = interleaved(*subjects, rounds)
         finally:
             proxy.milliseconds = 0

@@ -19,13 +19,13 @@ from advanced_alchemy.mixins import BigIntPrimaryKey, NanoIDPrimaryKey, UUIDv7Pr
 from advanced_alchemy.types import GUID
 from hashids import Hashids
 from sqids import Sqids
-from sqlalchemy import BigInteger, Identity, Integer, MetaData, String, Uuid
-from sqlalchemy.dialects import mysql
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column, registry
+from sqlalchemy import MetaData, String, Uuid
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, registry
 from typeid import TypeID
 from ulid import ULID
 from uuid_utils import compat
 
+from benchmarks.models import Fields, bigint
 from sqlalchemy_public_id import BASE36
 
 __all__ = ["RIVALS", "PlainBase", "Rival", "fast", "metadatas"]
@@ -41,22 +41,9 @@ class AlchemyBase(AdvancedDeclarativeBase, DeclarativeBase):
     registry = registry(metadata=MetaData(), type_annotation_map={str: String(255), uuid.UUID: GUID()})
 
 
-class Fields:
-    """What every table has."""
-
-    name: Mapped[str] = mapped_column(String(255))
-    email: Mapped[str] = mapped_column(String(255))
-
-
 def fast() -> str:
     """Return an id of the same alphabet and length as ours."""
     return fastnanoid.generate(BASE36, 12)
-
-
-def bigint() -> MappedColumn[int]:
-    """Declare the key that the library declares, too."""
-    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
-    return mapped_column(type_, Identity(), primary_key=True, sort_order=-10)
 
 
 def _text(length: int) -> Any:

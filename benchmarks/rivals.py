@@ -37,7 +37,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
                 flushes = bench.times(_AT_ONCE.get(size, 1), 1)
                 subjects = {_OURS: _flushed(guarded, Rival(User), size, flushes)}
                 subjects |= {name: _flushed(plain, rival, size, flushes) for name, rival in RIVALS.items()}
-                taken = together(subjects, bench.times(32 if size <= 1_000 else 5, 3))
+                taken = together(subjects, bench.times(20 if size <= 1_000 else 5, 3))
                 rows = size * flushes
                 for name in RIVALS:
                     goal = None if "fastnanoid" not in name else _GOALS.get((database.name, name), 1.0)

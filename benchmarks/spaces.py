@@ -21,8 +21,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from benchmarks.databases import ALL, Bench, Database
 from benchmarks.measure import Comparison, Samples, Subject, together
-from benchmarks.models import PlainUser, User
-from benchmarks.rival_models import bigint, fast
+from benchmarks.models import PlainUser, User, bigint
+from benchmarks.rival_models import fast
 from benchmarks.statements import recorded
 from sqlalchemy_public_id import BASE36, NanoId, bigint_key, bulk, public_id_column
 from sqlalchemy_public_id.testing import collisions
@@ -95,7 +95,7 @@ def _one_collision(bench: Bench, database: Database) -> Iterator[Comparison]:
                 name: _collided(engine, write, rows, taken if collided else None, counts[engine], sent[name])
                 for name, (engine, write, collided) in ways.items()
             }
-            times = together(subjects, bench.times(60, 2))
+            times = together(subjects, bench.times(30, 2))
             pairs = [("flush, one collision", "flush"), ("flush, one collision", "by hand: savepoint, and once more")]
             pairs += [("bulk.insert(), one collision", "bulk.insert()")] if rows > 1 else []
             for names in pairs:
@@ -166,7 +166,7 @@ def _full_spaces(bench: Bench, database: Database) -> Iterator[Comparison]:
                     name: _written(engine, model, write, rows, counts[engine], sent[name])
                     for name, (engine, model, write) in ways.items()
                 }
-                times = together(subjects, bench.times(16 if percent < 99 else 6, 1))
+                times = together(subjects, bench.times(8 if percent < 99 else 4, 1))
                 if not percent:
                     before = {"times": times, "sent": sent}
                     continue

@@ -17,6 +17,7 @@ SUITES = {
     "rivals": "rivals",
     "async": "asynchronous",
     "bulk": "bulk",
+    "profiles": "profiles",
     "lookup": "lookup",
     "many": "many",
     "joins": "joins",
