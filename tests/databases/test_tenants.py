@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, insert, select, true, update
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, with_loader_criteria
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    aliased,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -151,6 +159,23 @@ def test_cursors(session: Session, tenants: Tenants) -> None:
         with pytest.raises(InvalidCursor, match="after: no User has the public id"):
             lookup.page(session, User, limit=9, after=cursor, where=tenants.where)
     assert not lookup.page(session, User, limit=9, after=tenants.ada.public_id, where=tenants.where)
+
+
+@pytest.mark.parametrize("find", LOOKUPS)
+def test_condition_of_the_model_for_an_alias(session: Session, tenants: Tenants, find: str) -> None:
+    """A condition of the model is refused for an alias of it: it would hold for another row of the table."""
+    user = aliased(User)
+    with pytest.raises(ConfigurationError, match=r"names User, but the statement selects an alias of it"):
+        LOOKUPS[find](session, select(user), tenants.eve, {"where": tenants.where})
+    own = {"where": lambda entity: entity.organisation_id == tenants.ours.id}
+    ours = [tenants.ada] if find == "page" else None  # a page does not name a row
+    assert (LOOKUPS[find](session, select(user), tenants.eve, own) or None) == ours
+    assert LOOKUPS[find](session, select(user), tenants.ada, own)
+    # a subquery, and a table that the statement itself selects from
+    nested = {"where": user.id.in_(select(User.id).where(tenants.where))}
+    assert (LOOKUPS[find](session, select(user), tenants.eve, nested) or None) == ours
+    joined = select(user).join(User, User.id == user.id)
+    assert (LOOKUPS[find](session, joined, tenants.eve, {"where": tenants.where}) or None) == ours
 
 
 @pytest.mark.parametrize("where", [True, 1, "organisation_id = 1", User.organisation, User])

@@ -196,6 +196,15 @@ def test_lock_and_criteria_of_a_statement() -> None:
     assert _compat.loader_criteria(select(table).options(criteria, raiseload("*"))) == [criteria]
 
 
+def test_sorted_or_limited() -> None:
+    """An ORDER BY, LIMIT, OFFSET and FETCH are recognized, and are gone when they are reset."""
+    plain = select(table).where(table.c.id > 1).with_for_update()
+    assert not _compat.is_sorted_or_limited(plain)
+    for changed in (plain.order_by("name"), plain.limit(1), plain.offset(1), plain.fetch(1)):
+        assert _compat.is_sorted_or_limited(changed)
+    assert not _compat.is_sorted_or_limited(plain.order_by("name").limit(1).order_by(None).limit(None))
+
+
 def test_sentinel_and_returning() -> None:
     """A flush sorts the returned rows by the key, the last column of RETURNING."""
     statement = insert(table).returning(table.c.name, sort_by_parameter_order=True)

@@ -121,6 +121,14 @@ def without_lock(statement: Any) -> Any:
     return unlocked
 
 
+def is_sorted_or_limited(statement: Any) -> bool:
+    """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH.
+
+    ``compare()`` with a copy that has none takes a tenth of the time of a page.
+    """
+    return bool(statement._order_by_clauses) or statement._has_row_limiting_clause
+
+
 def loader_criteria(statement: Any) -> list[Any]:
     """Return the ``with_loader_criteria()`` among the options of a SELECT."""
     return [option for option in statement._with_options if isinstance(option, LoaderCriteriaOption)]

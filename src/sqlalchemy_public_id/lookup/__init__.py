@@ -210,14 +210,13 @@ def get_many(
     key, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
     statement, entity = selected("get_many", model, load.pop("where", None))
-    own = model_of(model)
     rows: dict[str, Any] = {}
     # an option may leave the id out of the object; one of the session may show that from before an UPDATE statement
     is_plain = entity is model and not load
-    is_shown = is_plain and not _mapper(own).attrs[key].deferred and not _holds(session, own)
+    is_shown = is_plain and not _mapper(entity).attrs[key].deferred and not _holds(session, entity)
     if not is_shown:
         statement = statement.add_columns(getattr(entity, key))
-    for condition in _any_of(session, own, getattr(entity, key), wanted):
+    for condition in _any_of(session, entity, getattr(entity, key), wanted):
         query, execution_options = _with_options(statement.where(condition), load)
         result: Any = session.execute(query, execution_options=execution_options)
         if is_shown:
@@ -255,7 +254,7 @@ def keys_of(
     column: InstrumentedAttribute[str] = getattr(entity, name)
     keys: dict[str, Any] = {}
     query = _with_columns(statement, column, *_primary_key(entity))
-    for condition in _any_of(session, model_of(model), column, wanted):
+    for condition in _any_of(session, entity, column, wanted):
         result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
         for public_id, *key in result:
             keys[public_id] = key[0] if len(key) == 1 else tuple(key)
@@ -279,21 +278,21 @@ def public_ids_of(
     """
     name, _ = _public_id(session, model, attribute)
     statement, entity = selected("public_ids_of", model, where)
-    own = model_of(model)
     column: InstrumentedAttribute[str] = getattr(entity, name)
     primary_key = _primary_key(entity)
     if len(primary_key) != 1:
+        own = model_of(model)
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
     _refuse_string(keys, "expected several keys, not one text, {}: write [key]")
     wanted = list(dict.fromkeys(keys))
     public_ids: dict[Any, str] = {}
     query = _with_columns(statement, primary_key[0], column)
-    for condition in _any_of(session, own, primary_key[0], wanted):
+    for condition in _any_of(session, entity, primary_key[0], wanted):
         result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
         for key, public_id in result:
             if public_ids.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
-                    f"several shards have a row of {own.__name__} with the key {key}, so it has no one "
+                    f"several shards have a row of {model_of(model).__name__} with the key {key}, so it has no one "
                     f"public id; select it with bind_arguments={{'shard_id': …}}"
                 )
     return {key: public_ids[key] for key in wanted if key in public_ids}
@@ -336,17 +335,17 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
     return list(dict.fromkeys(map(str.__str__, texts)))
 
 
-def _mapper(model: type[Any]) -> Mapper[Any]:
-    mapper: Mapper[Any] = inspect(model)
+def _mapper(entity: Any) -> Mapper[Any]:
+    mapper: Mapper[Any] = inspect(entity).mapper
     return mapper
 
 
 def _primary_key(entity: Any) -> list[Any]:
-    mapper: Mapper[Any] = inspect(entity).mapper
+    mapper = _mapper(entity)
     return [getattr(entity, mapper.get_property_by_column(column).key) for column in mapper.primary_key]
 
 
-def _any_of(session: AnySession, model: type[Any], column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
+def _any_of(session: AnySession, entity: Any, column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
     """Yield conditions that together select the rows with one of *values*."""
     type_ = column.type.as_parameter if isinstance(column.type, PublicIdType) else None
-    return traits_for(session.get_bind(_mapper(model)).dialect).any_of(column, values, type_)
+    return traits_for(session.get_bind(_mapper(entity)).dialect).any_of(column, values, type_)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import (
     Column,
-    ColumnClause,
     FromClause,
     Integer,
     Select,
@@ -28,6 +28,20 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.types import as_bits_format, public_id_type
+from sqlalchemy_public_id.weak import RefDict
+
+_cursor_tables: RefDict[Mapper[Any], FromClause | None] = RefDict()
+"""Aliases of tables: copying the columns of one takes longer than all else that a page needs before it is executed."""
+
+
+def _cursor_table(mapper: Mapper[Any]) -> FromClause | None:
+    """Return an alias of the table of *mapper*, the same on each call; ``None`` for an inherited or joined model."""
+    key = ref(mapper)
+    if key not in _cursor_tables:
+        table: Any = mapper.selectable
+        is_plain = mapper.inherits is None and isinstance(mapper.selectable, Table)
+        _cursor_tables.keep(mapper, table.alias() if is_plain else None)
+    return _cursor_tables[key]
 
 
 class KeysetQuery:
@@ -61,9 +75,7 @@ class KeysetQuery:
         self.terms = [term.reversed() for term in ordered] if backwards else ordered
         # The row of the cursor has an alias of its own: of the table, since with_loader_criteria() and listeners of the
         # session may add conditions to every entity. Of an inherited or joined model it is an alias of the entity.
-        table = mapper.selectable
-        is_plain = mapper.inherits is None and isinstance(table, Table)
-        self.cursor_table: FromClause | None = table.alias() if is_plain else None
+        self.cursor_table = _cursor_table(mapper)
         self.selected = statement
         order = [part for term in self.terms for part in term.order_by(self.nulls_are_largest)]
         self.statement = statement.add_columns(getattr(entity, name)).order_by(*order)
@@ -169,9 +181,7 @@ class KeysetQuery:
         return query.where(getattr(self.entity, self.name) == public_id).correlate(None)
 
     def _completed(self, term: Term, by_position: bool) -> Term:
-        attributes = {key: getattr(self.entity, key) for key in self.mapper.column_attrs.keys()}  # noqa: SIM118  # its own keys()
-        names = {attribute.__clause_element__(): key for key, attribute in attributes.items()}
-        name: str | None = names.get(term.element)
+        name = self._attributes.get(term.element)
         if name is not None and not isinstance(self.mapper.columns[name], Column):
             name = None  # a column_property() of an expression
         others = [table for table in tables_in(term.element) if table not in self._tables]
@@ -181,14 +191,18 @@ class KeysetQuery:
                 f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
             )
         # a column of another table is NULL after an outer join
-        may_be_null = name is None or bool(getattr(self.mapper.columns[name], "nullable", True))
+        may_be_null = name is None or bool(self.mapper.columns[name].nullable)
         return replace(term, attribute=name, may_be_null=may_be_null, by_position=by_position and term.is_enum)
+
+    @cached_property
+    def _attributes(self) -> dict[Any, str]:
+        """Element of the entity, or of its alias → the name of its attribute."""
+        return {getattr(self.entity, prop.key).__clause_element__(): prop.key for prop in self.mapper.column_attrs}
 
     @cached_property
     def _tables(self) -> set[Any]:
         """The tables of the entity, or its aliases of them."""
-        elements = [getattr(self.entity, key).__clause_element__() for key in self.mapper.column_attrs.keys()]  # noqa: SIM118  # its own keys()
-        return {*self.mapper.tables, *(element.table for element in elements if isinstance(element, ColumnClause))}
+        return {*self.mapper.tables, *(table for element in self._attributes for table in tables_in(element))}
 
     def _cursor_column(self, attribute: str) -> Any:
         if self.cursor_table is None:

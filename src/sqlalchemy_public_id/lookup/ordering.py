@@ -27,7 +27,7 @@ from sqlalchemy import (
     type_coerce,
 )
 from sqlalchemy.orm import RelationshipProperty
-from sqlalchemy.sql import coercions, operators, roles
+from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import Grouping
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -141,11 +141,11 @@ def _no_expression(given: object) -> ConfigurationError:
 
 def tables_in(expression: Any) -> Iterator[Any]:
     """Yield the tables and aliases whose columns *expression* has, without those of its subqueries."""
-    for element in [expression, *expression.get_children()]:
-        if isinstance(element, ColumnClause) and element.table is not None:
-            yield element.table
-    for child in expression.get_children():
-        if not isinstance(child, (SelectBase, ScalarSelect, ColumnClause)):
+    if isinstance(expression, ColumnClause):
+        if expression.table is not None:
+            yield expression.table
+    elif not isinstance(expression, (SelectBase, ScalarSelect)):
+        for child in expression.get_children():
             yield from tables_in(child)
 
 
@@ -171,8 +171,6 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
 
 def digest(terms: Sequence[Term], dialect: Dialect) -> str:
     """Return four characters for an order, by which a cursor of another one is recognized."""
-    sorted_by = [
-        (coercions.expect(roles.OrderByRole, term.expression).compile(dialect=dialect), term) for term in terms
-    ]
-    text = ",".join(f"{element} {term.descending} {term.nulls_first}" for element, term in sorted_by)
+    parts = [f"{term.element.compile(dialect=dialect)} {term.descending} {term.nulls_first}" for term in terms]
+    text = ",".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:4]

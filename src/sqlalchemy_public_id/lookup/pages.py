@@ -13,8 +13,8 @@ from sqlalchemy_public_id.errors import InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, selected
-from sqlalchemy_public_id.orm.inspection import AnySession, condition_of, is_sharded, public_id_attribute, session_of
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
+from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.types import public_id_type
 
 M = TypeVar("M")  # a model
@@ -105,7 +105,10 @@ def page(
     :raises ConfigurationError: if *rows* cannot be paged.
     """
     session = session_of(session)
-    statement, entity = selected("page", rows, where)
+    statement, entity = selected("page", rows, None)
+    visible = None if where is None else narrowing("page", statement, entity, where)
+    if visible is not None:
+        statement = statement.where(visible)
     mapper: Mapper[Any] = inspect(entity).mapper
     name, column = public_id_attribute(mapper.class_, attribute)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
@@ -126,7 +129,7 @@ def page(
         entity,
         name,
         terms=terms,
-        visible=None if where is None else condition_of("page(where=…)", where, entity),
+        visible=visible,
         descending=newest_first,
         backwards=backwards,
     )

@@ -4,12 +4,14 @@ condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
-from sqlalchemy import Select, SQLColumnExpression, inspect, select
+from sqlalchemy import FromClause, Join, Select, SQLColumnExpression, inspect, select
 
+from sqlalchemy_public_id._compat import is_sorted_or_limited
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.lookup.ordering import tables_in
 from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute
 
 Where: TypeAlias = SQLColumnExpression[bool] | Callable[[Any], SQLColumnExpression[bool]]
@@ -42,8 +44,41 @@ def selected(function: str, rows: Any, where: Where | None) -> tuple[Select[Any]
         public_id_attribute(rows)
         statement, entity = select(rows), rows
     if where is not None:
-        statement = statement.where(condition_of(f"{function}(where=…)", where, entity))
+        statement = statement.where(narrowing(function, statement, entity, where))
     return statement, entity
+
+
+def narrowing(function: str, statement: Select[Any], entity: Any, where: Where) -> SQLColumnExpression[bool]:
+    """Return the condition *where* for the rows of *statement*, which selects *entity*.
+
+    :raises ConfigurationError: if it is of the model, and the statement selects an alias of the model: it would hold
+        for a second row of the table, and every row of the alias would be returned as soon as there is one.
+    """
+    condition = condition_of(f"{function}(where=…)", where, entity)
+    selectable = inspect(entity)
+    if selectable.is_aliased_class:
+        own = set(selectable.mapper.tables).intersection(tables_in(_element(condition)))
+        joined = (table for source in statement.get_final_froms() for table in _tables_of(source))
+        if own and not own.intersection(joined):
+            model = selectable.mapper.class_.__name__
+            raise ConfigurationError(
+                f"{function}(where=…) names {model}, but the statement selects an alias of it: name the alias, or pass "
+                f"a function of the entity, such as lambda {model.lower()}: {model.lower()}.owner_id == user.id"
+            )
+    return condition
+
+
+def _element(expression: Any) -> Any:
+    return expression.__clause_element__() if hasattr(expression, "__clause_element__") else expression
+
+
+def _tables_of(source: FromClause) -> Iterator[FromClause]:
+    """Yield the tables and aliases that a FROM element joins."""
+    if isinstance(source, Join):
+        yield from _tables_of(source.left)
+        yield from _tables_of(source.right)
+    else:
+        yield source
 
 
 def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], Any]:
@@ -54,7 +89,7 @@ def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], A
         raise ConfigurationError(
             f"lookup.{function}() is of one model, select(Model), but this statement selects {names}"
         )
-    if not statement.compare(statement.order_by(None).limit(None).offset(None)):
+    if is_sorted_or_limited(statement):
         why = {
             "page": "a page has a limit of its own, and sorts by the keys or by order_by=…",
             "get_many": "rows are returned in the order of the ids",

@@ -85,18 +85,21 @@ def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool
     :param what: where the condition comes from, for errors.
     :raises ConfigurationError: if that is no condition. Python's ``is`` and ``and`` return none, but True or False.
     """
-    built: Any = where
     if callable(where) and not isinstance(where, (SQLColumnExpression, type)):
-        built = where(entity)
-    is_relationship = isinstance(getattr(built, "property", None), RelationshipProperty)
-    if not isinstance(built, SQLColumnExpression) or is_relationship:
+        where = where(entity)
+    return checked_condition(f"{what} is", where, entity)
+
+
+def checked_condition(what: str, condition: Any, entity: Any) -> SQLColumnExpression[bool]:
+    """Return *condition*; raise the error of :func:`condition_of`, which begins with *what*, if it is none."""
+    is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
+    if not isinstance(condition, SQLColumnExpression) or is_relationship:
         model = cast("Mapper[Any]", inspect(entity).mapper).class_.__name__
-        shown = cast("object", built)
         raise ConfigurationError(
-            f"{what} is {safe_repr(shown)}, expected a condition such as {model}.owner_id == user.id, or "
-            f"sqlalchemy.true()"
+            f"{what} {safe_repr(cast('object', condition))}, expected a condition such as {model}.owner_id == user.id, "
+            f"or sqlalchemy.true()"
         )
-    return cast("SQLColumnExpression[bool]", built)
+    return cast("SQLColumnExpression[bool]", condition)
 
 
 # --- sessions

@@ -45,7 +45,7 @@ def public_ids_by_key(session: Session, source: Source, shard: Any, keys: Sequen
     mapper = source.mapper
     public_ids: dict[Any, Any] = {}
     for condition in _traits(session, mapper, shard).any_of(column, keys):
-        for key, text in _execute(session, mapper, shard, query.where(condition)):
+        for key, text in _execute(session, mapper, shard, query.where(condition)).all():
             if public_ids.setdefault(key, text) != text:
                 public_ids[key] = _AMBIGUOUS
     if not isinstance(column.type, Integer):  # by its collation the column may hold another spelling, 'eur' for 'EUR'

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, object_session, selectinload
+from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, selectinload
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
@@ -85,8 +85,8 @@ def read(ref: PublicRef, instance: object) -> str | None:
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state = instance_state(instance)
-    session = object_session(instance)
-    if session is not None and _lacks_key(state, ref):
+    session = state.session
+    if ref.key not in state.dict and session is not None and _lacks_key(state, ref):
         _refuse_outside_greenlet(session, state, ref)
         _load_keys(session, list(map(instance_state, session.identity_map.values()))[:AT_ONCE])
     public_id = public_id_without_query(state, ref, session)
@@ -118,26 +118,29 @@ def _refuse_outside_greenlet(session: Session, state: InstanceState[Any], ref: P
     if session.get_bind(ref.source.mapper).dialect.is_async and not is_in_greenlet():
         where = _where(state, ref)
         # conditions of the application may load a relationship as None, and would do so again with eager()
-        advice = _LOAD if ref.relationship in state.dict else _advice(where)
+        eager = "" if ref.relationship in state.dict else f"with the object, .options(references.eager({where})), or "
+        advice = f"load it {eager}before it is read, await sqlalchemy_public_id.asyncio.{_LOAD}"
         raise MissingGreenlet(f"{where} is not loaded, and no attribute can wait for the database; {advice}")
 
 
-_LOAD = "load it before it is read, references.load(session, objects)"
+_LOAD = "references.load(session, objects)"
 
 
 def _advice(where: str) -> str:
-    return f"load it with the object, .options(references.eager({where})), or later, references.load(session, objects)"
+    return f"load it with the object, .options(references.eager({where})), or later, {_LOAD}"
 
 
 def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: Session | None) -> str | Unknown | None:
     """Return what *ref* shows, or why that is unknown; ``None`` for a foreign key that is null."""
     values = state.dict
-    related = values.get(ref.relationship)
+    related = None
     # the relationship decides if it was set after the foreign key, and if the key is deferred
-    if ref.relationship in values and relationship_changed(state, ref):
-        return None if related is None else _id_of(related, ref)
-    if ref.key not in values and related is not None:
-        return _id_of(related, ref)
+    if ref.relationship in values:
+        related = values[ref.relationship]
+        if relationship_changed(state, ref):
+            return None if related is None else _id_of(related, ref)
+        if related is not None and ref.key not in values:
+            return _id_of(related, ref)
     # otherwise the key: a relationship may be loaded as None because conditions of the application hide the object
     key = values[ref.key] if ref.key in values else getattr(state.obj(), ref.key)
     if key is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias, cast
+from weakref import ref
 
 from sqlalchemy import BinaryExpression, Column, SQLColumnExpression, inspect
 from sqlalchemy.orm import (
@@ -25,6 +25,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType, public_id_type
+from sqlalchemy_public_id.weak import RefDict
 
 Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]
 Scope: TypeAlias = str | Sequence[str] | Condition
@@ -133,7 +134,7 @@ class UnresolvedKey:
         )
 
 
-_refs: weakref.WeakKeyDictionary[Mapper[Any], dict[str, PublicRef]] = weakref.WeakKeyDictionary()
+_refs: RefDict[Mapper[Any], dict[str, PublicRef]] = RefDict()
 
 
 def public_refs(model: type[Any]) -> dict[str, PublicRef]:
@@ -149,11 +150,11 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     """Return the references of *mapper*, which are kept for each mapper."""
-    refs = _refs.get(mapper)
+    refs = _refs.get(ref(mapper))
     if refs is None:
         refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
         if mapper.configured:
-            _refs[mapper] = refs
+            _refs.keep(mapper, refs)
     return refs
 
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 from sqlalchemy.orm.attributes import instance_state
 
@@ -20,6 +20,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key
 from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.weak import RefDict
 
 Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
 """An object, one of its references, and the public id that was assigned to it."""
@@ -44,6 +45,8 @@ def check(
 
     :raises PublicIdNotFound: as for an id that belongs to no row.
     """
+    if not any(ref.shared for members in unresolved.values() for _, ref, _ in members):
+        return  # most flushes
     found: dict[UnresolvedKey, Any] = {}
     for (source, _), (new, keys, _) in targets.items():
         for attribute in {ref.attribute for members in unresolved.values() for _, ref, _ in members}:
@@ -80,12 +83,12 @@ def remember(session: Session, members: Iterable[Member]) -> None:
     """Note the references of a flush whose scope is checked once more after it."""
     scoped = [(state, ref) for state, ref, _ in members if ref.shared]
     if scoped:
-        _flushed.setdefault(session, []).extend(scoped)
+        _flushed.keep(session, scoped)
 
 
 def forget(session: Session) -> None:
     """Discard the references of a flush that has failed."""
-    _flushed.pop(session, None)
+    _flushed.pop(weakref.ref(session), None)
 
 
 def check_again(session: Session) -> None:
@@ -94,7 +97,7 @@ def check_again(session: Session) -> None:
     :raises PublicIdNotFound: if the row has other values than the one it refers to; the flush is rolled back.
     """
     by_ref: dict[PublicRef, list[InstanceState[Any]]] = {}
-    for state, ref in _flushed.pop(session, ()):
+    for state, ref in _flushed.pop(weakref.ref(session), ()):
         if state.dict.get(ref.key) is not None and not is_sharded(session):
             by_ref.setdefault(ref, []).append(state)
     for ref, states in by_ref.items():
@@ -120,15 +123,7 @@ def _own_values(
     """Return the key of each object → what the flush has written to the attributes *names*."""
     model = states[0].mapper.class_ if len({state.mapper for state in states}) == 1 else mapper.class_
     keys = [getattr(model, mapper.get_property_by_column(column).key) for column in mapper.primary_key]
-    query: Any = select(*keys, *(getattr(model, name) for name in names))
-    values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    traits = traits_for(session.get_bind(mapper).dialect)
-    first = [_key_of(state)[0] for state in states]
-    with session.no_autoflush:
-        for condition in traits.any_of(keys[0], list(dict.fromkeys(first))):
-            for row in session.execute(query.where(condition)):
-                values[tuple(row[: len(keys)])] = tuple(row[len(keys) :])
-    return values
+    return _values(session, model, keys, names, [_key_of(state)[0] for state in states])
 
 
 def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -156,21 +151,30 @@ def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[
                     raise not_found(row[ref.attribute], ref, mapper.class_)
 
 
-_flushed: weakref.WeakKeyDictionary[Session, list[tuple[InstanceState[Any], PublicRef]]] = weakref.WeakKeyDictionary()
+_flushed: RefDict[Session, list[tuple[InstanceState[Any], PublicRef]]] = RefDict()
 """Session → the references that its flush has resolved, and whose scope has attributes."""
 
 
 def _stored(session: Session, source: Source, names: tuple[str, ...], keys: list[Any]) -> dict[Any, dict[str, Any]]:
     """Return key → the values of the attributes *names* of its row."""
     key, _ = source.columns()
-    query: Any = select(key, *(getattr(source.model, name) for name in names))
-    values: dict[Any, dict[str, Any]] = {}
-    if keys:
-        conditions = traits_for(session.get_bind(source.mapper).dialect).any_of(key, list(dict.fromkeys(keys)))
+    values = _values(session, source.model, [key], names, keys)
+    return {own: dict(zip(names, row, strict=True)) for (own,), row in values.items()}
+
+
+def _values(
+    session: Session, model: type[Any], keys: list[Any], names: tuple[str, ...], wanted: list[Any]
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the values of *keys* → those of the attributes *names*, of rows whose first key is *wanted*."""
+    query: Any = select(*keys, *(getattr(model, name) for name in names))
+    values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    mapper: Mapper[Any] = inspect(model)
+    if wanted:
+        conditions = traits_for(session.get_bind(mapper).dialect).any_of(keys[0], list(dict.fromkeys(wanted)))
         with session.no_autoflush:
             for condition in conditions:
-                for own, *row in session.execute(query.where(condition)):
-                    values[own] = dict(zip(names, row, strict=True))
+                for row in session.execute(query.where(condition)):
+                    values[tuple(row[: len(keys)])] = tuple(row[len(keys) :])
     return values
 
 
