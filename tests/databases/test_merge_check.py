@@ -233,7 +233,7 @@ def test_the_command_says_what_is_proven(filled: Databases) -> None:
     apart = filled("sqlite", [{"id": 10 + key, "public_id": ids[2 * key + 1]} for key in range(3)])
     same = filled("sqlite", [{"id": 1, "public_id": ids[1]}])
 
-    proven, clashing = run(one.url, apart.url), run(one.url, same.url, "--format", "json")
+    proven, clashing = run(one.url, apart.url), run(one.url, same.url, "--output", "json")
 
     assert (proven.exit_code, clashing.exit_code) == (0, 1)
     assert "key        id: the ranges lie apart" in proven.stdout

@@ -99,25 +99,25 @@ def test_obstacles_of_the_command(people: People) -> None:
 
 
 def test_json(people: People) -> None:
-    """``--format json`` has the same facts."""
+    """``--output json`` has the same facts."""
     people.execute("CREATE INDEX uq_person_public_id ON person (name)")
-    result = plan(people, "--format", "json")
+    result = plan(people, "--output", "json")
     report = json.loads(result.stdout)
 
     assert result.exit_code == 1
     assert report["target"] == "person.public_id"
     assert [obstacle["code"] for obstacle in report["obstacles"]] == ["wrong-index"]
-    assert json.loads(plan(people, "--format", "json", "--unique-name", "other").stdout)["steps"]
+    assert json.loads(plan(people, "--output", "json", "--unique-name", "other").stdout)["steps"]
 
 
 def test_table(people: People) -> None:
-    """``--format table`` shows the same facts in tables, obstacles too."""
-    shown = plan(people, "--format", "table").stdout
+    """``--output table`` shows the same facts in tables, obstacles too."""
+    shown = plan(people, "--output", "table").stdout
     assert "person.public_id on" in shown
     assert "expand" in shown
     assert "writers of the same rows wait" in shown
     people.execute("CREATE INDEX uq_person_public_id ON person (name)")
-    result = plan(people, "--format", "table")
+    result = plan(people, "--output", "table")
 
     assert result.exit_code == 1
     assert "which is not unique" in " ".join(result.stdout.split())
@@ -144,7 +144,7 @@ def test_triggers(people: People) -> None:
 
 def test_rights_and_disk(people: People) -> None:
     """The report names the rights that the migration needs, and about how much disk it takes."""
-    report = json.loads(plan(people, "--format", "json").stdout)
+    report = json.loads(plan(people, "--output", "json").stdout)
     rights = {"postgresql": "SELECT and UPDATE on person", "sqlite": "the right to write the file"}
 
     assert rights.get(people.engine.name, "UPDATE") in report["rights"]
@@ -152,7 +152,7 @@ def test_rights_and_disk(people: People) -> None:
     assert 100 * 12 * 2 < report["disk_bytes"] < 200_000
     assert " of disk" in plan(people).stdout
     people.add()
-    assert json.loads(plan(people, "--format", "json").stdout)["disk_bytes"] == 0
+    assert json.loads(plan(people, "--output", "json").stdout)["disk_bytes"] == 0
 
 
 @on("sqlite")
@@ -201,7 +201,7 @@ def test_no_table(people: People) -> None:
 @on("sqlite")
 def test_other_options(people: People) -> None:
     """Format, constraint and server default are those of the operation."""
-    options = ["--id-format", "NanoId(prefix='per')", "--constraint", "--server-default", "none"]
+    options = ["--format", "NanoId(prefix='per')", "--constraint", "--server-default", "none"]
     result = plan(people, *options)
 
     assert "VARCHAR(16)" in result.stdout

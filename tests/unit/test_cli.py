@@ -7,6 +7,7 @@ import os
 import re
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from command import run
 from marks import on
@@ -22,6 +24,7 @@ from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Tab
 from sqlalchemy import select as sql_select
 
 from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
 
@@ -389,7 +392,7 @@ def test_audit_as_json(engine: Engine, make: Make) -> None:
     """A program gets the same findings, and the URL without its password."""
     make(rows=2)
 
-    result = run("audit", url(engine), "--table", NAME, "--format", "json")
+    result = run("audit", url(engine), "--table", NAME, "--output", "json")
 
     report = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -550,7 +553,7 @@ def test_backfill_with_a_format(engine: Engine, make: Make) -> None:
     table = make(rows=3, length=16)
 
     refused = run("backfill", url(engine), NAME)
-    done = run("backfill", url(engine), NAME, "--id-format", "NanoId(prefix='cus')")
+    done = run("backfill", url(engine), NAME, "--format", "NanoId(prefix='cus')")
 
     assert (refused.exit_code, done.exit_code) == (2, 0)
     assert "invoice.public_id has 16 characters and ids of NanoId() have 12" in refused.stderr
@@ -729,10 +732,91 @@ def test_the_guide(arguments: str, expected: str) -> None:
     assert [line.rstrip() for line in lines] == expected.splitlines()
 
 
-@pytest.mark.parametrize("command", ["new", "inspect", "budget", "audit", "backfill", "template"])
+@pytest.mark.parametrize("command", sorted(public_id.commands))
 def test_help(command: str) -> None:
-    """Each command says what it is for."""
+    """Each command describes itself and each of its options."""
     result = run(command, "--help")
 
     assert result.exit_code == 0
     assert f"public-id {command} [OPTIONS]" in result.stdout
+    options = [param for param in public_id.commands[command].params if isinstance(param, click.Option)]
+    assert all(param.help for param in options if not isinstance(param.type, click.Choice))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    """The script of the shell completes the names of commands."""
+    command = Path(sys.executable).parent / "public-id"
+    environment = os.environ | {"_PUBLIC_ID_COMPLETE": f"{shell}_source"}
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("there is no bash, whose version the script depends on")
+    script = subprocess.run([command], env=environment, capture_output=True, text=True, check=True).stdout
+    assert "public-id" in script
+    words = {"_PUBLIC_ID_COMPLETE": f"{shell}_complete", "COMP_WORDS": "public-id bu", "COMP_CWORD": "1"}
+    if shell == "fish":
+        words["COMP_CWORD"] = "bu"
+    names = subprocess.run([command], env=os.environ | words, capture_output=True, text=True, check=True).stdout
+    assert "budget" in names
+    assert "audit" not in names
+
+
+MODELS = """
+from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class Crate(PublicIdMixin, Base):
+    __tablename__ = "crate"
+    __public_id__ = NanoId(prefix="clicrate")
+
+class Barrel(PublicIdMixin, Base):
+    __tablename__ = "barrel"
+    __public_id__ = NanoId(prefix="clibarrel")
+"""
+ROWS = """
+from depot_models import Base, Crate
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+engine = create_engine("sqlite:///depot.db")
+Base.metadata.create_all(engine)
+with Session(engine) as session:
+    session.add(Crate(id=77777, public_id="clicrate_000000000one"))
+    session.commit()
+"""
+
+
+def test_inspect_with_models(tmp_path: Path) -> None:
+    """With models, the one that has the id is named; with a database, whether a row has it. The key is not shown."""
+    (tmp_path / "depot_models.py").write_text(MODELS)
+    subprocess.run([sys.executable, "-c", ROWS], cwd=tmp_path, check=True)
+    options = ["--app", "depot_models:Base"]
+    stored = process("inspect", "clicrate_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
+    named = process("inspect", "clibarrel_000000000one", *options, cwd=tmp_path)
+    missing = process("inspect", "clibarrel_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
+    unknown = process("inspect", "nonsense", *options, cwd=tmp_path)
+
+    assert (stored.returncode, "model        Crate, crate.public_id: one row\n" in stored.stdout) == (0, True)
+    assert "77777" not in stored.stdout
+    assert (named.returncode, "model        Barrel, barrel.public_id\n" in named.stdout) == (0, True)
+    assert (missing.returncode, "Barrel, barrel.public_id: no row" in missing.stdout) == (1, True)
+    assert (unknown.returncode, "none of Base has such ids" in unknown.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--app", "models"], "is not module:Base"),
+        (["--app", "there.is.none:Base"], "there is no module 'there'"),
+        (["--app", "json:Base"], "the module 'json' has no 'Base'"),
+        (["--app", "json:JSONDecoder"], "is no declarative base"),
+        (["--url", "sqlite://"], "--url needs --app"),
+    ],
+)
+def test_models_that_cannot_be_used(arguments: list[str], expected: str) -> None:
+    """What is no declarative base is an error of usage, in one sentence."""
+    result = run("inspect", "izkpm55j334u", *arguments)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr

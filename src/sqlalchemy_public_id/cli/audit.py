@@ -58,7 +58,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
 @click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
 @click.option("--advice/--no-advice", default=True, help="Show the statements that fix a problem.")
-@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def audit(
     url: str,
     schema: str | None,

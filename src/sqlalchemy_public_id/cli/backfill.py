@@ -32,7 +32,7 @@ _INTERRUPTED = 130
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
 @click.option("--schema", help="The schema; by default the usual one.")
 @click.option(
-    *("--id-format", "--format", "format"),
+    "--format",
     type=format_argument,
     metavar="FORMAT",
     help="The format of the ids; NanoId if the column has 12 characters.",
@@ -127,7 +127,7 @@ def _usual_format(engine: Engine, table: str, column: str, schema: str | None) -
         has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
         raise UsageProblem(
             f"{table}.{column} {has} and ids of {format!r} have {format.max_length}; "
-            f"name the format of the ids, such as --id-format 'NanoId(prefix=\"cus\")'"
+            f"name the format of the ids, such as --format 'NanoId(prefix=\"cus\")'"
         )
     return format
 

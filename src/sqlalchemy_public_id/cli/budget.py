@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from sqlalchemy_public_id.formats import Format
 _PROBABILITIES = (1e-9, 1e-6, 1e-3, 0.01, 0.1, 0.5)
 _HOURS_PER_YEAR = 24 * 365.25
 _POINTS = 200
+_READABLE = 1e15
+"""Above it, powers of ten are easier to read than 1 P, 1 E and 1 Z."""
 _RED = "#b03a2e"
 
 
@@ -61,7 +64,7 @@ def _draw(path: Path, format: Format, per_hour: float) -> None:
     """Draw the probability of a collision by the number of ids, and mark 1 %."""
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import PercentFormatter
+        from matplotlib.ticker import EngFormatter, PercentFormatter
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
@@ -75,13 +78,18 @@ def _draw(path: Path, format: Format, per_hour: float) -> None:
     axes = figure.add_subplot()
     axes.plot(counts, [space.probability(count) for count in counts], color="#1f5fa8", linewidth=2)
     axes.set_xscale("log")
+    shown: Callable[[int], str] = _rounded
+    if counts[-1] < _READABLE:
+        axes.xaxis.set_major_formatter(EngFormatter())  # 10 k, 1 M, 1 G
+        shown = EngFormatter(places=0).format_data
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("ids issued")
     axes.set_ylabel("chance of a collision")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(alpha=0.3)
     axes.axvline(marked, color=_RED, linestyle="--", linewidth=1)
-    label = f"1 % at {marked:,} ids:\n{marked / per_hour / _HOURS_PER_YEAR:,.1f} years of {per_hour:,.6g} an hour"
+    years = _years(marked / per_hour / _HOURS_PER_YEAR)
+    label = f"1 % at {shown(marked)} ids:\n{years} years of {per_hour:,.6g} an hour"
     axes.annotate(
         label, (marked, 0.6), xytext=(-8, 0), textcoords="offset points", horizontalalignment="right", color=_RED
     )

@@ -7,12 +7,14 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from sqlalchemy_public_id import formats
-from sqlalchemy_public_id.cli._console import format_argument
+from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, format_argument
+from sqlalchemy_public_id.cli._models import base_argument, columns_of, has_row
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._base import MAX_LENGTH, in_words, is_printable
@@ -32,17 +34,25 @@ _PREFIXED = re.compile(
 @click.option(
     "--format", "format", type=format_argument, metavar="FORMAT", help="The expected format; guessed without it."
 )
-def inspect(id: str, format: Format | None) -> None:
+@click.option("--app", "base", type=base_argument, metavar="MODULE:BASE", help="Name the models that ID can be of.")
+@click.option("--url", metavar="URL", help="With --app: look for the row in this database.")
+def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     """Show format, prefix, time and check digit of ID, and why it is malformed.
 
-    With --format, the exit status is 1 if ID is not well-formed.
+    With --format, the exit status is 1 if ID is not well-formed; with --url, if no row has it.
 
     If ID is -, ids are read from the standard input, one per line. With --format, only those that are not well-formed
     are shown, with their lines.
     """
+    if url is not None and base is None:
+        raise click.UsageError("--url needs --app MODULE:BASE, the models of the database")
     if id != "-":
         _show(id, format)
         is_valid = format is None or format.is_valid(id)
+        if base is not None:
+            is_valid = _show_models(id, base, url) and is_valid
+    elif base is not None:
+        raise click.UsageError("--app takes one id, not the standard input")
     elif format is None:
         for number, text in enumerate(_lines()):
             click.echo("\n" * (number > 0), nl=False)
@@ -60,6 +70,20 @@ def _show(text: str, format: Format | None) -> None:
         click.echo(f"{name:<12} {value}")
 
 
+def _show_models(text: str, base: Any, url: str | None) -> bool:
+    """Show the models that can have the id, and whether a row has it. Return False if none has."""
+    columns = list(columns_of(base, text))
+    if not columns:
+        click.echo(f"{'model':<12} none of {base.__name__} has such ids")
+        return False
+    with nullcontext() if url is None else connect(url) as engine:
+        rows = [engine is not None and has_row(engine, column, text) for _, column in columns]
+    for (mapper, column), is_stored in zip(columns, rows, strict=True):
+        row = "" if url is None else f": {'one row' if is_stored else 'no row'}"
+        click.echo(f"{'model':<12} {mapper.class_.__name__}, {column}{row}")
+    return url is None or any(rows)
+
+
 def _lines() -> Iterator[str]:
     with click.open_file("-", errors="replace") as file:
         for line in file:
@@ -73,7 +97,7 @@ def _check(format: Format) -> bool:
         if not format.is_valid(text):
             wrong += 1
             click.echo(f"{ids}: {safe_repr(text)}: {_verdict(text, format).removeprefix('no: ')}")
-    click.echo(f"{ids} ids, {wrong} not well-formed", err=True)
+    echo_stderr(f"{counted(ids, 'id')}, {wrong:,} not well-formed")
     return not wrong
 
 

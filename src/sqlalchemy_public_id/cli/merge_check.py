@@ -24,7 +24,7 @@ from sqlalchemy_public_id.merging import merge_check as compare_databases
 @click.option(
     "--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Clashes to show per column."
 )
-@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def merge_check(
     urls: tuple[str, ...], schema: str | None, tables: tuple[str, ...], column: str, examples: int, output: str
 ) -> None:

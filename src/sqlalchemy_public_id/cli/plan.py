@@ -24,7 +24,9 @@ from sqlalchemy_public_id.preflight.report import in_time
 @click.argument("table")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
 @click.option("--schema", help="The schema; by default the usual one.")
-@click.option("--id-format", type=format_argument, metavar="FORMAT", help="The format of the ids; NanoId by default.")
+@click.option(
+    "--format", "id_format", type=format_argument, metavar="FORMAT", help="The format of the ids; NanoId by default."
+)
 @click.option("--unique-name", help="The name of the unique index; uq_TABLE_COLUMN by default.")
 @click.option("--constraint", is_flag=True, help="A unique constraint, as unique=True declares it.")
 @click.option("--replaces", metavar="NAME", help="The unique constraint or index that is replaced.")
@@ -40,7 +42,7 @@ from sqlalchemy_public_id.preflight.report import in_time
 @click.option("--on-invalid", type=click.Choice(["refuse", "keep", "replace"]), default="refuse", show_default=True)
 @click.option("--allow-lock", is_flag=True, help="Accept steps for which writers wait.")
 @click.option("--drop", is_flag=True, help="Plan op.drop_public_id() instead of op.add_public_id().")
-@click.option("--format", "output", type=click.Choice(["text", "table", "json"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "table", "json"]), default="text", show_default=True)
 def plan(
     url: str,
     table: str,
