@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import uvicorn
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from examples.fastapi_shop.app import create_app
-from examples.fastapi_shop.sample import some_rows, tables
+from .app import create_app
+from .sample import some_rows, tables
 
 
 def main(url: str, port: int) -> None:

@@ -6,26 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
-from examples.fastapi_shop.formats import one_of_each
-from examples.fastapi_shop.models import Customer, CustomerId, Line, Order, OrderId, Product, ProductId
-from examples.fastapi_shop.schemas import (
-    CustomerIn,
-    CustomerOut,
-    LineIn,
-    LineOut,
-    OrderIn,
-    OrderOut,
-    Page,
-    ProductOut,
-)
-from sqlalchemy_public_id.asyncio import idempotency, lookup
-from sqlalchemy_public_id.ext.fastapi import by_public_id, install
+from sqlalchemy_public_id.asyncio import idempotency
+from sqlalchemy_public_id.ext.fastapi import Page, by_public_id, install, page_of
 from sqlalchemy_public_id.lookup import Page as Rows
+
+from .formats import one_of_each
+from .models import Customer, Line, Order, OrderId, Product
+from .schemas import CustomerIn, CustomerOut, LineIn, LineOut, OrderChange, OrderFilter, OrderIn, OrderOut, ProductOut
 
 PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
@@ -50,7 +42,9 @@ async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
 Session = Annotated[AsyncSession, Depends(get_session)]
 CustomerRow = Annotated[Customer, Depends(by_public_id(Customer, session=get_session))]
 OrderRow = Annotated[Order, Depends(by_public_id(Order, session=get_session))]
-Limit = Annotated[int, Query(ge=1, le=100)]
+CustomerPage = Annotated[Rows[Customer], Depends(page_of(Customer, session=get_session, sort=["name"]))]
+ProductPage = Annotated[Rows[Product], Depends(page_of(Product, session=get_session, sort=["name", "price"]))]
+OrderPage = Annotated[Rows[Order], Depends(page_of(Order, session=get_session, filter=OrderFilter, newest_first=True))]
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -60,11 +54,10 @@ NO_JSON: Responses = {400: {"description": "The body is not JSON"}}
 # --- customers and products
 
 
-@router.get("/customers")
-async def list_customers(session: Session, after: CustomerId | None = None, limit: Limit = 20) -> Page[CustomerOut]:
-    """List the customers, oldest first."""
-    page = await lookup.page(session, select(Customer), after=after, limit=limit)
-    return await shown(session, CustomerOut, page)
+@router.get("/customers", response_model=Page[CustomerOut])
+async def list_customers(page: CustomerPage) -> Any:
+    """List the customers, oldest first, or by name."""
+    return page
 
 
 @router.post("/customers", status_code=201, responses=NO_JSON)
@@ -80,30 +73,18 @@ async def show_customer(customer: CustomerRow) -> CustomerOut:
     return CustomerOut.model_validate(customer)
 
 
-@router.get("/customers/{customer_id}/orders")
-async def list_orders_of(
-    session: Session, customer: CustomerRow, after: OrderId | None = None, limit: Limit = 20
-) -> Page[OrderOut]:
-    """List the orders of one customer, newest first."""
-    query = select(Order).where(Order.customer == customer)
-    page = await lookup.page(session, query, after=after, limit=limit, newest_first=True)
-    return await shown(session, OrderOut, page)
-
-
-@router.get("/products")
-async def list_products(session: Session, after: ProductId | None = None, limit: Limit = 20) -> Page[ProductOut]:
-    page = await lookup.page(session, select(Product), after=after, limit=limit)
-    return await shown(session, ProductOut, page)
+@router.get("/products", response_model=Page[ProductOut])
+async def list_products(page: ProductPage) -> Any:
+    return page
 
 
 # --- orders
 
 
-@router.get("/orders")
-async def list_orders(session: Session, after: OrderId | None = None, limit: Limit = 20) -> Page[OrderOut]:
+@router.get("/orders", response_model=Page[OrderOut])
+async def list_orders(page: OrderPage) -> Any:
     """List the orders, newest first, with the public ids of their customers: two statements for any page size."""
-    page = await lookup.page(session, select(Order), after=after, limit=limit, newest_first=True)
-    return await shown(session, OrderOut, page)
+    return page
 
 
 @router.post("/orders", status_code=201, responses=NO_JSON)
@@ -134,6 +115,15 @@ async def show_order(session: Session, order: OrderRow) -> OrderOut:
     return await OrderOut.of(session, order)
 
 
+@router.patch("/orders/{order_id}", responses=NO_JSON)
+async def change_order(session: Session, order: OrderRow, change: OrderChange) -> OrderOut:
+    """Change what the body names, and nothing else."""
+    for name, value in change.model_dump(exclude_unset=True).items():
+        setattr(order, name, value)
+    await session.commit()
+    return await OrderOut.of(session, order)
+
+
 @router.get("/orders/{order_id}/lines")
 async def list_lines(session: Session, order: OrderRow) -> list[LineOut]:
     lines = await session.scalars(select(Line).where(Line.order == order).order_by(Line.id))
@@ -146,12 +136,6 @@ async def add_line(session: Session, order: OrderRow, new: LineIn) -> LineOut:
     session.add(line)
     await session.commit()
     return await LineOut.of(session, line)
-
-
-async def shown(session: AsyncSession, model: Any, page: Rows[Any]) -> Page[Any]:
-    """Build the response for a page of rows; the public ids behind foreign keys are loaded for all rows at once."""
-    items = await model.many(session, page)
-    return Page[model](items=items, next=page.next, previous=page.previous)
 
 
 # --- the page

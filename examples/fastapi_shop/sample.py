@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from examples.fastapi_shop.models import Base, Customer, Line, Order, Product
+from .models import Base, Customer, Line, Order, Product
 
 CUSTOMERS = ["Ada Lovelace", "Grace Hopper", "Mary Jackson", "Radia Perlman", "Katherine Johnson", "Barbara Liskov"]
 PRODUCTS = {"Pencil": "0.80", "Notebook": "4.50", "Slide rule": "39.00", "Punched cards, 1000": "12.25"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from examples.fastapi_shop.models import Customer, CustomerId, Line, LineId, Order, OrderId, Product, ProductId
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 
-T = TypeVar("T")
+from .models import Customer, CustomerId, Line, LineId, Order, OrderId, Product, ProductId
 
 NO_NUL = r"^[^\x00]*$"  # PostgreSQL stores no such character
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_NUL)]
@@ -38,6 +37,15 @@ class OrderIn(BaseModel):
     note: Note = ""
 
 
+class OrderChange(BaseModel):
+    customer_public_id: CustomerId = Field(default=None)  # only what is set is changed
+    note: Note = Field(default=None)
+
+
+class OrderFilter(BaseModel):
+    customer_public_id: CustomerId | None = None
+
+
 class OrderOut(PublicModel, model=Order):
     public_id: OrderId
     customer_public_id: CustomerId
@@ -54,11 +62,3 @@ class LineOut(PublicModel, model=Line):
     order_public_id: OrderId
     product_public_id: ProductId
     quantity: int
-
-
-class Page(BaseModel, Generic[T]):
-    """Rows, and the public ids for the next request: ``after=next`` or ``before=previous``."""
-
-    items: list[T]
-    next: str | None
-    previous: str | None

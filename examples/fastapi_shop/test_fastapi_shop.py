@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from httpx import ASGITransport, AsyncClient
@@ -33,6 +36,16 @@ def test_an_order(tmp_path: Path) -> None:
             assert before["note"] == "order number 30"
 
     asyncio.run(story())
+
+
+def test_a_copy_of_the_folder(tmp_path: Path) -> None:
+    """The folder can be copied into another project: it imports nothing of this one but the library."""
+    folder = Path(__file__).parent
+    shutil.copytree(folder, tmp_path / "our_shop", ignore=shutil.ignore_patterns("test_*", "__pycache__"))
+    program = "import sys, our_shop.app, our_shop.sample; print('examples' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_no_key_is_declared() -> None:

@@ -247,7 +247,7 @@ class BackfillIncomplete(PublicIdError):
 
         full_name = f"{schema}.{table}" if schema else table
         rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
-        options = ["--column", column, "--id-format", repr(format), *(["--schema", schema] if schema else [])]
+        options = ["--column", column, "--format", repr(format), *(["--schema", schema] if schema else [])]
         if table.startswith("-"):
             options.append("--")  # what follows is no option
         super().__init__(

@@ -83,10 +83,43 @@ def test_the_orders_of_one_customer(tell: Tell) -> None:
 
     async def story(shop: Shop) -> None:
         customer = (await shop.ids(Customer))[2]
-        page = (await shop.client.get(f"/customers/{customer}/orders")).json()
+        page = (await shop.client.get("/orders", params={"customer_public_id": customer})).json()
 
         assert len(page["items"]) == 5
         assert {order["customer_public_id"] for order in page["items"]} == {customer}
+
+    tell(story)
+
+
+def test_products_by_price(tell: Tell) -> None:
+    """Products are sorted by what the request names; another name is refused."""
+
+    async def story(shop: Shop) -> None:
+        page = (await shop.client.get("/products", params={"sort": "-price", "limit": 2})).json()
+        rest = (await shop.client.get("/products", params={"sort": "-price", "after": page["next"]})).json()
+        prices = [float(product["price"]) for product in page["items"] + rest["items"]]
+
+        assert prices == sorted(prices, reverse=True)
+        assert len(prices) == 4
+        assert (await shop.client.get("/products", params={"sort": "id"})).status_code == 422
+
+    tell(story)
+
+
+def test_a_change_of_an_order(tell: Tell) -> None:
+    """PATCH changes what the body names; null and an unknown customer are refused at their field."""
+
+    async def story(shop: Shop) -> None:
+        path = f"/orders/{(await shop.ids(Order))[0]}"
+        before = (await shop.client.get(path)).json()
+        other = (await shop.ids(Customer))[3]
+        assert (await shop.client.patch(path, json={"note": "later"})).json() == before | {"note": "later"}
+        changed = (await shop.client.patch(path, json={"customer_public_id": other})).json()
+        assert changed == before | {"note": "later", "customer_public_id": other}
+        for wrong in (None, "customer_000000000000"):
+            refused = await shop.client.patch(path, json={"customer_public_id": wrong})
+            assert refused.status_code == 422
+            assert refused.json()["detail"][0]["loc"] == ["body", "customer_public_id"]
 
     tell(story)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+
+AnyAsyncSession: TypeAlias = AsyncSession | async_scoped_session[Any]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -15,10 +17,10 @@ R = TypeVar("R")
 
 def awaited(
     function: Callable[Concatenate[Session, P], R],
-) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]:
+) -> Callable[Concatenate[AnyAsyncSession, P], Coroutine[Any, Any, R]]:
     """Return the asynchronous twin of *function*, with the same name and arguments."""
 
-    async def twin(session: AsyncSession, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def twin(session: AnyAsyncSession, *args: P.args, **kwargs: P.kwargs) -> R:
         return await async_session(session).run_sync(function, *args, **kwargs)
 
     # the documentation shows these, and help()
@@ -29,7 +31,7 @@ def awaited(
     twin.__doc__ = f"As :func:`{package}.{function.__name__}`."
     vars(twin)["__signature__"] = signature
     # mypy: the session of a Concatenate has no name
-    return cast("Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]", twin)
+    return cast("Callable[Concatenate[AnyAsyncSession, P], Coroutine[Any, Any, R]]", twin)
 
 
 def async_session(session: object) -> AsyncSession:

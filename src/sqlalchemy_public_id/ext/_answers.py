@@ -14,6 +14,7 @@ from fastapi.utils import is_body_allowed_for_status_code
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
+from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
@@ -22,27 +23,11 @@ _METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 _MEDIA_TYPE = "application/problem+json"
 
 
-# --- what is wrong
-
-
 def status_of(error: Exception) -> int:
     """Return the status of an answer: 404 is for a row that was asked for, 422 for an id among the input."""
     if isinstance(error, PublicIdConflict):
         return 409
-    is_row = isinstance(error, PublicIdNotFound) and error.field is None
-    return 404 if is_row else 422
-
-
-def message_of(error: Any) -> str:
-    """Return what is wrong, without a value: the prefix of the input may be most of a token."""
-    if isinstance(error, PublicIdConflict):
-        return f"the {error.model} with this public id exists, with other contents"
-    if isinstance(error, InvalidPublicId):
-        reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
-        return f"not a public id: {reason} (expected {error.expected})"
-    if isinstance(error, InvalidCursor):
-        return f"not a cursor: {error.reason}; begin with the first page"
-    return f"no such {error.model}"
+    return 404 if is_row(error) else 422
 
 
 def _detail(request: Request, error: Any) -> dict[str, Any]:
@@ -52,9 +37,8 @@ def _detail(request: Request, error: Any) -> dict[str, Any]:
         kind = "cursor_invalid"
     is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
     where = "body" if is_body else "query"
-    # of the attribute of a model, "Order.customer_public_id", the name that the request has
-    names = [] if error.field is None else [error.field.rpartition(".")[2]]
-    return {"type": kind, "loc": [where, *names], "msg": message_of(error)}
+    field = field_of(error)
+    return {"type": kind, "loc": [where] if field is None else [where, field], "msg": message_of(error)}
 
 
 def _details_of(error: RequestValidationError) -> list[dict[str, Any]]:

@@ -21,34 +21,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from sqlalchemy import SQLColumnExpression, select
-from sqlalchemy.orm import RelationshipProperty, Session, scoped_session
+from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
-from sqlalchemy.util import ThreadLocalRegistry
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.orm.inspection import require_session
+from sqlalchemy_public_id.orm.inspection import checked_condition
 from sqlalchemy_public_id.types import public_id_type
 
 with require("fastapi"):
     from fastapi import Depends, FastAPI, Path
-    from fastapi.concurrency import run_in_threadpool
     from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
     from pydantic import WithJsonSchema
     from starlette.exceptions import HTTPException
 
+from sqlalchemy_public_id.ext import _sessions
 from sqlalchemy_public_id.ext._answers import Answers, Problems
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
-from sqlalchemy_public_id.ext.pydantic import PublicId
+from sqlalchemy_public_id.ext._paging import Matches, page_of
+from sqlalchemy_public_id.ext.pydantic import Page, PublicId
 
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
-__all__ = ["Finding", "by_public_id", "install", "lint_app"]
+__all__ = ["Finding", "Matches", "Page", "by_public_id", "install", "lint_app", "page_of"]
 
 M = TypeVar("M")
 """A model."""
@@ -90,20 +87,12 @@ def by_public_id(
             raise _NoRow(public_id, model=model.__name__)
         query = select(model).where(getattr(model, name) == public_id).options(*options)
         if scope is not None:
-            is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
-            if not isinstance(condition, SQLColumnExpression) or is_relationship:
-                raise ConfigurationError(
-                    f"the scope of {model.__name__} returned {safe_repr(condition)}, expected a condition such as "
-                    f"{model.__name__}.owner_id == user.id, or sqlalchemy.true()"
-                )
-            query = query.where(condition)
+            query = query.where(checked_condition(f"the scope of {model.__name__} returned", condition, model))
 
         def find(sync: Session) -> M | None:
-            require_session(sync)
             return sync.scalars(query).unique().one_or_none()
 
-        session = _unscoped(session)
-        obj = await (session.run_sync(find) if hasattr(session, "run_sync") else run_in_threadpool(find, session))
+        obj = await _sessions.run(session, find)
         if obj is None:
             raise _NoRow(public_id, model=model.__name__)
         return obj
@@ -161,15 +150,3 @@ class _NoRow(PublicIdNotFound, HTTPException):
     def __init__(self, value: object, *, model: str) -> None:
         PublicIdNotFound.__init__(self, value, model=model)
         HTTPException.__init__(self, 404, f"no such {model}")
-
-
-def _unscoped(session: AsyncSession | Session | scoped_session[Session]) -> Any:
-    # in the thread that runs the query, a scoped_session could return the session of another request
-    if not isinstance(session, scoped_session):
-        return session
-    if isinstance(session.registry, ThreadLocalRegistry):
-        raise ConfigurationError(
-            "this scoped_session has a session for each thread, and a request has several threads, whose sessions "
-            "would stay open; give it a scopefunc that identifies the request, or let the dependency yield a Session"
-        )
-    return session()

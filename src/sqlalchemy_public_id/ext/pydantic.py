@@ -32,12 +32,12 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`P
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
 
 from sqlalchemy.orm import RelationshipProperty
 from typing_extensions import Self
 
-from sqlalchemy_public_id import references
+from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 
     AnyAsyncSession: TypeAlias = AsyncSession | async_scoped_session[Any]
 
-__all__ = ["PublicId", "PublicModel"]
+__all__ = ["Page", "PublicId", "PublicModel"]
+
+P = TypeVar("P", bound=BaseModel)  # a response model
 
 
 class PublicId:
@@ -204,6 +206,42 @@ class PublicModel(BaseModel):
             facts = {"expected": model.__name__, "found": source_class.__name__}
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
         return source
+
+
+class Page(BaseModel, Generic[P]):
+    """A response with the rows of a page, and the cursors of the pages beside it: ``Page[OrderOut]``.
+
+    :class:`sqlalchemy_public_id.lookup.Page` has these attributes, so an endpoint of FastAPI with the response model
+    ``Page[OrderOut]`` can return it as it is.
+    """
+
+    model_config = ConfigDict(from_attributes=True)
+
+    items: list[P]
+    next: str | None = None
+    """The ``after`` of the page after this one; ``None`` if there is none."""
+    previous: str | None = None
+    """The ``before`` of the page before this one; ``None`` if there is none."""
+    total: int | None = None
+    """The number of rows of all pages, if it was counted."""
+
+    @overload
+    @classmethod
+    def of(cls, session: AnySession, page: lookup.Page[Any]) -> Self: ...
+    @overload
+    @classmethod
+    def of(cls, session: AnyAsyncSession, page: lookup.Page[Any]) -> Coroutine[Any, Any, Self]: ...
+    @classmethod
+    def of(cls, session: Any, page: lookup.Page[Any]) -> Any:
+        """Build the response for *page*. The references of its rows are loaded at once.
+
+        With an ``AsyncSession``, await it.
+        """
+        if hasattr(session, "run_sync"):
+            awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, page)
+            return awaited
+        references.load(session, page)
+        return cls.model_validate(page)
 
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:

@@ -18,7 +18,7 @@ Response models declare the id like any model of Pydantic: ``public_id: Annotate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlalchemy.orm.attributes import set_attribute
 from typing_extensions import Self
@@ -44,7 +44,7 @@ class PublicIdColumnSQLModel(SQLModel):
     """Add the field and column ``public_id`` to a table that has its own key.
 
     ``__public_id__`` is a format or a :class:`TypedId` class. A field ``public_id: GadgetId = Field(default=None)`` has
-    the same effect, and is visible to mypy and pyright.
+    the same effect, and type checkers see its type; they see ``Any`` without it.
 
     A new object has its id at once. An assigned id is validated (:class:`~sqlalchemy_public_id.InvalidPublicId`); the
     id of a persistent object cannot change.
@@ -57,7 +57,10 @@ class PublicIdColumnSQLModel(SQLModel):
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
-    public_id: str = Field(default=None)
+    if TYPE_CHECKING:
+        public_id: Any = Field(default=None)  # of another type, no subclass could declare a typed id
+    else:
+        public_id: str = Field(default=None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

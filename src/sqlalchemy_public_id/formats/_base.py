@@ -240,7 +240,7 @@ class Format(Value, ABC):
             prefix, separator, _ = text[:MAX_LENGTH].rpartition(self.separator)
             return f"the prefix is {prefix!r}" if separator else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
-            return f"it has {len(text)} characters"
+            return "it has 1 character" if len(text) == 1 else f"it has {len(text)} characters"
         body = text[len(self._lead) :]
         matches = self._own_regex.fullmatch(text)
         return (self._explain_body(body) if matches else self._explain_mismatch(body)) or "it is malformed"

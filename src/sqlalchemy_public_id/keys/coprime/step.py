@@ -183,7 +183,7 @@ class KeySpace(Value, ABC):
             return f"it is of type {type(key).__name__}"
         if any(len(key) == part.length for part in self.parts()):
             return "it contains other characters"
-        return f"it has {len(key)} characters"
+        return "it has 1 character" if len(key) == 1 else f"it has {len(key)} characters"
 
     def _exhausted(self, index: int) -> KeySpaceExhausted:
         return KeySpaceExhausted(

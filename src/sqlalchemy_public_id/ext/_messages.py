@@ -1,0 +1,29 @@
+"""What an answer of a web service says about an error: neither keys nor SQL nor the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
+
+
+def is_row(error: Exception) -> bool:
+    """Return True if the row that was asked for does not exist; False if the id is one among the input."""
+    return isinstance(error, PublicIdNotFound) and error.field is None
+
+
+def field_of(error: Any) -> str | None:
+    """Return the name that the request has: of the attribute of a model, "Order.customer_public_id", the last part."""
+    return None if error.field is None else str(error.field).rpartition(".")[2]
+
+
+def message_of(error: Any) -> str:
+    """Return what is wrong, without a value: the prefix of the input may be most of a token."""
+    if isinstance(error, PublicIdConflict):
+        return f"the {error.model} with this public id exists, with other contents"
+    if isinstance(error, InvalidPublicId):
+        reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
+        return f"not a public id: {reason} (expected {error.expected})"
+    if isinstance(error, InvalidCursor):
+        return f"not a cursor: {error.reason}; begin with the first page"
+    return f"no such {error.model}"

@@ -1,0 +1,232 @@
+"""A dependency of FastAPI that returns a page of rows, sorted and filtered by the query of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, Signature, getattr_static
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from fastapi import Depends, Query
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from sqlalchemy import SQLColumnExpression, select
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.interfaces import ORMOption
+
+from sqlalchemy_public_id import lookup, references
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
+from sqlalchemy_public_id.ext import _mapped, _sessions
+from sqlalchemy_public_id.lookup import ordering
+from sqlalchemy_public_id.orm.inspection import checked_condition
+
+M = TypeVar("M")  # a model
+
+_OWN = ("after", "before", "limit", "sort")
+"""Parameters of each page, which a filter cannot have."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """How a field of a filter selects rows: a function of its value that returns a condition.
+
+    ``since: Annotated[datetime | None, Matches(lambda since: Ticket.created_at >= since)] = None``
+    """
+
+    condition: Callable[[Any], SQLColumnExpression[bool]]
+
+
+def page_of(
+    model: type[M],
+    *,
+    session: Callable[..., Any],
+    sort: Sequence[str] | Mapping[str, Any] = (),
+    default: Sequence[str] = (),
+    newest_first: bool = False,
+    filter: type[BaseModel] | None = None,
+    scope: Callable[..., Any] | None = None,
+    options: Sequence[ORMOption] = (),
+    limit: int = 20,
+    max_limit: int = 100,
+    count: bool = False,
+    attribute: str | None = None,
+) -> Callable[..., Awaitable[lookup.Page[M]]]:
+    """Build a dependency that returns a page of the rows of *model*: ``?limit=50&sort=-priority&after=…``.
+
+    It calls :func:`sqlalchemy_public_id.lookup.page`, and loads the references of its rows with one more SELECT for
+    each model they show. A limit, cursor, name or filter that is not valid is 422, in the shape of FastAPI's own.
+
+    :param session: a dependency that returns a ``Session`` or an ``AsyncSession``, as for :func:`by_public_id`.
+    :param sort: what a client may sort by: names of attributes, or names and expressions, ``{"city": Address.city}``.
+        A minus sign before a name is the descending order. The parameter can be repeated.
+    :param default: the order if the client names none, such as ``["-priority"]``; that of the keys by default.
+    :param newest_first: sort rows that are equal in the order by their keys in descending order.
+    :param filter: a Pydantic model, whose fields are parameters. One that is set has to be equal to the attribute of
+        *model* with its name, or one of its values if it is a list; a field with :class:`Matches` has its own
+        condition.
+    :param scope: a dependency that returns a condition. Rows outside of it are left out, and are unknown as cursors.
+    :param options: loader options, such as ``selectinload(Ticket.tags)``.
+    :param limit: the number of rows of a page if the client names none, at most *max_limit*.
+    :param max_limit: the largest number of rows that a client can ask for.
+    :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
+    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :raises ConfigurationError: if *model* has no such public id, or if a name is not one of its attributes.
+    """
+    _mapped.public_id(model, attribute)
+    orders = _orders(model, sort)
+    unknown = [name for name in default if name not in orders]
+    if unknown:
+        raise ConfigurationError(f"default has {safe_repr(unknown[0])}, expected some of {', '.join(orders) or 'sort'}")
+    conditions = {} if filter is None else _conditions(model, filter)
+
+    async def page(
+        session: Any, limit: int, after: str | None, before: str | None, condition: Any = None, **given: Any
+    ) -> lookup.Page[M]:
+        names: Sequence[str] = given.pop("sort", None) or default
+        if after is not None and before is not None:
+            raise _unprocessable("before", "page_ambiguous", "a page has either after or before")
+        query = select(model).options(*options)
+        if filter is not None:
+            query = query.where(*_chosen(filter, conditions, given))
+        where = None
+        if scope is not None:
+            where = checked_condition(f"the scope of {model.__name__} returned", condition, model)
+
+        def find(sync: Session) -> lookup.Page[M]:
+            page = lookup.page(
+                sync,
+                query,
+                limit=limit,
+                after=after,
+                before=before,
+                newest_first=newest_first,
+                order_by=[orders[name]() for name in names] or None,
+                attribute=attribute,
+                where=where,
+                count=count,
+            )
+            references.load(sync, page)
+            return page
+
+        try:
+            return await _sessions.run(session, find)
+        except InvalidCursor as error:
+            raise _unprocessable(str(error.field), "cursor_invalid", f"not a cursor: {error.reason}") from error
+
+    number: Any = Annotated[int, Query(ge=1, le=max_limit, description=_LIMIT)]
+    parameters = {
+        "session": _parameter("session", Annotated[Any, Depends(session)]),
+        "limit": _parameter("limit", number, min(limit, max_limit)),
+        "after": _parameter("after", Annotated[str | None, Query(description=_AFTER)], None),
+        "before": _parameter("before", Annotated[str | None, Query(description=_BEFORE)], None),
+    }
+    if orders:
+        choice: Any = Literal[tuple(orders)]
+        by: Any = Annotated[list[choice], Query(description=_SORT, max_length=len(orders) // 2)]
+        parameters["sort"] = _parameter("sort", by, list(default))
+    if scope is not None:
+        parameters["condition"] = _parameter("condition", Annotated[Any, Depends(scope)])
+    for name, field in ({} if filter is None else filter.model_fields).items():
+        parameters[name] = _filter_parameter(name, field)
+    # FastAPI reads the signature: the parameters depend on the model
+    page.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    return page
+
+
+_LIMIT = "The largest number of rows."
+_AFTER = "The `next` of a page, or the public id of the row that these rows follow."
+_BEFORE = "The `previous` of a page, or the public id of the row that these rows precede."
+_SORT = "What the rows are sorted by, the first name first. A minus sign reverses the order."
+
+
+def _parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _unprocessable(name: str, kind: str, message: str) -> RequestValidationError:
+    return RequestValidationError([{"type": kind, "loc": ("query", name), "msg": message}])
+
+
+def _check_attribute(what: str, model: type[Any], name: str) -> None:
+    # an attribute of the class, without its value: a reference has none before mappers are configured
+    if getattr_static(model, name, None) is None:
+        raise ConfigurationError(f"{what} has {safe_repr(name)}, which is no attribute of {model.__name__}")
+
+
+# --- the order
+
+
+def _orders(model: type[Any], sort: Sequence[str] | Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Return name → function that returns the expression, for each name and for its reverse."""
+    given: Mapping[str, Any] = sort if isinstance(sort, Mapping) else dict.fromkeys(sort)
+    orders: dict[str, Callable[[], Any]] = {}
+    for name, expression in given.items():
+        if expression is None:
+            _check_attribute("sort", model, name)
+            forwards: Callable[[], Any] = partial(getattr, model, name)
+        else:
+            ordering.terms_of(expression)
+            forwards = partial(_same, expression)
+        orders[name] = forwards
+        orders[f"-{name}"] = partial(_reversed, forwards)
+    return orders
+
+
+def _same(expression: Any) -> Any:
+    return expression
+
+
+def _reversed(forwards: Callable[[], Any]) -> Any:
+    """Return the expression in the other direction, with NULL where it was written to be."""
+    (term,) = ordering.terms_of(forwards())
+    expression = term.expression.asc() if term.descending else term.expression.desc()
+    if term.nulls_first is None:
+        return expression
+    return expression.nulls_first() if term.nulls_first else expression.nulls_last()
+
+
+# --- the filter
+
+
+def _conditions(model: type[Any], filter: type[BaseModel]) -> dict[str, Callable[[Any], Any]]:
+    """Return name → function that returns the condition for a value."""
+    conditions: dict[str, Callable[[Any], Any]] = {}
+    for name, field in filter.model_fields.items():
+        if name in _OWN:
+            raise ConfigurationError(f"{filter.__name__}.{name} is a parameter of every page; name it otherwise")
+        own = [each.condition for each in field.metadata if isinstance(each, Matches)]
+        if not own:
+            _check_attribute(filter.__name__, model, name)
+        conditions[name] = own[0] if own else partial(_is_equal, model, name)
+    return conditions
+
+
+def _is_equal(model: type[Any], name: str, value: Any) -> Any:
+    attribute = getattr(model, name)
+    return attribute.in_(value) if isinstance(value, (list, tuple, set, frozenset)) else attribute == value
+
+
+def _chosen(
+    filter: type[BaseModel], conditions: Mapping[str, Callable[[Any], Any]], given: Mapping[str, Any]
+) -> Iterator[Any]:
+    """Yield the conditions of the fields that are set."""
+    try:
+        chosen = filter.model_validate(given, by_name=True)
+    except ValidationError as error:  # of a validator of the model as a whole
+        details = error.errors(include_url=False, include_context=False)
+        raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in details]) from error
+    for name, condition in conditions.items():
+        value = getattr(chosen, name)
+        if value is not None and value != []:
+            yield condition(value)
+
+
+def _filter_parameter(name: str, field: FieldInfo) -> Parameter:
+    about = Query(alias=field.alias, title=field.title, description=field.description, deprecated=field.deprecated)
+    parts = (field.annotation, *field.metadata, about)
+    annotation: Any = cast("Any", Annotated)[parts]  # Annotated[first, *more] needs Python 3.11
+    return _parameter(
+        name, annotation, Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+    )

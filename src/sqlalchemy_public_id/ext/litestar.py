@@ -1,0 +1,175 @@
+"""Litestar: typed ids in paths, queries, bodies and responses, rows by the public id in the path, errors as answers.
+
+>>> from litestar import Litestar
+>>> from litestar.di import Provide
+>>> from sqlalchemy_public_id.ext.litestar import PublicIdPlugin, by_public_id
+>>> async def provide_session():
+...     with Session(engine) as session:
+...         yield session
+>>> dependencies = {"user": by_public_id(User), "db_session": Provide(provide_session)}
+>>> app = Litestar(plugins=[PublicIdPlugin()], dependencies=dependencies)
+>>> sorted(app.dependencies)
+['db_session', 'user']
+
+A handler of ``/users/{user_id:str}`` with the parameter ``user`` gets the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter, Signature
+from typing import Any, cast
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.interfaces import ORMOption
+
+from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound, require
+from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
+from sqlalchemy_public_id.orm.inspection import checked_condition, require_session
+from sqlalchemy_public_id.pydantic_schema import json_schema_of
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import public_id_type
+
+with require("litestar"):
+    from litestar import Request, Response
+    from litestar.concurrency import sync_to_thread
+    from litestar.config.app import AppConfig
+    from litestar.di import NamedDependency, Provide
+    from litestar.exceptions import ClientException, HTTPException, NotFoundException, ValidationException, responses
+    from litestar.openapi.spec import OpenAPIType, Schema
+    from litestar.params import FromPath
+    from litestar.plugins import InitPlugin, OpenAPISchemaPlugin
+    from litestar.typing import FieldDefinition
+
+__all__ = ["PublicIdPlugin", "by_public_id"]
+
+_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
+
+
+class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
+    """Make an application of Litestar read and write typed ids, and answer the errors of this library.
+
+    Typed ids are decoded from paths, queries, headers and bodies (dataclasses, ``msgspec.Struct``, ``TypedDict``), and
+    encoded in responses. A malformed one is 400, as every invalid value; the OpenAPI document has its pattern.
+
+    * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound`, for the row that was asked for;
+    * 400: the same with a field, for an unknown id in a body, and :class:`~sqlalchemy_public_id.errors.InvalidCursor`,
+      :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
+    * 409: :class:`~sqlalchemy_public_id.errors.PublicIdConflict`.
+
+    Answers name models, fields and formats, and no values. Handlers, encoders and decoders of the application remain.
+    """
+
+    def on_app_init(self, app_config: AppConfig) -> AppConfig:
+        app_config.type_decoders = [*(app_config.type_decoders or ()), (_is_typed_id, _decode)]
+        app_config.type_encoders = {TypedId: str, **(app_config.type_encoders or {})}
+        config: Any = app_config  # its handlers are generic, without an argument
+        handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, PublicIdConflict), _answer)
+        config.exception_handlers = {**handlers, **(config.exception_handlers or {})}
+        return app_config
+
+    @staticmethod
+    def is_plugin_supported_type(value: Any) -> bool:
+        return _is_typed_id(value)
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
+        described = json_schema_of(field_definition.annotation.id_format)
+        return Schema(
+            type=OpenAPIType.STRING,
+            format=described["format"],
+            pattern=described["pattern"],
+            min_length=described["minLength"],
+            max_length=described["maxLength"],
+            examples=described["examples"],
+        )
+
+
+def by_public_id(
+    model: type[Any],
+    *,
+    session: str = "db_session",
+    param: str | None = None,
+    attribute: str | None = None,
+    options: Sequence[ORMOption] = (),
+    scope: str | None = None,
+) -> Provide:
+    """Build a dependency that is the row of *model* with the public id in the path, or 404.
+
+    A malformed id is 404 like an unknown one, without a statement.
+
+    :param session: the name of the dependency that is the ``Session`` or ``AsyncSession``; that of advanced-alchemy's
+        plugin by default. A ``Session`` is used in a thread, so that it does not block the event loop.
+    :param param: the name of the path parameter; by default that of the model, ``/customers/{customer_id:str}``.
+    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param options: loader options, such as ``selectinload(Customer.orders)``.
+    :param scope: the name of a dependency that is a condition, such as ``Order.customer_id == user.id``. A row outside
+        of it is 404 like one that does not exist.
+    :raises ConfigurationError: if *model* has no such public id.
+    """
+    name, column = _mapped.public_id(model, attribute)
+    format = public_id_type(column).id_format
+    param = param or f"{_mapped.snake_case(model.__name__)}_id"
+
+    async def row(**given: Any) -> Any:
+        public_id = given[param]
+        if not format.is_valid(public_id):
+            raise _NoRow(public_id, model=model.__name__)
+        query = select(model).where(getattr(model, name) == public_id).options(*options)
+        if scope is not None:
+            query = query.where(checked_condition(f"the dependency {scope} is", given[scope], model))
+
+        def find(sync: Session) -> Any:
+            require_session(sync)
+            return sync.scalars(query).unique().one_or_none()
+
+        own = given[session]
+        obj = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
+        if obj is None:
+            raise _NoRow(public_id, model=model.__name__)
+        return obj
+
+    # Litestar reads the signature and the annotations: the names are those of the application
+    from_path, dependency = cast("Any", FromPath)[str], cast("Any", NamedDependency)[Any]
+    types = {param: from_path, session: dependency} | ({} if scope is None else {scope: dependency})
+    keyword = Parameter.KEYWORD_ONLY
+    signature = Signature([Parameter(key, keyword, annotation=value) for key, value in types.items()])
+    row.__signature__ = signature.replace(return_annotation=model)  # type: ignore[attr-defined]
+    row.__annotations__ = types | {"return": model}
+    return Provide(row)
+
+
+class _NoRow(PublicIdNotFound, NotFoundException):
+    """A :class:`PublicIdNotFound` that Litestar answers with 404 without the plugin, too."""
+
+    def __init__(self, value: object, *, model: str) -> None:
+        PublicIdNotFound.__init__(self, value, model=model)
+        NotFoundException.__init__(self, detail=f"no such {model}")
+
+
+def _is_typed_id(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, TypedId) and value is not TypedId
+
+
+def _decode(target: type[TypedId], value: Any) -> TypedId:
+    return target(value)
+
+
+def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    response: Response[Any] = cast("Any", responses).create_exception_response(request, _http_exception(request, error))
+    return response
+
+
+def _http_exception(request: Request[Any, Any, Any], error: Exception) -> HTTPException:
+    message = message_of(error)
+    if isinstance(error, PublicIdConflict):
+        return ClientException(message, status_code=409, extra={"differing": list(error.differing)})
+    if is_row(error):
+        return NotFoundException(message)
+    is_body = request.method not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
+    extra = {"message": message, "key": field_of(error), "source": "body" if is_body else "query"}
+    return ValidationException(
+        f"Validation failed for {request.method} {request.url.path}",
+        extra=[{name: value for name, value in extra.items() if value is not None}],
+    )

@@ -1,0 +1,302 @@
+"""Pages of a FastAPI application: what a client may sort and filter by, and what it is refused."""
+# FastAPI reads the annotations of routes, which name what is local to a test: they must not be put off
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, Header
+from pydantic import BaseModel, Field, model_validator
+from sqlalchemy import Engine, ForeignKey, MetaData, String
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from conftest import Statements
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId, lookup
+from sqlalchemy_public_id.ext.fastapi import Matches, Page, install, lint_app, page_of
+from sqlalchemy_public_id.ext.pydantic import PublicModel
+from sqlalchemy_public_id.references import public_ref
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class KeeperId(TypedId, prefix="fpkeep"): ...
+
+
+class AnimalId(TypedId, prefix="fpanim"): ...
+
+
+class Keeper(PublicIdMixin[KeeperId], Base):
+    __tablename__ = "keeper"
+    name: Mapped[str] = mapped_column(String(20))
+
+
+class Kind(enum.Enum):
+    BIRD = "bird"
+    FISH = "fish"
+
+
+class Animal(PublicIdMixin[AnimalId], Base):
+    __tablename__ = "animal"
+    name: Mapped[str] = mapped_column(String(20))
+    kind: Mapped[Kind]
+    weight: Mapped[int | None]
+    keeper_id: Mapped[int] = mapped_column(ForeignKey(Keeper.id))
+    keeper: Mapped[Keeper] = relationship()
+    keeper_public_id: Mapped[KeeperId] = public_ref("keeper")
+
+
+class AnimalOut(PublicModel, model=Animal):
+    public_id: AnimalId
+    name: str
+    keeper_public_id: KeeperId
+
+
+class AnimalFilter(BaseModel):
+    kind: Kind | None = None
+    name: list[str] = []
+    keeper_public_id: KeeperId | None = None
+    above: Annotated[int | None, Field(ge=0, le=1000), Matches(lambda weight: Animal.weight > weight)] = None
+
+    @model_validator(mode="after")
+    def one_of_two(self) -> "AnimalFilter":
+        if self.kind is not None and self.above is not None:
+            raise ValueError("kind and above are both given")
+        return self
+
+
+ANIMALS = {"auk": 4, "bass": None, "crow": 2, "dory": 4, "emu": 40}
+ADA, GRACE = "fpkeep_000000000ada", "fpkeep_0000000grace"
+
+
+def fill(session: Session) -> None:
+    ada, grace = Keeper(public_id=ADA, name="Ada"), Keeper(public_id=GRACE, name="Grace")
+    session.add_all([ada, grace])
+    session.flush()
+    for number, (name, weight) in enumerate(ANIMALS.items()):
+        kind = Kind.FISH if name in ("bass", "dory") else Kind.BIRD
+        session.add(Animal(name=name, kind=kind, weight=weight, keeper=grace if number % 2 else ada))
+        session.flush()
+    session.commit()
+
+
+def own(keeper: Annotated[str, Header()]) -> Any:
+    return Animal.keeper_public_id == keeper
+
+
+def zoo(get_session: Any, **options: Any) -> FastAPI:
+    app = FastAPI()
+    install(app)
+    every = page_of(Animal, session=get_session, sort=["name", "weight"], filter=AnimalFilter, max_limit=4, **options)
+
+    @app.get("/animals", response_model=Page[AnimalOut])
+    def animals(page: Annotated[lookup.Page[Animal], Depends(every)]) -> Any:
+        return page
+
+    return app
+
+
+@pytest.fixture
+def get_session(engine: Engine, create: Callable[[MetaData], None]) -> Callable[[], Iterator[Session]]:
+    """The dependency of an application that returns a session, on a database with five animals."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        fill(session)
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    return get_session
+
+
+def nowhere() -> Iterator[Session]:
+    yield Session()
+
+
+async def fetch(app: FastAPI, query: str = "", **headers: str) -> httpx.Response:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://zoo") as client:
+        return await client.get(f"/animals?{query}", headers=headers)
+
+
+def names(app: FastAPI, query: str = "", **headers: str) -> list[str]:
+    response = asyncio.run(fetch(app, query, **headers))
+    assert response.status_code == 200, response.text
+    return [item["name"] for item in response.json()["items"]]
+
+
+def refusal(app: FastAPI, query: str, **headers: str) -> tuple[str, list[Any]]:
+    response = asyncio.run(fetch(app, query, **headers))
+    assert response.status_code == 422, response.text
+    (detail,) = response.json()["detail"]
+    return detail["type"], detail["loc"]
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["auk", "bass", "crow", "dory"]),
+        ("sort=-name&limit=2", ["emu", "dory"]),
+        ("sort=-weight&sort=-name&above=0", ["emu", "dory", "auk", "crow"]),
+        ("sort=weight&sort=name&above=0&limit=2", ["crow", "auk"]),
+        ("kind=fish", ["bass", "dory"]),
+        ("name=emu&name=crow&name=yak", ["crow", "emu"]),
+        (f"keeper_public_id={GRACE}", ["bass", "dory"]),
+        ("keeper_public_id=fpkeep_000000nobody", []),
+        ("above=4", ["emu"]),
+    ],
+)
+def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> None:
+    """Rows are those that meet every field of the filter that is set, in the order of all names."""
+    assert names(zoo(get_session), query) == expected
+
+
+def test_default_order(get_session: Any) -> None:
+    """Without a name, rows are in the default order."""
+    assert names(zoo(get_session, default=["-name"])) == ["emu", "dory", "crow", "bass"]
+
+
+def test_newest_first(get_session: Any) -> None:
+    """Rows that are equal in the order are sorted by their keys, the newest first if the dependency names it."""
+    assert names(zoo(get_session, newest_first=True), "kind=bird") == ["emu", "crow", "auk"]
+
+
+@pytest.mark.backend
+def test_there_and_back(get_session: Any) -> None:
+    """The cursors of a page lead to the pages beside it."""
+    app = zoo(get_session)
+    first = asyncio.run(fetch(app, "sort=-name&limit=3")).json()
+    assert first["previous"] is None
+    second = asyncio.run(fetch(app, f"sort=-name&limit=3&after={first['next']}")).json()
+    assert [item["name"] for item in second["items"]] == ["bass", "auk"]
+    assert second["next"] is None
+    assert asyncio.run(fetch(app, f"sort=-name&limit=3&before={second['previous']}")).json()["items"] == first["items"]
+
+
+def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
+    """A page is one statement, and one for the references that it shows; the number of all rows is one more."""
+    statements.clear()
+    names(zoo(get_session))
+    assert len(statements.starting("SELECT")) == 2
+    statements.clear()
+    assert asyncio.run(fetch(zoo(get_session, count=True), "kind=bird&limit=1")).json()["total"] == 3
+    assert len(statements.starting("SELECT")) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "location"),
+    [
+        ("limit=0", "greater_than_equal", ["limit"]),
+        ("limit=5", "less_than_equal", ["limit"]),
+        ("sort=keeper_id", "literal_error", ["sort", 0]),
+        ("sort=name&sort=name&sort=name", "too_long", ["sort"]),
+        ("after=1", "cursor_invalid", ["after"]),
+        ("after=%00", "cursor_invalid", ["after"]),
+        ("before=fpanim_000000nobody", "cursor_invalid", ["before"]),
+        ("after=fpanim_000000nobody&before=fpanim_000000nobody", "page_ambiguous", ["before"]),
+        ("kind=cat", "enum", ["kind"]),
+        ("above=-1", "greater_than_equal", ["above"]),
+        ("keeper_public_id=7", "public_id", ["keeper_public_id"]),
+        ("kind=bird&above=3", "value_error", []),
+    ],
+)
+def test_refused(get_session: Any, query: str, kind: str, location: list[Any]) -> None:
+    """A parameter that is not valid is 422 with its place, with and without ``install()``."""
+    assert refusal(zoo(get_session), query) == (kind, ["query", *location])
+
+
+def test_cursor_of_another_order(get_session: Any) -> None:
+    """A cursor is refused with another order than that of its page."""
+    app = zoo(get_session)
+    cursor = asyncio.run(fetch(app, "sort=name&limit=2")).json()["next"]
+    assert refusal(app, f"sort=-name&after={cursor}") == ("cursor_invalid", ["query", "after"])
+
+
+@pytest.mark.backend
+def test_scope(get_session: Any) -> None:
+    """Rows outside of the scope are left out, and their ids are unknown as cursors."""
+    app = zoo(get_session, scope=own, count=True)
+    assert names(app, keeper=GRACE) == ["bass", "dory"]
+    assert asyncio.run(fetch(app, keeper=GRACE)).json()["total"] == 2
+    foreign = asyncio.run(fetch(app, keeper=ADA)).json()["items"][0]["public_id"]
+    assert refusal(app, f"after={foreign}", keeper=GRACE) == refusal(app, "after=fpanim_000000nobody", keeper=GRACE)
+
+
+@pytest.mark.backend
+def test_expressions_to_sort_by(get_session: Any) -> None:
+    """A name can stand for an expression; NULL stays where it is written to be, in both directions."""
+    app = FastAPI()
+    sort = {"mass": Animal.weight.desc().nulls_last()}
+
+    @app.get("/animals", response_model=Page[AnimalOut])
+    def animals(page: Annotated[Any, Depends(page_of(Animal, session=get_session, sort=sort))]) -> Any:
+        return page
+
+    assert names(app, "sort=mass") == ["emu", "auk", "dory", "crow", "bass"]
+    assert names(app, "sort=-mass") == ["crow", "auk", "dory", "emu", "bass"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sort": ["colour"]}, "sort has 'colour', which is no attribute of Animal"),
+        ({"sort": {"by": "name"}}, "order_by has 'name', expected attributes"),
+        ({"sort": ["name"], "default": ["weight"]}, "default has 'weight', expected some of name, -name"),
+        ({"filter": type("F", (BaseModel,), {"__annotations__": {"after": str}})}, "F.after is a parameter of every"),
+        ({"filter": type("F", (BaseModel,), {"__annotations__": {"colour": str}})}, "F has 'colour', which is no"),
+    ],
+)
+def test_declarations_that_cannot_work(options: Any, message: str) -> None:
+    """A name that the model does not have is refused when the dependency is built."""
+    with pytest.raises(ConfigurationError, match=message):
+        page_of(Animal, session=nowhere, **options)
+
+
+def test_document() -> None:
+    """The document lists what a client may sort by, and the type of each field of the filter; no key leaves."""
+    app = zoo(nowhere)
+    document = app.openapi()
+    operation = document["paths"]["/animals"]["get"]
+    schemas = {one["name"]: one["schema"] for one in operation["parameters"]}
+    assert list(schemas) == ["limit", "after", "before", "sort", "kind", "name", "keeper_public_id", "above"]
+    assert schemas["sort"]["items"]["enum"] == ["name", "-name", "weight", "-weight"]
+    assert schemas["keeper_public_id"]["anyOf"][0]["pattern"] == "^fpkeep_[0-9a-z]{12}$"
+    response = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    assert response == {"$ref": "#/components/schemas/Page_AnimalOut_"}
+    assert lint_app(app, bases=[Base]) == []
+
+
+@pytest.mark.backend
+def test_async_session(async_engine: AsyncEngine) -> None:
+    """With an AsyncSession the same page is awaited, and shows references without a lazy load."""
+
+    async def get_session() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(async_engine) as session:
+            yield session
+
+    async def story() -> tuple[httpx.Response, Page[AnimalOut]]:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.run_sync(Base.metadata.create_all)
+        try:
+            async with AsyncSession(async_engine) as session:
+                await session.run_sync(fill)
+            response = await fetch(zoo(get_session), "sort=-name&limit=1")
+            async with AsyncSession(async_engine) as session:
+                page = await session.run_sync(lookup.page, Animal, limit=2)
+                built = await Page[AnimalOut].of(session, page)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+        return response, built
+
+    response, built = asyncio.run(story())
+    assert [(item["name"], item["keeper_public_id"]) for item in response.json()["items"]] == [("emu", ADA)]
+    assert [item.keeper_public_id for item in built.items] == [ADA, GRACE]
