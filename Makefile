@@ -5,6 +5,7 @@
 # make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
 # make bench-quick  the benchmarks with few rows, in three minutes: it shows that they run
 # make bench   the benchmarks at full size, in some hours; tables and pictures are made of the results
+# make neighbours  packages of others that meet public ids: Litestar, admin packages, factories, task queues, ...
 # make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
 # Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
@@ -27,11 +28,12 @@ VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
 BENCH  := .venv/benchmarks-$(SQLALCHEMY)
 LOWEST := .venv/lowest
+NEIGHBOURS := .venv/neighbours
 EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop check test test-all programs outside mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: demo shop check test test-all programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -75,6 +77,10 @@ install: $(BIN)/python
 # The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: CONTRIBUTING.md.
 outside: $(VENV)/test.done databases
 	$(BIN)/python -m outside $(ARGS)
+
+# Packages of others that meet public ids, in an environment of their own. They warn of each other.
+neighbours: $(NEIGHBOURS)/installed.done
+	$(NEIGHBOURS)/bin/python -m pytest -W default -p no:pytest_alembic tests/neighbours $(ARGS)
 
 # Mutants of the library, and whether a test sees each: docs/testing.md.
 mutants: $(VENV)/test.done databases
@@ -148,6 +154,13 @@ $(BENCH)/installed.done: dist/built
 	@$(BENCH)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(BENCH)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[$(EXTRAS)]' $(PINNED) --group bench
 	@$(BENCH)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
+	@touch $@
+
+$(NEIGHBOURS)/installed.done: dist/built
+	@$(PYTHON) -m venv $(NEIGHBOURS)
+	@$(NEIGHBOURS)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
+	@$(NEIGHBOURS)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[postgresql,mysql]' --group neighbours
+	@$(NEIGHBOURS)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
 	@touch $@
 
 # Python 3.10 to 3.12 have wheels of these versions.

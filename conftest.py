@@ -54,8 +54,8 @@ def close(names: dict[str, Any]) -> None:
 FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)]
 DOCSTRINGS = [rest.DocTestParser(optionflags=ELLIPSIS), rest.PythonCodeBlockParser()]
 
-APART = ["guides/history-and-listeners.md"]
-"""Pages that load what changes SQLAlchemy for the whole process; tests/packaging/test_pages_apart.py runs them."""
+APART = ["guides/history-and-listeners.md", "tutorial/a-service.md"]
+"""Pages that change SQLAlchemy for the whole process, or are several files; tests/packaging runs them."""
 
 EXAMPLES = SybilCollection(
     (

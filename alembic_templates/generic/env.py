@@ -82,7 +82,9 @@ def migrate(connection: Connection) -> None:
 
 def run_migrations_online() -> None:
     """Connect, and run the migrations."""
-    engine = engine_from_config(config.get_section(config.config_ini_section, {}), poolclass=pool.NullPool)
+    engine = config.attributes.get("connection")  # pytest-alembic passes the engine of its fixture
+    if engine is None:
+        engine = engine_from_config(config.get_section(config.config_ini_section, {}), poolclass=pool.NullPool)
     set_up_connections_of(engine)
     # not engine.begin(): inside a transaction that Alembic did not begin, no step can commit
     with engine.connect() as connection:

@@ -18,8 +18,8 @@ from sqlalchemy_public_id import errors, lookup
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
-APART = [DOCS / "guides/history-and-listeners.md"]
-"""Run as whole programs, by tests/packaging/test_pages_apart.py."""
+APART = [DOCS / "guides/history-and-listeners.md", DOCS / "tutorial/a-service.md"]
+"""Run as whole programs, by test_pages_apart.py and test_ten_minutes.py in tests/packaging."""
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 PUBLIC = [
@@ -40,6 +40,7 @@ PUBLIC = [
     ".errors",
     ".ext.fastapi",
     ".ext.flask",
+    ".ext.litestar",
     ".ext.pydantic",
     ".ext.sqlmodel",
     ".formats",

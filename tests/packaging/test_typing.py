@@ -1,4 +1,4 @@
-"""mypy and pyright, both strict, on programs they must accept and on programs with one mistake each."""
+"""Five type checkers on programs they must accept and on programs with one mistake each."""
 
 from __future__ import annotations
 
@@ -65,6 +65,39 @@ def test_mistakes_are_found_and_nothing_else(checker: str, tmp_path: Path) -> No
     """Each checker complains once of a program with a mistake, and never of a correct one."""
     assert REFUSED
     assert sorted(CHECKERS[checker](tmp_path)) == sorted(mistake(program, checker) for program in REFUSED)
+
+
+PYTHON = sys.executable
+FOLDERS = ["typing_tests/models.py", "typing_tests/should_pass", "typing_tests/should_fail"]
+OTHERS = {
+    "basedpyright": (["--pythonpath", PYTHON], r"(?P<file>\S+\.py):(?P<line>\d+):\d+ - error"),
+    "ty": (["check", "--output-format", "concise", "--python", PYTHON], r"(?P<file>\S+\.py):(?P<line>\d+):\d+: error"),
+    "pyrefly": (
+        [
+            *("check", "--output-format", "min-text", "--python-interpreter-path", PYTHON),
+            *("--search-path", "typing_tests", "--search-path", "src"),
+        ],
+        r"ERROR (?P<file>\S+\.py):(?P<line>\d+):",
+    ),
+}
+UNSEEN = {
+    # ty does not check the names in **options: Unpack[…]
+    "ty": {"get_many_with_unknown_option", "get_one_with_unknown_option", "lookup_with_unknown_option"},
+}
+
+
+@pytest.mark.parametrize("checker", OTHERS)
+def test_other_checkers(checker: str) -> None:
+    """Other type checkers complain of the mistakes as well, and never of a correct program."""
+    options, pattern = OTHERS[checker]
+    command = [str(Path(sys.executable).parent / checker), *options, *FOLDERS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = {(ROOT / match["file"], int(match["line"])) for match in re.finditer(pattern, done.stdout)}
+    seen = [program for program in REFUSED if program.stem not in UNSEEN.get(checker, set())]
+    mistakes = {mistake(program, "mypy") for program in seen}
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert found == {(complaint.file, complaint.line) for complaint in mistakes}
 
 
 def test_accepted_programs_run() -> None:

@@ -27,7 +27,7 @@ EXTRAS = {
     "alembic": {"alembic"},
     "cli": {"click", "matplotlib", "rich"},
     "keys": {"ffx"},
-    "ext": {"fastapi", "flask", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
+    "ext": {"fastapi", "flask", "litestar", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
     "pydantic_schema.py": {"pydantic_core"},
     "testing/fixtures.py": {"pytest"},
 }

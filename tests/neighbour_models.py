@@ -1,0 +1,35 @@
+"""A customer and an order, for packages that work with the models of other people."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from sqlalchemy_public_id import PublicIdMixin, TypedId
+from sqlalchemy_public_id.references import public_ref
+
+
+class Base(DeclarativeBase): ...
+
+
+class CustomerId(TypedId, prefix="nbcus"): ...
+
+
+class OrderId(TypedId, prefix="nbord"): ...
+
+
+class Customer(PublicIdMixin[CustomerId], Base):
+    __tablename__ = "customer"
+    name: Mapped[str] = mapped_column(String(50))
+
+
+class Order(PublicIdMixin[OrderId], Base):
+    __tablename__ = "orders"
+    total: Mapped[int]
+    customer_id: Mapped[int] = mapped_column(ForeignKey(Customer.id))
+    customer: Mapped[Customer] = relationship()
+    customer_public_id: Mapped[CustomerId] = public_ref("customer")
+
+
+ADA, FIRST = CustomerId("nbcus_000000000ada"), OrderId("nbord_0000000first")
+NOBODY, MALFORMED = CustomerId("nbcus_000000nobody"), "nonsense"

@@ -1,0 +1,80 @@
+"""advanced-alchemy: its bases beside our mixin, repositories and services by public id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from advanced_alchemy.base import BigIntAuditBase
+from advanced_alchemy.exceptions import IntegrityError, NotFoundError
+from advanced_alchemy.repository import SQLAlchemySyncRepository
+from advanced_alchemy.service import ModelDictT, SQLAlchemySyncRepositoryService
+from neighbour_models import ADA, FIRST, MALFORMED, Order
+from sqlalchemy import Engine
+from sqlalchemy.orm import Mapped, Session
+
+from sqlalchemy_public_id import PublicIdColumnMixin, TypedId
+
+
+class Orders(SQLAlchemySyncRepository[Order]):
+    model_type = Order
+
+
+class OrderService(SQLAlchemySyncRepositoryService[Order, Orders]):
+    repository_type = Orders
+
+
+class CarefulService(OrderService):
+    """The service of the documentation: builds the object itself, since the package leaves out references."""
+
+    def to_model_on_create(self, data: ModelDictT[Order]) -> ModelDictT[Order]:
+        return Order(**data) if isinstance(data, dict) else data
+
+
+class NoteId(TypedId, prefix="nbnote"): ...
+
+
+class Note(PublicIdColumnMixin[NoteId], BigIntAuditBase):
+    __tablename__ = "note"
+    text: Mapped[str]
+
+
+def test_base_of_the_package(engine: Engine, session: Session) -> None:
+    """A model on its base has a public id beside its key, and collisions are retried."""
+    Note.metadata.create_all(engine)
+    note = Note(text="first")
+    session.add(note)
+    session.flush()
+    session.add(Note(text="second", public_id=NoteId("nbnote_000000000two")))
+    session.flush()
+    assert NoteId(note.public_id)
+
+
+@pytest.mark.parametrize("text", [MALFORMED, "nbord_000000nobody"])
+def test_get(session: Session, text: str) -> None:
+    """A row is found by ``id_attribute``; an unknown id is not found, and neither is a malformed one."""
+    service = OrderService(session=session)
+    assert service.get(FIRST, id_attribute="public_id").total == 950
+    assert service.get_one_or_none(public_id=text) is None
+    with pytest.raises(NotFoundError):
+        service.get(text, id_attribute="public_id")
+
+
+def test_write(session: Session) -> None:
+    """Objects with references are created, changed by dictionaries, filtered, and written again by public id."""
+    service = OrderService(session=session)
+    order = service.create(Order(total=1, customer_public_id=ADA))
+    assert order.customer_public_id == ADA
+    changed: Any = {"total": 2, "customer_public_id": ADA}
+    assert service.update(changed, item_id=order.id).total == 2
+    assert len(service.list(customer_public_id=ADA)) == 2
+    again: Any = {"total": 3, "public_id": order.public_id}
+    assert service.upsert(again, match_fields=["public_id"]).total == 3
+
+
+def test_references_in_dictionaries(session: Session) -> None:
+    """A dictionary with a reference needs the method of the documentation: the package leaves references out."""
+    data: Any = {"total": 1, "customer_public_id": ADA}
+    assert CarefulService(session=session).create(data).customer_public_id == ADA
+    with pytest.raises(IntegrityError):
+        OrderService(session=session).create(data)

@@ -1,0 +1,82 @@
+"""Strawberry: types made of models, and public ids as the global ids of Relay."""
+# Strawberry reads the annotations of fields, which name what is local to a test
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import strawberry
+from neighbour_models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, Order
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+from strawberry import relay
+from strawberry_sqlalchemy_mapper import StrawberrySQLAlchemyMapper
+
+from sqlalchemy_public_id import PublicIdType, lookup
+
+
+def test_types_of_models(sessions: Callable[[], Session]) -> None:
+    """The mapper shows a public id as ``ID``; ``lookup.resolve`` is the query ``node``."""
+    mapper: Any = StrawberrySQLAlchemyMapper(extra_sqlalchemy_type_to_strawberry_type_map={PublicIdType: strawberry.ID})
+
+    @mapper.type(Customer)
+    class CustomerType:
+        __exclude__ = ["id"]  # noqa: RUF012  # as its documentation writes it
+
+    @mapper.type(Order)
+    class OrderType:
+        __exclude__ = ["id", "customer_id", "customer"]  # noqa: RUF012
+
+        @strawberry.field
+        def customer_public_id(self: Any) -> strawberry.ID:
+            return self.customer_public_id
+
+    @strawberry.type
+    class Query:
+        @strawberry.field
+        def orders(self) -> list[OrderType]:
+            with sessions() as session:
+                orders = session.scalars(select(Order)).all()
+                assert [order.customer_public_id for order in orders]
+                return orders
+
+        @strawberry.field
+        def node(self, id: strawberry.ID) -> CustomerType | OrderType | None:
+            with sessions() as session:
+                return lookup.resolve(session, id, base=Base)
+
+    mapper.finalize()
+    schema = strawberry.Schema(Query, types=list(mapper.mapped_types.values()))
+    result = schema.execute_sync("{ orders { publicId customerPublicId total } }")
+    assert result.data == {"orders": [{"publicId": FIRST, "customerPublicId": ADA, "total": 950}]}
+    assert "publicId: ID!" in schema.as_str()
+    for text, name in ((ADA, "CustomerType"), (FIRST, "OrderType"), (NOBODY, None), (MALFORMED, None), ("1", None)):
+        found = schema.execute_sync(f'{{ node(id: "{text}") {{ __typename }} }}')
+        assert found.errors is None
+        assert found.data == {"node": None if name is None else {"__typename": name}}
+
+
+def test_relay(sessions: Callable[[], Session]) -> None:
+    """A node of Relay has the public id as its id; nodes are fetched in one statement."""
+
+    @strawberry.type
+    class CustomerNode(relay.Node):
+        public_id: relay.NodeID[str]
+        name: str
+
+        @classmethod
+        def resolve_nodes(cls, *, info: Any, node_ids: Iterable[str], required: bool = False) -> Any:
+            with sessions() as session:
+                ids = list(node_ids)
+                rows = lookup.get_many(session, Customer, ids)
+                return [cls(public_id=id, name=rows[id].name) if id in rows else None for id in ids]
+
+    @strawberry.type
+    class Query:
+        node: relay.Node | None = relay.node()
+
+    schema = strawberry.Schema(Query, types=[CustomerNode])
+    query = "query ($id: ID!) { node(id: $id) { id ... on CustomerNode { name } } }"
+    for text, name in ((ADA, "Ada"), (MALFORMED, None)):
+        result = schema.execute_sync(query, {"id": relay.to_base64("CustomerNode", text)})
+        assert result.data is not None
+        assert (result.data["node"] or {}).get("name") == name
