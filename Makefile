@@ -1,5 +1,5 @@
 # make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
-# make shop    a service behind FastAPI that shows no key, on http://127.0.0.1:8000
+# make helpdesk  a service with FastAPI, tenants and a page, on http://127.0.0.1:8000
 # make check   the tests on SQLite, in about a minute: no server, no browser
 # make test    the tests on every database that can be had here, against the built wheel
 # make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
@@ -33,13 +33,13 @@ EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo shop check test test-all programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: demo helpdesk check test test-all programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
 
-shop: $(VENV)/demo.done
-	@$(BIN)/python -m examples.fastapi_shop $(filter-out sqlite://,$(URL))
+helpdesk: $(VENV)/demo.done
+	@$(BIN)/python -m examples.helpdesk $(filter-out sqlite://,$(URL))
 
 check: $(VENV)/test.done
 	$(BIN)/python -m pytest $(PROCESSES) $(QUICK) --on sqlite $(ARGS)

@@ -189,9 +189,10 @@ class PublicIdCollision(PublicIdError):
 class PublicIdConflict(PublicIdError):
     """An insert was repeated with a stored public id, but with other contents. Nothing was written."""
 
-    def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...]) -> None:
+    def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...] = ()) -> None:
+        how = f"with another {', '.join(differing)}" if differing else "and does not meet the condition"
         super().__init__(
-            f"{model} {safe_repr(public_id)} is there already, with another {', '.join(differing)}: "
+            f"{model} {safe_repr(public_id)} is there already, {how}: "
             f"a repeated insert must bring the same contents; for other contents, make another public id"
         )
         self.public_id: str = public_id
@@ -199,7 +200,7 @@ class PublicIdConflict(PublicIdError):
         self.model: str = model
         """The name of the model."""
         self.differing: tuple[str, ...] = differing
-        """The names of the attributes whose values differ."""
+        """The names of the attributes whose values differ; none if the stored row may not be seen."""
 
 
 class ImmutablePublicId(PublicIdError):

@@ -1,8 +1,8 @@
-"""A real browser, found by ``scripts/chromium``, and the shop as a program of its own."""
+"""A real browser, found by ``scripts/chromium``, and the helpdesk as a program of its own."""
 
 from __future__ import annotations
 
-import signal
+import re
 import socket
 import subprocess
 import sys
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from web_helpdesk import Program
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,20 +33,22 @@ def browser(pytestconfig: pytest.Config) -> Iterator[webdriver.Chrome]:
     chrome.quit()
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the shop, which is served as its README says, and ended as a user would."""
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    """The helpdesk, served as its README says, with two organisations."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-W", "error", "-m", "examples.fastapi_shop"]
-    url = f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('shop')}/shop.db"
-    with subprocess.Popen([*command, url, str(port)], cwd=ROOT, stdout=subprocess.DEVNULL) as program:
+    command = [sys.executable, "-W", "error", "-m", "examples.helpdesk", f"sqlite+aiosqlite:///{tmp_path}/desk.db"]
+    with subprocess.Popen([*command, str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
         until = time.monotonic() + 30
-        while not listens(port) and program.poll() is None and time.monotonic() < until:
+        while not listens(port) and process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-        program.send_signal(signal.SIGINT)
-    assert program.returncode == 0
+        program = Program(process, dict(re.findall(r"^(\w+), of .*: (http.*)$", "".join(lines), re.MULTILINE)))
+        yield program
+        if process.poll() is None:
+            program.end()
 
 
 def listens(port: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from fastapi import Depends, FastAPI, Header
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AliasChoices, BaseModel, Field, model_validator
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
@@ -92,7 +92,8 @@ def own(keeper: Annotated[str, Header()]) -> Any:
 def zoo(get_session: Any, **options: Any) -> FastAPI:
     app = FastAPI()
     install(app)
-    every = page_of(Animal, session=get_session, sort=["name", "weight"], filter=AnimalFilter, max_limit=4, **options)
+    options = {"filter": AnimalFilter} | options
+    every = page_of(Animal, session=get_session, sort=["name", "weight"], max_limit=4, **options)
 
     @app.get("/animals", response_model=Page[AnimalOut])
     def animals(page: Annotated[lookup.Page[Animal], Depends(every)]) -> Any:
@@ -155,6 +156,21 @@ def refusal(app: FastAPI, query: str, **headers: str) -> tuple[str, list[Any]]:
 def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> None:
     """Rows are those that meet every field of the filter that is set, in the order of all names."""
     assert names(zoo(get_session), query) == expected
+
+
+class Aliases(BaseModel):
+    name: str | None = Field(default=None, alias="called")
+    kind: Kind | None = Field(default=None, validation_alias="what")
+    weight: int | None = Field(default=None, validation_alias=AliasChoices("kilos", "weight"))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [("called=auk", ["auk"]), ("what=fish", ["bass", "dory"]), ("kilos=4", ["auk", "dory"]), ("kind=fish", None)],
+)
+def test_aliases(get_session: Any, query: str, expected: list[str] | None) -> None:
+    """A parameter has the alias of its field; under another name it is unknown, and selects nothing out."""
+    assert names(zoo(get_session, filter=Aliases), query) == (expected or list(ANIMALS)[:4])
 
 
 def test_default_order(get_session: Any) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, String, insert, select, true, update
+from sqlalchemy import ForeignKey, MetaData, String, func, insert, select, true, update
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -22,12 +22,14 @@ from sqlalchemy_public_id import (
     ConfigurationError,
     InvalidCursor,
     NanoId,
+    PublicIdConflict,
     PublicIdMixin,
     PublicIdNotFound,
     bulk,
     lookup,
     references,
 )
+from sqlalchemy_public_id.idempotency import insert_once
 from sqlalchemy_public_id.orm.inspection import condition_of
 from sqlalchemy_public_id.references import public_ref
 
@@ -94,6 +96,8 @@ def tenants(session: Session) -> Tenants:
     return Tenants(session)
 
 
+UNKNOWN = "tnu_000000000000"
+
 LOOKUPS: dict[str, Callable[..., Any]] = {
     "get": lambda session, model, one, where: lookup.get(session, model, one.public_id, **where),
     "get_many": lambda session, model, one, where: lookup.get_many(session, model, [one.public_id], **where),
@@ -153,12 +157,29 @@ def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
     assert lookup.resolve(session, tenants.ada.public_id, where=ours) is tenants.ada
 
 
-def test_cursors(session: Session, tenants: Tenants) -> None:
-    """The id of a row of theirs is no cursor, and the error is that of an unknown id."""
-    for cursor in (tenants.eve.public_id, "tnu_000000000000"):
+@pytest.mark.parametrize("order_by", [None, User.name, func.nullif(User.name, "Ada")])
+def test_cursors(session: Session, tenants: Tenants, statements: list[str], order_by: Any) -> None:
+    """The id of a row of theirs is no cursor: the error and the number of statements are those of an unknown id."""
+    where, ours, theirs = tenants.where, tenants.ada.public_id, tenants.eve.public_id
+    session.connection()
+    for cursor in (theirs, UNKNOWN):
+        statements.clear()
         with pytest.raises(InvalidCursor, match="after: no User has the public id"):
-            lookup.page(session, User, limit=9, after=cursor, where=tenants.where)
-    assert not lookup.page(session, User, limit=9, after=tenants.ada.public_id, where=tenants.where)
+            lookup.page(session, User, limit=9, after=cursor, where=where, order_by=order_by)
+        assert len(statements) == 1
+    assert not lookup.page(session, User, limit=9, after=ours, where=where, order_by=order_by)
+
+
+def test_statements_of_a_page_with_a_cursor(session: Session, tenants: Tenants, statements: list[str]) -> None:
+    """One checks the cursor, and one selects the rows."""
+    bob = User(organisation=tenants.ours, name="Bob")
+    session.add(bob)
+    session.commit()
+    where, ours = tenants.where, tenants.ada.public_id
+    session.connection()
+    statements.clear()
+    assert list(lookup.page(session, User, limit=1, after=ours, where=where, order_by=User.name)) == [bob]
+    assert len(statements) == 2
 
 
 @pytest.mark.parametrize("find", LOOKUPS)
@@ -203,6 +224,36 @@ def test_statements_with_a_limit(session: Session, tenants: Tenants) -> None:
         lookup.get_many(session, select(User).order_by(User.id), [tenants.ada.public_id])
 
 
+# --- repeated inserts
+
+
+def test_repeated_insert_of_their_row(session: Session, tenants: Tenants) -> None:
+    """With the id of a row of theirs, the error is one and the same for all contents: none of them is compared."""
+    our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
+    for where in (tenants.where, lambda model: model.organisation_id == our_id):
+        for name in ("Eve", "another"):
+            with pytest.raises(PublicIdConflict, match="does not meet the condition") as caught:
+                insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
+            assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
+        again = User(public_id=ours, organisation_id=our_id, name="Ada")
+        assert insert_once(session, again, where=where) == (tenants.ada, False)
+        with pytest.raises(PublicIdConflict) as caught:
+            insert_once(session, User(public_id=ours, organisation_id=our_id, name="Bob"), where=where)
+        assert caught.value.differing == ("name",)
+    bob, is_new = insert_once(session, User(public_id=UNKNOWN, organisation_id=our_id, name="Bob"), where=where)
+    assert (bob.name, is_new) == ("Bob", True)
+    session.commit()
+    assert session.scalars(select(User.name).order_by(User.id)).all() == ["Ada", "Eve", "Bob"]
+
+
+def test_condition_of_a_repeated_insert(session: Session, tenants: Tenants) -> None:
+    """What is no condition is refused before anything is sent, also if the row would be new."""
+    new = User(public_id=UNKNOWN, organisation_id=tenants.ours.id, name="Bob")
+    with pytest.raises(ConfigurationError, match="expected a condition such as User"):
+        insert_once(session, new, where=True)  # type: ignore[arg-type]  # as Python compares
+    assert new not in session
+
+
 # --- references
 
 
@@ -232,6 +283,48 @@ def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organ
         assign(session, ticket)
         assert ticket.assignee is tenants.ada
     assert len(session.scalars(select(Ticket)).all()) == 1 + (organisation != "new")
+
+
+@pytest.mark.parametrize("has_one", [True, False])
+@pytest.mark.parametrize("name", ["assignee_public_id", "watcher_public_id"])
+def test_statements_for_an_assigned_id(
+    session: Session, tenants: Tenants, statements: list[str], name: str, has_one: bool
+) -> None:
+    """The id of a user of another organisation takes as many statements as an unknown one."""
+    theirs, values = tenants.eve.public_id, {"organisation_id": tenants.ours.id}
+    if has_one:
+        setattr(tenants.ticket, name, tenants.ada.public_id)
+    session.commit()
+    counts = []
+    for public_id in (theirs, UNKNOWN):
+        session.refresh(tenants.ticket)
+        statements.clear()
+        setattr(tenants.ticket, name, public_id)
+        with pytest.raises(PublicIdNotFound):
+            session.flush()
+        session.rollback()
+        session.connection()
+        counts.append(len(statements))
+        statements.clear()
+        with pytest.raises(PublicIdNotFound):
+            session.execute(insert(Ticket), [values | {name: public_id}])
+        session.rollback()
+        counts.append(len(statements))
+    assert counts[:2] == counts[2:]
+
+
+def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> None:
+    """A form may send back the id of a row that is outside of the scope, if the object refers to it already."""
+    tenants.ticket.assignee = tenants.eve  # the program may
+    session.commit()
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    session.commit()
+    assert tenants.ticket.assignee is tenants.eve
+    tenants.ticket.assignee = None
+    session.commit()
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
 
 
 def test_assigned_later(session: Session, tenants: Tenants) -> None:

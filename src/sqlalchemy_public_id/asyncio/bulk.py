@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from inspect import isawaitable
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from sqlalchemy_public_id import bulk
-from sqlalchemy_public_id.asyncio._awaited import async_session, awaited
+from sqlalchemy_public_id.asyncio._awaited import AnyAsyncSession, async_session, awaited
 from sqlalchemy_public_id.bulk.batches import BATCH, Batches
 from sqlalchemy_public_id.bulk.objects import iterator_of
 
@@ -18,7 +16,7 @@ insert = awaited(bulk.insert)
 
 
 async def insert_many(
-    session: AsyncSession,
+    session: AnyAsyncSession,
     objects: Iterable[object] | AsyncIterable[object],
     *,
     batch: int = BATCH,

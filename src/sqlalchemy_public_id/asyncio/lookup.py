@@ -39,10 +39,11 @@ async def get_one(
     public_id: object,
     *,
     attribute: str | None = None,
+    field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> M:
     """As :func:`sqlalchemy_public_id.lookup.get_one`."""
-    row: M = await _run(session, lookup.get_one, model, public_id, attribute=attribute, **load)
+    row: M = await _run(session, lookup.get_one, model, public_id, attribute=attribute, field=field, **load)
     return row
 
 
@@ -52,10 +53,13 @@ async def get_many(
     public_ids: Iterable[object],
     *,
     attribute: str | None = None,
+    field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> dict[str, M]:
     """As :func:`sqlalchemy_public_id.lookup.get_many`."""
-    rows: dict[str, M] = await _run(session, lookup.get_many, model, public_ids, attribute=attribute, **load)
+    rows: dict[str, M] = await _run(
+        session, lookup.get_many, model, public_ids, attribute=attribute, field=field, **load
+    )
     return rows
 
 

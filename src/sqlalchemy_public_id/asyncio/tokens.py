@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncSession
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.asyncio._awaited import async_session
+from sqlalchemy_public_id.asyncio._awaited import AnyAsyncSession, async_session
 from sqlalchemy_public_id.lookup import LoadOptions, check_options
 from sqlalchemy_public_id.tokens import digest_of, find
 
@@ -17,7 +16,12 @@ M = TypeVar("M")
 
 
 async def get(
-    session: AsyncSession, model: type[M], text: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+    session: AnyAsyncSession,
+    model: type[M],
+    text: object,
+    *,
+    attribute: str | None = None,
+    **load: Unpack[LoadOptions],
 ) -> M | None:
     """As :func:`sqlalchemy_public_id.tokens.get`."""
     session = async_session(session)

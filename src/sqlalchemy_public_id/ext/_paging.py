@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from sqlalchemy import SQLColumnExpression, select
 from sqlalchemy.orm import Session
@@ -212,8 +212,9 @@ def _chosen(
     filter: type[BaseModel], conditions: Mapping[str, Callable[[Any], Any]], given: Mapping[str, Any]
 ) -> Iterator[Any]:
     """Yield the conditions of the fields that are set."""
+    values = {_alias(name, filter.model_fields[name]): value for name, value in given.items()}
     try:
-        chosen = filter.model_validate(given, by_name=True)
+        chosen = filter.model_validate(values)
     except ValidationError as error:  # of a validator of the model as a whole
         details = error.errors(include_url=False, include_context=False)
         raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in details]) from error
@@ -223,8 +224,17 @@ def _chosen(
             yield condition(value)
 
 
+def _alias(name: str, field: FieldInfo) -> str:
+    """Return the name that a request and the validation of the filter have for a field."""
+    given = field.validation_alias
+    choices = [one for one in given.choices if isinstance(one, str)] if isinstance(given, AliasChoices) else [given]
+    return next((one for one in choices if isinstance(one, str)), name)
+
+
 def _filter_parameter(name: str, field: FieldInfo) -> Parameter:
-    about = Query(alias=field.alias, title=field.title, description=field.description, deprecated=field.deprecated)
+    about = Query(
+        alias=_alias(name, field), title=field.title, description=field.description, deprecated=field.deprecated
+    )
     parts = (field.annotation, *field.metadata, about)
     annotation: Any = cast("Any", Annotated)[parts]  # Annotated[first, *more] needs Python 3.11
     return _parameter(

@@ -40,7 +40,14 @@ from sqlalchemy_public_id.idempotency.contents import (
     foreign_keys,
     given_attributes,
 )
-from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, public_id_attribute, session_of
+from sqlalchemy_public_id.lookup import Where
+from sqlalchemy_public_id.orm.inspection import (
+    condition_of,
+    id_attributes,
+    is_sharded,
+    public_id_attribute,
+    session_of,
+)
 from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.types import is_expression
 
@@ -52,7 +59,9 @@ _ATTEMPTS = 10
 """Attempts of a transaction that only this call has used."""
 
 
-def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tuple[M, bool]:
+def insert_once(
+    session: Session, obj: M, *, attribute: str | None = None, where: Where | None = None
+) -> tuple[M, bool]:
     """Insert *obj*, or find the row that an earlier call has inserted; return the row and True if it is new.
 
     Flushes the session first; this is not undone if *obj* is stored already. Objects in the collections of *obj* are
@@ -60,8 +69,10 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
 
     :param obj: a transient object with a public id. Objects that it refers to must be persistent or pending.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param where: a condition, or a function of the model that returns one: which stored rows may be seen.
     :raises PublicIdConflict: if the row is stored with other contents. Attributes that are set on *obj* are compared,
-        after the conversions of their columns; SQL expressions are not.
+        after the conversions of their columns; SQL expressions are not. Nothing is compared with a row that does not
+        meet *where*: the error names no attributes.
     :raises ConfigurationError: if *obj* has no public id that the caller has set or read, since it could not be sent
         again; with a sharded session; and under ``AUTOCOMMIT``.
     :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or is not visible because the
@@ -78,13 +89,15 @@ def insert_once(session: Session, obj: M, *, attribute: str | None = None) -> tu
         )
     name, _ = public_id_attribute(type(obj), attribute)
     _refuse_what_cannot_be_repeated(state, name)
+    if where is not None:
+        condition_of("where", where, type(obj))
     marks_of(state, create=True).mark_given(name)  # no other id is tried if this one collides
     given, keys = given_attributes(state), foreign_keys(state)
     attempts = 1 if session.in_transaction() else _ATTEMPTS
     outside = sys.exc_info()[1]
     for left in reversed(range(attempts)):
         try:
-            return _insert_or_find(session, obj, name, given, keys)
+            return _insert_or_find(session, obj, name, given, keys, where)
         except DBAPIError as last:
             error = _first_error(last, outside)
             dialect = session.get_bind(state.mapper).dialect
@@ -140,7 +153,7 @@ def _parents(state: InstanceState[Any]) -> dict[str, Any]:
 
 
 def _insert_or_find(
-    session: Session, obj: Any, name: str, given: frozenset[str], keys: dict[str, Any]
+    session: Session, obj: Any, name: str, given: frozenset[str], keys: dict[str, Any], where: Where | None
 ) -> tuple[Any, bool]:
     state = instance_state(obj)
     public_id = state.dict[name]
@@ -168,6 +181,9 @@ def _insert_or_find(
         stored = _find(session, connection, state.mapper, name, public_id, given, turn)
     if stored is None:
         raise violation
+    if where is not None and not _is_met(where, session, connection, state.mapper, name, public_id):
+        # which attributes differ would tell what another tenant's row contains
+        raise PublicIdConflict(public_id, model=type(obj).__name__)
     changed = changed_attributes(connection, obj, stored, given)
     if changed:
         raise PublicIdConflict(public_id, model=type(obj).__name__, differing=changed)
@@ -197,7 +213,7 @@ def _find(
     turn: Turn,
 ) -> Any | None:
     """Return the row with *public_id* as it is stored now, by a locking read if other reads see an older snapshot."""
-    lock: Any = {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
+    lock = _lock(connection)
     stored = lookup.one_row(
         session,
         mapper.class_,
@@ -213,6 +229,17 @@ def _find(
         if stored is None and column in id_attributes(parent).values():
             stored = lookup.get(session, parent.class_, public_id, attribute=name, with_for_update=lock)
     return stored
+
+
+def _is_met(
+    where: Where, session: Session, connection: Connection, mapper: Mapper[Any], name: str, public_id: str
+) -> bool:
+    row = lookup.get(session, mapper.class_, public_id, attribute=name, where=where, with_for_update=_lock(connection))
+    return row is not None
+
+
+def _lock(connection: Connection) -> Any:
+    return {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
 
 
 # --- errors

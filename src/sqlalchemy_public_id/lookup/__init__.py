@@ -143,15 +143,22 @@ def _one_row(session: AnySession, query: Any, load: LoadOptions) -> Any:
 
 
 def get_one(
-    session: AnySession, model: Rows[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
+    session: AnySession,
+    model: Rows[M],
+    public_id: object,
+    *,
+    attribute: str | None = None,
+    field: str | None = None,
+    **load: Unpack[LoadOptions],
 ) -> M:
     """Return the row of *model* with this public id; takes what :func:`get` takes.
 
+    :param field: the name of the input that has the id, for the error. A web service answers 422 then instead of 404.
     :raises PublicIdNotFound: if there is none, or if the string cannot be an id of the model.
     """
     row = get(session, model, public_id, attribute=attribute, **load)
     if row is None:
-        raise PublicIdNotFound(public_id, model=model_of(model).__name__)
+        raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
     return row
 
 
@@ -199,15 +206,21 @@ def get_many(
     public_ids: Iterable[object],
     *,
     attribute: str | None = None,
+    field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> dict[str, M]:
     """Return the rows of *model* with these public ids, by id, in the order of *public_ids*. Unknown ids are left out.
 
     One statement; more only if the database limits the number of parameters (SQLite: 32 766). Takes what :func:`get`
     takes.
+
+    :param field: the name of the input that has the ids. An unknown id then raises an error that names it.
+    :raises PublicIdNotFound: with *field*, for the first id without a row.
     """
     check_options("get_many", load)
     key, type_ = _public_id(session, model, attribute)
+    if field is not None:
+        public_ids = list(public_ids)
     wanted = _well_formed(type_, public_ids)
     statement, entity = selected("get_many", model, load.pop("where", None))
     rows: dict[str, Any] = {}
@@ -223,6 +236,10 @@ def get_many(
             rows.update((getattr(row, key), row) for row in result.scalars().unique())
         else:
             rows.update((public_id, row) for row, public_id in result.unique())
+    if field is not None:
+        for public_id in public_ids:
+            if type_.canonical(public_id) not in rows:
+                raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
     return {public_id: rows[public_id] for public_id in wanted if public_id in rows}
 
 

@@ -95,7 +95,10 @@ class KeysetQuery:
         """
         if public_id is None:
             return self._fetch(None, limit)
-        if self._depends_on_row:
+        # first, so that a row which may not be seen is like none in the number of statements, too
+        if not is_known and not self._is_visible(public_id):
+            return None
+        if self._may_be_null:
             place = self._place(public_id)
             return None if place is None else self._fetch(place, limit)
         rows, sent = self._fetch([self._value(public_id, term) for term in self.terms], limit)
@@ -139,22 +142,20 @@ class KeysetQuery:
     # --- the row of the cursor
 
     @property
-    def _depends_on_row(self) -> bool:
-        """True if the statement depends on the row of the cursor: whether it may be seen, or where it has NULL."""
-        if self.visible is not None:
-            return True
+    def _may_be_null(self) -> bool:
+        """True if the statement depends on where the row of the cursor has NULL."""
         others = self.terms[: -len(self.keys)]
         return any(term.may_be_null for term in others)
 
     def _place(self, public_id: object) -> list[Any] | None:
-        """Return the values of the terms in the row with *public_id*; ``None`` if there is none that may be seen.
+        """Return the values of the terms in the row with *public_id*; ``None`` if there is none.
 
         They are subqueries, so that no type or driver rounds a value on the way. Those of an alias of the entity can
         be hidden, as above, and are replaced by what was read.
         """
         query = self._of_cursor(public_id, *self.terms)
         row = self.session.execute(query, bind_arguments={"mapper": self.mapper}).first()
-        if row is None or not self._is_visible(public_id):
+        if row is None:
             return None
         return [
             stored if stored is None or self.cursor_table is None else self._value(public_id, term)
@@ -275,5 +276,4 @@ class ShardedKeysetQuery(KeysetQuery):
         """Return the key of the row with *public_id*, which may be in any shard."""
         columns = [getattr(self.cursor, key) for key in self.keys]
         query = select(*columns).where(getattr(self.cursor, self.name) == public_id)
-        row = self.session.execute(query).first()
-        return row if row is not None and self._is_visible(public_id) else None
+        return self.session.execute(query).first() if self._is_visible(public_id) else None

@@ -19,16 +19,17 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key
-from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey
 from sqlalchemy_public_id.weak import RefDict
 
 Member: TypeAlias = tuple[InstanceState[Any], PublicRef, str]
 """An object, one of its references, and the public id that was assigned to it."""
 
-OwnKeys: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Any]
+Shared: TypeAlias = dict[Any, dict[str, Any]]
+"""Key of a row → the values of its shared attributes."""
 
-Targets: TypeAlias = tuple[dict[str, object], dict[str, Any], OwnKeys]
-"""Public id → new object, public id → key, and the keys that objects keep."""
+Targets: TypeAlias = tuple[dict[str, object], dict[str, Any], Shared]
+"""Public id → new object, public id → key, and the shared values of the rows with these keys."""
 
 
 def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFound:
@@ -36,33 +37,31 @@ def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFo
     return PublicIdNotFound(public_id, model=ref.target.__name__, field=f"{model.__name__}.{ref.attribute}")
 
 
-def check(
+def names_of(refs: Iterable[PublicRef]) -> tuple[str, ...]:
+    """Return the names of all shared attributes of *refs*."""
+    return tuple(dict.fromkeys(name for ref in refs for name in ref.shared))
+
+
+def refused(
     session: Session,
     unresolved: Mapping[tuple[Source, Condition | None], list[Member]],
     targets: Mapping[tuple[Source, Condition | None], Targets],
-) -> None:
-    """Refuse members whose rows have other values of the shared attributes; one SELECT for each model.
-
-    :raises PublicIdNotFound: as for an id that belongs to no row.
-    """
+) -> set[tuple[InstanceState[Any], PublicRef]]:
+    """Return the references to rows that have other values of the shared attributes. Sends no statement for them."""
+    others: set[tuple[InstanceState[Any], PublicRef]] = set()
     if not any(ref.shared for members in unresolved.values() for _, ref, _ in members):
-        return  # most flushes
+        return others  # most flushes
     found: dict[UnresolvedKey, Any] = {}
     for (source, _), (new, keys, _) in targets.items():
         for attribute in {ref.attribute for members in unresolved.values() for _, ref, _ in members}:
             for public_id, value in [*new.items(), *keys.items()]:
                 found[UnresolvedKey(attribute, public_id, source)] = value
     for wanted, members in unresolved.items():
-        scoped = [member for member in members if member[1].shared]
-        if not scoped:
-            continue
-        new, keys, own = targets[wanted]
-        names = tuple(dict.fromkeys(name for _, ref, _ in scoped for name in ref.shared))
-        stored = _stored(session, wanted[0], names, [keys[text] for _, _, text in scoped if text in keys])
-        for state, ref, public_id in scoped:
-            if (state, ref) in own:
-                continue  # it keeps the row that it has
+        new, keys, stored = targets[wanted]
+        for state, ref, public_id in members:
             target = new.get(public_id)
+            if target is None and public_id not in keys:
+                continue  # there is no such row
             for name in ref.shared:
                 with session.no_autoflush:  # it may load an attribute that is expired
                     value = _value(state, name, found)
@@ -76,7 +75,8 @@ def check(
                     else:
                         other = stored.get(keys[public_id], {}).get(name)
                 if not _is_same(value, other):
-                    raise not_found(public_id, ref, state.class_)
+                    others.add((state, ref))
+    return others
 
 
 def remember(session: Session, members: Iterable[Member]) -> None:
@@ -126,29 +126,21 @@ def _own_values(
     return _values(session, model, keys, names, [_key_of(state)[0] for state in states])
 
 
-def check_rows(session: Session, mapper: Mapper[Any], rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Refuse rows of a statement whose references have other values of the shared attributes.
+def check_row(model: type[Any], ref: PublicRef, row: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Refuse a row of a statement that has other values of the shared attributes than the row it refers to.
 
-    :param rows: the parameters of each row, and the foreign keys that its references stand for.
-    :raises ConfigurationError: if a row does not have a shared attribute, so that it cannot be compared.
+    :param row: the parameters of the row, with the foreign keys that its references stand for.
+    :param stored: the shared values of the row that *ref* refers to.
+    :raises ConfigurationError: if the row does not have a shared attribute, so that it cannot be compared.
     """
-    by_source: dict[Source, list[tuple[dict[str, Any], PublicRef, Any]]] = {}
-    for row, keys in rows:
-        for ref in refs_of(mapper).values():
-            if ref.shared and keys.get(ref.key) is not None and ref.attribute in row:
-                by_source.setdefault(ref.source, []).append((row, ref, keys[ref.key]))
-    for source, members in by_source.items():
-        names = tuple(dict.fromkeys(name for _, ref, _ in members for name in ref.shared))
-        stored = _stored(session, source, names, [key for _, _, key in members])
-        for row, ref, key in members:
-            for name in ref.shared:
-                if name not in row:
-                    raise ConfigurationError(
-                        f"{mapper.class_.__name__}.{ref.attribute} has the scope {name!r}, and a row of the statement "
-                        f"does not have {name!r} to compare: add it to each row"
-                    )
-                if not _is_same(row[name], stored.get(key, {}).get(name)):
-                    raise not_found(row[ref.attribute], ref, mapper.class_)
+    for name in ref.shared:
+        if name not in row:
+            raise ConfigurationError(
+                f"{model.__name__}.{ref.attribute} has the scope {name!r}, and a row of the statement does not have "
+                f"{name!r} to compare: add it to each row"
+            )
+        if not _is_same(row[name], stored.get(name)):
+            raise not_found(row[ref.attribute], ref, model)
 
 
 _flushed: RefDict[Session, list[tuple[InstanceState[Any], PublicRef]]] = RefDict()

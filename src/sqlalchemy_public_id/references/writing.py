@@ -19,9 +19,12 @@ from sqlalchemy_public_id.references import scopes
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import public_id_without_query, relationship_changed, remember
 from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
-from sqlalchemy_public_id.references.scopes import Member, OwnKeys, Targets, not_found
+from sqlalchemy_public_id.references.scopes import Member, Shared, Targets, not_found
 
 _Wanted: TypeAlias = tuple[Source, Condition | None]
+
+_OwnKeys: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Any]
+"""The stored foreign keys of references that an object keeps."""
 
 
 def write(ref: PublicRef, instance: object, value: object) -> None:
@@ -103,20 +106,33 @@ def resolve(session: Session, objects: Iterable[object], *, in_flush: bool = Fal
             if isinstance(value, UnresolvedKey) and value.attribute == ref.attribute:
                 unresolved.setdefault((ref.source, ref.condition), []).append((state, ref, value.public_id))
     targets = {wanted: _targets(session, *wanted, members) for wanted, members in unresolved.items()}
-    scopes.check(session, unresolved, targets)
-    if in_flush:
-        scopes.remember(session, chain.from_iterable(unresolved.values()))
+    # a row outside of the scope is like none, in the number of statements, too
+    refused = scopes.refused(session, unresolved, targets)
+    kept: _OwnKeys = {}
     for wanted, members in unresolved.items():
-        new, keys, own = targets[wanted]
+        new, keys, _ = targets[wanted]
+        missing = [
+            member for member in members if member[:2] in refused or (member[2] not in new and member[2] not in keys)
+        ]
+        own = _own_keys(session, wanted[0], missing)
+        for state, ref, public_id in missing:
+            if (state, ref) not in own:
+                raise not_found(public_id, ref, state.class_)
+        kept |= own
+    for wanted, members in unresolved.items():
+        new, keys, _ = targets[wanted]
         for state, ref, public_id in members:
             _unload_relationship(state, ref)
-            if public_id in new:
+            if (state, ref) not in kept and public_id in new:
                 setattr(state.obj(), ref.key, None)
                 setattr(state.obj(), ref.relationship, new[public_id])
             else:
-                key = keys[public_id] if public_id in keys else own[state, ref]
+                key = kept[state, ref] if (state, ref) in kept else keys[public_id]
                 setattr(state.obj(), ref.key, key)
                 remember(state, ref, key, public_id)
+    if in_flush:
+        all_members = chain.from_iterable(unresolved.values())
+        scopes.remember(session, (member for member in all_members if member[:2] not in kept))
 
 
 def _with_refs(objects: Iterable[object]) -> Iterator[tuple[InstanceState[Any], Collection[PublicRef]]]:
@@ -129,10 +145,7 @@ def _with_refs(objects: Iterable[object]) -> Iterator[tuple[InstanceState[Any], 
 
 
 def _targets(session: Session, source: Source, condition: Condition | None, members: list[Member]) -> Targets:
-    """Return the objects that public ids of *members* stand for, the keys of other rows, and keys that are kept.
-
-    An object may keep its reference to a row that conditions of the application hide from queries.
-    """
+    """Return the objects that public ids of *members* stand for, and the keys and shared values of other rows."""
     wanted = dict.fromkeys(public_id for _, _, public_id in members)
     pending = {
         instance_state(instance).dict.get(source.public_id): instance
@@ -142,15 +155,11 @@ def _targets(session: Session, source: Source, condition: Condition | None, memb
     new = {public_id: pending[public_id] for public_id in wanted if public_id in pending}
     rest = [public_id for public_id in wanted if public_id not in new]
     if is_sharded(session):  # a flush finds the shard of a row by the object that it refers to, not by a key
-        new |= _find(session, source, rest, condition, objects=True)
+        new |= _find(session, source, rest, condition, objects=True)[0]
         rest = [public_id for public_id in rest if public_id not in new]
-    keys = _find(session, source, rest, condition) if rest else {}
-    missing = [member for member in members if member[2] not in new and member[2] not in keys]
-    own = _own_keys(session, source, missing)
-    for state, ref, public_id in missing:
-        if (state, ref) not in own:
-            raise not_found(public_id, ref, state.class_)
-    return new, keys, own
+    names = scopes.names_of(ref for _, ref, _ in members)
+    keys, shared = _find(session, source, rest, condition, names) if rest else ({}, {})
+    return new, keys, shared
 
 
 def _find(
@@ -158,15 +167,16 @@ def _find(
     source: Source,
     public_ids: Iterable[str],
     condition: Condition | None = None,
+    names: Collection[str] = (),
     *,
     objects: bool = False,
-) -> dict[str, Any]:
-    """Return public id → key, or → object with its key.
+) -> tuple[dict[str, Any], Shared]:
+    """Return public id → key, or → object with its key; and key → the values of the attributes *names*.
 
     A query of the application: conditions that it adds to its session hide rows, so an assigned id reveals none.
     """
     key, column = source.columns()
-    query: Any = select(column, key)
+    query: Any = select(column, key, *(getattr(source.model, name) for name in names))
     if objects:
         query = select(column, source.model).options(load_only(key, column, raiseload=False))
     if condition is not None:
@@ -176,20 +186,27 @@ def _find(
             column, list(public_ids), column.type.as_parameter
         )
         found: dict[str, Any] = {}
+        shared: Shared = {}
         for is_one in conditions:
             rows: Any = session.execute(query.where(is_one))
-            found.update((text, value) for text, value in rows)
-        return found
+            for text, value, *values in rows:
+                found[text] = value
+                if names:
+                    shared[value] = dict(zip(names, values, strict=True))
+        return found, shared
 
 
-def _own_keys(session: Session, source: Source, members: list[Member]) -> OwnKeys:
-    """Return the stored foreign keys of those *members* that were assigned the id of the row they refer to already."""
+def _own_keys(session: Session, source: Source, members: list[Member]) -> _OwnKeys:
+    """Return the stored foreign keys of those *members* that were assigned the id of the row they refer to already.
+
+    An object may keep its reference to a row that conditions of the application hide from queries.
+    """
     stored: dict[Any, list[tuple[InstanceState[Any], PublicRef, str, Any]]] = {}
     for state, ref, public_id in members:
         key = _stored_key(session, state, ref)
         if key is not None:
             stored.setdefault(state.identity_token, []).append((state, ref, public_id, key))
-    own: OwnKeys = {}
+    own: _OwnKeys = {}
     for shard, rows in stored.items():
         public_ids = public_ids_by_key(session, source, shard, list(dict.fromkeys(key for *_, key in rows)))
         own |= {(state, ref): key for state, ref, public_id, key in rows if public_ids.get(key) == public_id}
@@ -242,14 +259,14 @@ def _key(session: Session, value: object) -> object:
         session.flush()
     if value.has_scope:
         return None  # only a flush can tell whether the row may be seen
-    return _find(session, value.source, [value.public_id]).get(value.public_id)
+    return _find(session, value.source, [value.public_id])[0].get(value.public_id)
 
 
 def _translated(
     session: Session, mapper: Mapper[Any], refs: dict[str, PublicRef], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the foreign keys that the references in *rows* stand for, a dictionary for each row."""
-    wanted: dict[_Wanted, list[tuple[dict[str, Any], PublicRef, str]]] = {}
+    wanted: dict[_Wanted, list[tuple[dict[str, Any], dict[str, Any], PublicRef, str]]] = {}
     translated: list[dict[str, Any]] = []
     for row in rows:
         keys: dict[str, Any] = {}
@@ -260,12 +277,18 @@ def _translated(
             if public_id is None:
                 keys[ref.key] = None
             else:
-                wanted.setdefault((ref.source, ref.condition), []).append((keys, ref, public_id))
+                wanted.setdefault((ref.source, ref.condition), []).append((row, keys, ref, public_id))
+    stored: dict[_Wanted, Shared] = {}
     for (source, condition), members in wanted.items():
-        found = _find(session, source, dict.fromkeys(public_id for _, _, public_id in members), condition)
-        for keys, ref, public_id in members:
+        names = scopes.names_of(ref for _, _, ref, _ in members)
+        public_ids = dict.fromkeys(public_id for *_, public_id in members)
+        found, shared = _find(session, source, public_ids, condition, names)
+        for _, keys, ref, public_id in members:
             if public_id not in found:
                 raise not_found(public_id, ref, mapper.class_)
             keys[ref.key] = found[public_id]
-    scopes.check_rows(session, mapper, [(row | keys, keys) for row, keys in zip(rows, translated, strict=True)])
+        stored[source, condition] = shared
+    for one, members in wanted.items():  # a shared attribute may be a foreign key that was found just now
+        for row, keys, ref, _ in members:
+            scopes.check_row(mapper.class_, ref, row | keys, stored[one].get(keys[ref.key], {}))
     return translated

@@ -1,4 +1,4 @@
-"""Stories about the shop."""
+"""Stories about the helpdesk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
-from web_shop import Shop, opened
+from web_helpdesk import Desk, opened
 
-Story = Callable[[Shop], Awaitable[None]]
+Story = Callable[[Desk], Awaitable[None]]
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def tell(async_engine: AsyncEngine) -> Callable[[Story], None]:
     """Run a story, with every asynchronous driver of every database."""
 
     async def run(story: Story) -> None:
-        async with opened(async_engine) as shop:
-            await story(shop)
+        async with opened(async_engine) as desk:
+            await story(desk)
 
     return lambda story: asyncio.run(run(story))

@@ -1,0 +1,112 @@
+"""Organisations, their users, tickets, comments and tags. Keys are integers and never leave the service."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Literal
+
+from sqlalchemy import Column, ForeignKey, String, Table, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, bigint_key, tokens
+from sqlalchemy_public_id.references import public_ref
+
+Status = Literal["open", "waiting", "closed"]
+
+TOKEN = tokens.Token(prefix="login")
+
+
+class Base(DeclarativeBase):
+    """The tables of this example."""
+
+
+class OrganisationId(TypedId, prefix="organisation"):
+    """``organisation_…``"""
+
+
+class UserId(TypedId, prefix="user"):
+    """``user_…``"""
+
+
+class TagId(TypedId, prefix="tag", format=NanoId(length=8)):
+    """``tag_…``: short, because there are few."""
+
+
+class TicketId(TypedId, prefix="ticket"):
+    """``ticket_…``: clients generate it too, so that a ticket can be sent twice."""
+
+
+class CommentId(TypedId, prefix="comment"):
+    """``comment_…``"""
+
+
+def now() -> datetime:
+    """Return the time in UTC, in seconds: what every database stores as it is."""
+    return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
+
+
+class Organisation(PublicIdMixin[OrganisationId], Base):
+    __tablename__ = "desk_organisation"
+    name: Mapped[str] = mapped_column(String(100))
+
+
+class User(PublicIdMixin[UserId], Base):
+    __tablename__ = "desk_user"
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id), index=True)
+    organisation: Mapped[Organisation] = relationship()
+    name: Mapped[str] = mapped_column(String(100))
+
+
+class Login(Base):
+    """The token of a user, of which the database has the digest."""
+
+    __tablename__ = "desk_login"
+    id: Mapped[int] = bigint_key()
+    token: Mapped[bytes] = tokens.token_column(TOKEN)
+    user_id: Mapped[int] = mapped_column(ForeignKey(User.id), index=True)
+    user: Mapped[User] = relationship()
+    expires_at: Mapped[datetime]
+
+
+class Tag(PublicIdMixin[TagId], Base):
+    __tablename__ = "desk_tag"
+    __table_args__ = (UniqueConstraint("organisation_id", "name"),)
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organisation: Mapped[Organisation] = relationship()
+    name: Mapped[str] = mapped_column(String(40))
+
+
+ticket_tag = Table(
+    "desk_ticket_tag",
+    Base.metadata,
+    Column("ticket_id", ForeignKey("desk_ticket.id"), primary_key=True),
+    Column("tag_id", ForeignKey(Tag.id), primary_key=True, index=True),
+)
+
+
+class Ticket(PublicIdMixin[TicketId], Base):
+    __tablename__ = "desk_ticket"
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id), index=True)
+    organisation: Mapped[Organisation] = relationship()
+    author_id: Mapped[int] = mapped_column(ForeignKey(User.id))
+    author: Mapped[User] = relationship(foreign_keys=author_id)
+    author_public_id: Mapped[UserId] = public_ref("author")
+    assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id), index=True)
+    assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
+    assignee_public_id: Mapped[UserId | None] = public_ref("assignee", scope="organisation_id")
+    subject: Mapped[str] = mapped_column(String(200))
+    status: Mapped[Status] = mapped_column(default="open")
+    priority: Mapped[int] = mapped_column(default=2)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    tags: Mapped[list[Tag]] = relationship(secondary=ticket_tag, order_by=Tag.name)
+
+
+class Comment(PublicIdMixin[CommentId], Base):
+    __tablename__ = "desk_comment"
+    ticket_id: Mapped[int] = mapped_column(ForeignKey(Ticket.id), index=True)
+    ticket: Mapped[Ticket] = relationship()
+    author_id: Mapped[int] = mapped_column(ForeignKey(User.id))
+    author: Mapped[User] = relationship()
+    author_public_id: Mapped[UserId] = public_ref("author")
+    text: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=now)

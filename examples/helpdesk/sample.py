@@ -1,0 +1,58 @@
+"""Two organisations, and tickets of both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from .models import TOKEN, Base, Comment, Login, Organisation, Tag, Ticket, User, now
+
+USERS = {"Analytical Engines": ["Ada", "Grace", "Mary"], "Difference & Sons": ["Eve", "Charles"]}
+SUBJECTS = ["The printer is on fire", "Cannot sign in", "Invoice is wrong", "How do I export?", "Bernoulli numbers"]
+
+
+@asynccontextmanager
+async def tables(engine: AsyncEngine, rows: Iterable[Base] = ()) -> AsyncGenerator[None]:
+    """Create the tables of the helpdesk with *rows*; drop them and dispose of *engine* at the end."""
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(engine) as session:
+            session.add_all(rows)
+            await session.commit()
+        yield
+    finally:
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+        await engine.dispose()
+
+
+def some_rows(logins: dict[str, str]) -> list[Base]:
+    """Return two organisations with thirty tickets and three; put the name and the token of each user into *logins*."""
+    rows: list[Base] = []
+    for (organisation_name, names), count in zip(USERS.items(), (30, 3), strict=True):
+        organisation = Organisation(name=organisation_name)
+        users = [User(organisation=organisation, name=name) for name in names]
+        tags = [Tag(organisation=organisation, name=name) for name in ("billing", "bug", "question")]
+        rows += [organisation, *users, *tags]
+        for user in users:
+            issued = TOKEN.issue()
+            logins[user.name] = issued.reveal()
+            rows.append(Login(user=user, token=issued.digest, expires_at=now() + timedelta(days=1)))
+        for number in range(count):
+            ticket = Ticket(
+                organisation=organisation,
+                author=users[number % len(users)],
+                assignee=users[number // 3 % len(users)] if number % 4 else None,
+                subject=f"{SUBJECTS[number % 5]}, no. {number + 1}",
+                status=("open", "waiting", "closed")[number % 3],
+                priority=1 + number % 4,
+                created_at=now() - timedelta(hours=count - number),
+                tags=tags[: number % 3],
+            )
+            rows += [ticket, Comment(ticket=ticket, author=users[0], text="I am looking into it.")]
+    return rows
