@@ -172,6 +172,9 @@ def test_document(app: Litestar) -> None:
     query = document["paths"]["/query"]["get"]["parameters"][0]["schema"]
     schemas = [query, *(document["components"]["schemas"][name]["properties"]["customer"] for name in SCHEMAS)]
     assert [schema["pattern"] for schema in schemas] == ["^nbcus_[0-9a-z]{12}$"] * 4
+    row = document["paths"]["/customers/{customer_id}"]["get"]["parameters"][0]["schema"]
+    assert (row["pattern"], row["format"], row["maxLength"]) == ("^nbcus_[0-9a-z]{12}$", "public-id", 18)
+    assert CustomerId(row["examples"][0])
 
 
 SCHEMAS = ["DataclassIn", "StructIn", "ModelIn"]

@@ -45,7 +45,7 @@ class Base(DeclarativeBase):
     metadata = MetaData()
 
 
-class TicketId(TypedId, prefix="ticket", aliases=("tk",)): ...
+class TicketId(TypedId, prefix="sqlticket", aliases=("tk",)): ...
 
 
 class Account(PublicIdMixin, Base):
@@ -84,7 +84,7 @@ MALFORMED = {
 def accounts(create: Callable[[MetaData], None], session: Session) -> Session:
     """A session on a database with the accounts LONG and SHORT, and one ticket."""
     create(Base.metadata)
-    session.add_all([Account(public_id=LONG), Account(public_id=SHORT), Ticket(public_id="ticket_000000000000")])
+    session.add_all([Account(public_id=LONG), Account(public_id=SHORT), Ticket(public_id="sqlticket_000000000000")])
     session.commit()
     return session
 
@@ -121,7 +121,7 @@ def test_two_configurations_read_differently() -> None:
     """The statement that was cached for a typed id does not make typed ids for a plain format."""
     with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         found = [
-            type(connection.scalar(select(literal("ticket_000000000000", PublicIdType(format)))))
+            type(connection.scalar(select(literal("sqlticket_000000000000", PublicIdType(format)))))
             for format in (TicketId, TicketId.id_format, TicketId)
         ]
 
@@ -292,7 +292,7 @@ def test_like(accounts: Session) -> None:
     assert ids(accounts, Account.public_id.endswith("0123")) == [LONG]
     assert ids(accounts, Account.public_id.contains("%", autoescape=True)) == []
     assert ids(accounts, Account.public_id.like("x" * 100 + "%")) == []
-    assert accounts.scalars(select(Ticket.id).where(Ticket.public_id.like("ticket~_%", escape="~"))).all() == [1]
+    assert accounts.scalars(select(Ticket.id).where(Ticket.public_id.like("sqlticket~_%", escape="~"))).all() == [1]
 
 
 # --- reading and writing

@@ -743,6 +743,18 @@ def test_help(command: str) -> None:
     assert all(param.help for param in options if not isinstance(param.type, click.Choice))
 
 
+@pytest.mark.parametrize("command", sorted(public_id.commands))
+def test_examples_in_the_help(command: str) -> None:
+    """The help of each command ends with command lines that it accepts."""
+    shown, _, text = run(command, "--help").stdout.partition("Examples:\n")
+    lines = re.findall(rf"public-id {command}\b(.*?)(?:\)\"| <|$)", text, re.MULTILINE)
+
+    assert "\\b" not in shown
+    assert lines
+    for line in lines:
+        public_id.commands[command].make_context(command, shlex.split(line))
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """The script of the shell completes the names of commands."""

@@ -39,6 +39,11 @@ def counted(count: int, singular: str, plural: str = "") -> str:
     return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
+def example_lines(*lines: str) -> str:
+    """Return the end of a help text: command lines, which click does not wrap."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def format_argument(text: str) -> Format:
     """Return the format that an argument describes."""
     try:

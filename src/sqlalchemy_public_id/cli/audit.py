@@ -11,7 +11,14 @@ from sqlalchemy import make_url
 
 from sqlalchemy_public_id.audit import Report, Severity
 from sqlalchemy_public_id.audit import run as run_audit
-from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, safe_url, table_format_argument
+from sqlalchemy_public_id.cli._console import (
+    connect,
+    counted,
+    echo_stderr,
+    example_lines,
+    safe_url,
+    table_format_argument,
+)
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
@@ -34,7 +41,12 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
         raise click.BadParameter(str(error)) from None
 
 
-@click.command()
+@click.command(
+    epilog=example_lines(
+        "public-id audit postgresql+psycopg://app@localhost/shop",
+        "public-id audit sqlite:///shop.db --table customer --output json",
+    )
+)
 @click.argument("url")
 @click.option("--schema", help="The schema; by default the usual one.")
 @click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")

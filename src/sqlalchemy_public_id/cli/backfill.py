@@ -19,14 +19,25 @@ from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
 from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.triggers import Triggers
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, format_argument
+from sqlalchemy_public_id.cli._console import (
+    UsageProblem,
+    connect,
+    counted,
+    echo_stderr,
+    example_lines,
+    format_argument,
+)
 from sqlalchemy_public_id.formats import Format, NanoId
 
 _SECONDS_BETWEEN_LINES = 5.0
 _INTERRUPTED = 130
 
 
-@click.command()
+@click.command(
+    epilog=example_lines(
+        "public-id backfill postgresql+psycopg://app@localhost/shop customer --format 'NanoId(prefix=\"cus\")'"
+    )
+)
 @click.argument("url")
 @click.argument("table")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")

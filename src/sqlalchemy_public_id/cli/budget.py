@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sqlalchemy_public_id.cli._console import UsageProblem, echo_stderr, format_argument
+from sqlalchemy_public_id.cli._console import UsageProblem, echo_stderr, example_lines, format_argument
 from sqlalchemy_public_id.errors import MissingExtra
 from sqlalchemy_public_id.formats import Format
 
@@ -23,7 +23,9 @@ _READABLE = 1e15
 _RED = "#b03a2e"
 
 
-@click.command()
+@click.command(
+    epilog=example_lines("public-id budget", "public-id budget 'NanoId(length=10)' --per-hour 5000 --plot budget.svg")
+)
 @click.argument("format", type=format_argument, default="NanoId")
 @click.option(
     "--per-hour", type=click.FloatRange(min=0, min_open=True), default=1000, show_default=True, help="Ids per hour."

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id._version import __version__
-from sqlalchemy_public_id.cli._console import UsageProblem, format_argument
+from sqlalchemy_public_id.cli._console import UsageProblem, example_lines, format_argument
 from sqlalchemy_public_id.cli.audit import audit
 from sqlalchemy_public_id.cli.backfill import backfill
 from sqlalchemy_public_id.cli.budget import budget
@@ -41,7 +41,7 @@ def public_id() -> None:
     """
 
 
-@public_id.command()
+@public_id.command(epilog=example_lines("public-id new", "public-id new 'NanoId(prefix=\"cus\")' -n 3"))
 @click.argument("format", type=format_argument, default="NanoId")
 @click.option("-n", "count", type=click.IntRange(min=0), default=1, show_default=True, help="The number of ids.")
 def new(format: Format, count: int) -> None:
@@ -52,14 +52,10 @@ def new(format: Format, count: int) -> None:
         count -= len(ids)
 
 
-@public_id.command()
+@public_id.command(epilog=example_lines('alembic init -t "$(public-id template async)" migrations'))
 @click.argument("name", type=click.Choice(["generic", "async"]))
 def template(name: str) -> None:
-    r"""Print the path of the Alembic template NAME.
-
-    \b
-    alembic init -t "$(public-id template generic)" migrations
-    """
+    """Print the path of the Alembic template NAME."""
     folders = [folder / name for folder in _TEMPLATES]
     existing = next((folder for folder in folders if folder.is_dir()), None)
     if existing is None:

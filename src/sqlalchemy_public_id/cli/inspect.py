@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id import formats
-from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, format_argument
+from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, format_argument
 from sqlalchemy_public_id.cli._models import base_argument, columns_of, has_row
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
@@ -29,7 +29,12 @@ _PREFIXED = re.compile(
 )
 
 
-@click.command()
+@click.command(
+    epilog=example_lines(
+        "public-id inspect cus_izkpm55j334u --format 'NanoId(prefix=\"cus\")'",
+        "public-id inspect - --format Ulid < ids.txt",
+    )
+)
 @click.argument("id")
 @click.option(
     "--format", "format", type=format_argument, metavar="FORMAT", help="The expected format; guessed without it."

@@ -11,12 +11,12 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines
 from sqlalchemy_public_id.merging import Comparison, Report
 from sqlalchemy_public_id.merging import merge_check as compare_databases
 
 
-@click.command("merge-check")
+@click.command("merge-check", epilog=example_lines("public-id merge-check sqlite:///north.db sqlite:///south.db"))
 @click.argument("urls", metavar="URL URL...", nargs=-1, required=True)
 @click.option("--schema", help="The schema; by default the usual one.")
 @click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sqlalchemy_public_id.cli._console import connect, format_argument
+from sqlalchemy_public_id.cli._console import connect, example_lines, format_argument
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for
@@ -19,7 +19,7 @@ from sqlalchemy_public_id.preflight.disk import in_units
 from sqlalchemy_public_id.preflight.report import in_time
 
 
-@click.command()
+@click.command(epilog=example_lines("public-id plan mysql+pymysql://app@localhost/shop customer --output json"))
 @click.argument("url")
 @click.argument("table")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import Parameter, Signature
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,6 +27,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import checked_condition, require_session
 from sqlalchemy_public_id.pydantic_schema import json_schema_of
 from sqlalchemy_public_id.typed import TypedId
@@ -39,7 +40,7 @@ with require("litestar"):
     from litestar.di import NamedDependency, Provide
     from litestar.exceptions import ClientException, HTTPException, NotFoundException, ValidationException, responses
     from litestar.openapi.spec import OpenAPIType, Schema
-    from litestar.params import FromPath
+    from litestar.params import PathParameter
     from litestar.plugins import InitPlugin, OpenAPISchemaPlugin
     from litestar.typing import FieldDefinition
 
@@ -75,15 +76,7 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
         return _is_typed_id(value)
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
-        described = json_schema_of(field_definition.annotation.id_format)
-        return Schema(
-            type=OpenAPIType.STRING,
-            format=described["format"],
-            pattern=described["pattern"],
-            min_length=described["minLength"],
-            max_length=described["maxLength"],
-            examples=described["examples"],
-        )
+        return Schema(type=OpenAPIType.STRING, **_described(field_definition.annotation.id_format))
 
 
 def by_public_id(
@@ -131,8 +124,10 @@ def by_public_id(
         return obj
 
     # Litestar reads the signature and the annotations: the names are those of the application
-    from_path, dependency = cast("Any", FromPath)[str], cast("Any", NamedDependency)[Any]
-    types = {param: from_path, session: dependency} | ({} if scope is None else {scope: dependency})
+    # the pattern is documentation only: Litestar would answer 400 itself
+    from_path = Annotated[str, PathParameter(schema_extra=_described(format))]
+    dependency = cast("Any", NamedDependency)[Any]
+    types: dict[str, Any] = {param: from_path, session: dependency} | ({} if scope is None else {scope: dependency})
     keyword = Parameter.KEYWORD_ONLY
     signature = Signature([Parameter(key, keyword, annotation=value) for key, value in types.items()])
     row.__signature__ = signature.replace(return_annotation=model)  # type: ignore[attr-defined]
@@ -146,6 +141,18 @@ class _NoRow(PublicIdNotFound, NotFoundException):
     def __init__(self, value: object, *, model: str) -> None:
         PublicIdNotFound.__init__(self, value, model=model)
         NotFoundException.__init__(self, detail=f"no such {model}")
+
+
+def _described(format: Format) -> dict[str, Any]:
+    """Return the arguments of a ``Schema`` that describe the ids of *format*."""
+    described = json_schema_of(format)
+    return {
+        "format": described["format"],
+        "pattern": described["pattern"],
+        "min_length": described["minLength"],
+        "max_length": described["maxLength"],
+        "examples": described["examples"],
+    }
 
 
 def _is_typed_id(value: Any) -> bool:

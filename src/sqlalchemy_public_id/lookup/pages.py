@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 from sqlalchemy import inspect
 from sqlalchemy.orm import Mapper
 
-from sqlalchemy_public_id.errors import InvalidCursor, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
@@ -151,10 +151,22 @@ def page(
     return Page(
         items=tuple(row for row, _ in rows_found),
         has_more=has_more,
-        next=f"{rows_found[-1][1]}{mark}" if has_next else None,
-        previous=f"{rows_found[0][1]}{mark}" if has_previous else None,
+        next=_cursor(rows_found[-1], mark) if has_next else None,
+        previous=_cursor(rows_found[0], mark) if has_previous else None,
         total=query.count() if count else None,
     )
+
+
+def _cursor(row: Sequence[Any], mark: str) -> str:
+    """Return the cursor of a row, which has its public id beside it."""
+    obj, public_id = row
+    if public_id is None:
+        raise ConfigurationError(
+            f"a page ends with a {type(obj).__name__} that shows no public id, so no page can follow: fill the rows "
+            f"that have none (backfill.run()); if they have one, the statement joins a subclass of the same tables: "
+            f"join an alias of it, aliased(Subclass, flat=True)"
+        )
+    return f"{public_id}{mark}"
 
 
 def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type[Any]) -> str:
