@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from importlib.metadata import PathDistribution, version
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "sqlalchemy_public_id"
+URLS = dict(re.findall(r'^([A-Z]\w+) = "(https://.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sqlalchemy_public_id as package
@@ -167,3 +169,82 @@ def test_alembic_tells_its_extra(failed: dict[str, str | None]) -> None:
 def test_asyncio_tells_its_extra(python: str) -> None:
     """Without greenlet, the asynchronous twins say which extra brings it."""
     assert run(python, IMPORT_ASYNCIO) == "MissingExtra asyncio"
+
+
+# --- what an index shows
+
+
+def test_links_of_the_readme(distribution: PathDistribution) -> None:
+    """Every link of the description leads to a file of this version in the repository, or to another site."""
+    text = str(distribution.metadata.get_payload())
+    files = f"{URLS['Repository']}/blob/v{distribution.version}/"
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+
+    assert len(links) > 20
+    for link in links:
+        assert link.startswith(("https://", "#")), link
+        if link.startswith(URLS["Repository"]):
+            assert link.startswith(files), link
+            assert (ROOT / link.removeprefix(files).partition("#")[0]).exists(), link
+
+
+def test_addresses(distribution: PathDistribution) -> None:
+    """An index links documentation, repository, changelog and issues."""
+    listed = distribution.metadata.get_all("Project-URL", [])
+
+    assert dict(one.split(", ", 1) for one in listed) == URLS
+    assert set(URLS) == {"Documentation", "Repository", "Changelog", "Issues"}
+
+
+def test_classifiers(distribution: PathDistribution) -> None:
+    """The versions of Python are those that the metadata allows and the workflow of the tests runs."""
+    classified = re.findall(r"Python :: (3\.\d+)$", "\n".join(distribution.metadata.get_all("Classifier", [])), re.MULTILINE)
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    (tested,) = re.findall(r"python: \[(.*)\]", workflow)
+
+    assert distribution.metadata["Requires-Python"] == f">={classified[0]}"
+    assert classified == [one for one in re.findall(r'"([^"]+)"', tested) if not one.endswith("t")]
+
+
+# --- the build
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two folders with the sdist, and the wheel that was built from it."""
+    folders = [tmp_path_factory.mktemp("build") for _ in range(2)]
+    for folder in folders:
+        command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+        subprocess.run(command, check=True, capture_output=True)
+    return folders
+
+
+@pytest.mark.slow
+def test_same_bytes_twice(builds: list[Path]) -> None:
+    """Two builds of one tree have the same bytes, so anybody can check a release."""
+    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in builds)
+
+    assert sorted(Path(name).suffix for name in first) == [".gz", ".whl"]
+    assert first == second
+
+
+@pytest.mark.slow
+def test_what_an_index_accepts(builds: list[Path]) -> None:
+    """``twine check --strict`` finds nothing to warn of."""
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, builds[0].iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_contents_of_the_sdist(builds: list[Path]) -> None:
+    """The sdist has what its tests need, and no results of benchmarks, which are larger than all the rest."""
+    (archive,) = builds[0].glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+
+    assert {"conftest.py", "pyproject.toml", "Makefile", "LICENSE", "CHANGELOG.md"} <= names
+    assert {"tests/conftest.py", "docs/conf.py", "examples/helpdesk/page.html", "typing_tests/models.py"} <= names
+    assert not [name for name in names if name.startswith("benchmarks/results/")]
+    assert archive.stat().st_size < 1_500_000
