@@ -198,7 +198,9 @@ def test_addresses(distribution: PathDistribution) -> None:
 
 def test_classifiers(distribution: PathDistribution) -> None:
     """The versions of Python are those that the metadata allows and the workflow of the tests runs."""
-    classified = re.findall(r"Python :: (3\.\d+)$", "\n".join(distribution.metadata.get_all("Classifier", [])), re.MULTILINE)
+    classified = re.findall(
+        r"Python :: (3\.\d+)$", "\n".join(distribution.metadata.get_all("Classifier", [])), re.MULTILINE
+    )
     workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
     (tested,) = re.findall(r"python: \[(.*)\]", workflow)
 
