@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, Literal
 
 from sqlalchemy import text
@@ -64,7 +65,8 @@ class SQLite(Traits):
 
     def forget_statement(self, cursor: Any) -> None:
         # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage
-        cursor.execute("")
+        with suppress(Exception):  # Python 3.14 forgets it, too, and raises its error once more
+            cursor.execute("")
 
 
 def begin(connection: Connection, statement: Literal["BEGIN", "BEGIN IMMEDIATE"] = "BEGIN") -> None:
