@@ -17,7 +17,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from benchmarks.stored import details, latest, split
+from benchmarks.stored import details, latest, live_courses, split
 
 __all__ = ["PICTURES", "digest", "draw"]
 
@@ -92,6 +92,44 @@ def _draw_rivals(data: dict[str, Any]) -> Figure:
     return figure
 
 
+_LIVE = {"before": "#999999", "op.add_public_id()": "#0072b2", "the naive way": "#d55e00"}
+
+
+def _live(folder: Path) -> dict[str, Any]:
+    """Return, by server, the longest latency of a statement in ms, and the failed statements, of each way."""
+    courses = live_courses(folder)
+    return {
+        server: {
+            "before": [ways["op.add_public_id()"]["before"]["longest_latency_ms"], 0],
+            **{
+                way: [ways[way]["meanwhile"]["longest_latency_ms"], sum(ways[way]["meanwhile"]["failed"].values())]
+                for way in ("op.add_public_id()", "the naive way")
+            },
+        }
+        for server, ways in courses.items()
+    }
+
+
+def _draw_live(data: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(9, 1.1 * len(data) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    for number, ways in enumerate(data.values()):
+        for place, (way, (latency, failed)) in enumerate(ways.items()):
+            y = number + 0.27 * (place - 1)
+            axes.barh(y, latency, color=_LIVE[way], height=0.25, label=way if number == 0 else None)
+            text = f" {latency / 1000:,.2g} s" if latency >= 1000 else f" {latency:,.0f} ms"
+            axes.text(latency, y, f"{text}, {failed:,} failed" if failed else text, va="center", fontsize=9)
+    axes.set_yticks(range(len(data)), list(data))
+    axes.invert_yaxis()
+    axes.margins(x=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("the longest that a statement of the application waited, ms")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle("A table of two million rows in use gains public ids")
+    return figure
+
+
 _PARTS = {
     "driver and database": "#999999",
     "SQLAlchemy's statements": "#56b4e9",
@@ -137,6 +175,7 @@ def _draw_profile(operation: str, data: dict[str, Any]) -> Figure:
 
 PICTURES: dict[str, tuple[Callable[[Path], dict[str, Any]], Callable[[dict[str, Any]], Figure]]] = {
     "growth.svg": (_growth, _draw_growth),
+    "live.svg": (_live, _draw_live),
     "rivals.svg": (_rivals, _draw_rivals),
     "profile-flush.svg": (partial(_profile, "flush"), partial(_draw_profile, "flush")),
     "profile-bulk.svg": (partial(_profile, "bulk.insert()"), partial(_draw_profile, "bulk.insert()")),

@@ -58,6 +58,18 @@ def details(folder: Path, name: str) -> dict[str, tuple[Run, Any]]:
     return {database: found[database] for database in ALL if database in found}
 
 
+def live_courses(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the latest courses of the suite ``live``: server → way → what was measured."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in _runs(folder):
+        if run.document["command"][-2:-1] == ["--on"] and "live" in run.document["command"]:
+            for name, course in run.document.get("details", {}).items():
+                server, _, way = name.partition(": ")
+                if isinstance(course, dict) and "meanwhile" in course:
+                    found.setdefault(server, {})[way] = course
+    return {server: found[server] for server in ALL if server in found}
+
+
 def split(comparison: Comparison) -> tuple[str, str, str]:
     """Return suite, case and database of a comparison; the database is empty if there is none."""
     suite, _, rest = comparison.what.partition(": ")

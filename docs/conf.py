@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,13 +22,42 @@ author = "The sqlalchemy-public-id founders"
 copyright = author
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = [
+    "myst_parser",
+    "notfound.extension",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinx_llms_txt",
+    "sphinxext.opengraph",
+]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
+_REPOSITORY = "https://github.com/sqlalchemy-public-id/sqlalchemy-public-id"
+
 html_theme = "furo"
-html_title = project
+html_title = f"{project} {release}"
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "https://sqlalchemy-public-id.readthedocs.io/en/stable/")
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = [("calculator.js", {"type": "module"})]
+html_theme_options = {
+    "source_repository": _REPOSITORY,
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "announcement": f'<a href="{_REPOSITORY}">Repository</a> · <a href="{_REPOSITORY}/blob/main/CHANGELOG.md">Changelog</a>',
+}
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+notfound_urls_prefix = "/en/stable/"
+ogp_site_url = html_baseurl
+ogp_enable_meta_description = True
+ogp_social_cards = {"enable": False}
+llms_txt_title = project
+llms_txt_summary = "Public ids for SQLAlchemy: a BIGINT key inside the database, an opaque, unique id outside."
+llms_txt_full_file = True
 
 add_module_names = False
 autodoc_default_options = {"members": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -339,7 +339,7 @@ def reading(number: int) -> Reading:
         "is_open": number % 2 == 0,
         "day": date(1999, 12, 31) + timedelta(number),
         "hour": time(number % 24, 59),
-        "moment": datetime(2024, 2, 29, tzinfo=UTC) + timedelta(hours=number),
+        "moment": datetime(2024, 2, 29, tzinfo=timezone.utc) + timedelta(hours=number),
         "lasts": timedelta(hours=number),
         "device": UUID(int=number),
     }

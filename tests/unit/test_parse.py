@@ -77,7 +77,7 @@ def test_what_people_write(text: str, expected: Format) -> None:
         ("Budget(12)", "Budget is not the name of a format"),
         ("BASE36", "BASE36 is not the name of a format"),
         ("12", "12 is not the name of a format"),
-        ("(lambda: NanoId)()", "lambda: NanoId is not the name of a format"),
+        ("(lambda x: x)()", "lambda x: x is not the name of a format"),
         ("BitsFormat()", "BitsFormat is not the name of a format"),
         ("Snowflake", "missing a required argument: 'machine_id'; expected Snowflake(machine_id=…, epoch=…"),
         ("Snowflake(machine_id=print)", "print is not the name of an alphabet"),
