@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctest import ELLIPSIS
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from sqlalchemy import Engine, String, create_engine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling, WorkStealingScheduling
     from xdist.workermanage import WorkerController
 
-    Scheduling = LoadScopeScheduling | WorkStealingScheduling
+    Scheduling: TypeAlias = LoadScopeScheduling | WorkStealingScheduling
 
 
 def as_a_program(names: dict[str, Any]) -> None:

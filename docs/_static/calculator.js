@@ -69,9 +69,11 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-function round(number) {
-  if (number >= 1e6 || number < 1e-3) return number.toExponential(1);
-  return number >= 100 ? Math.round(number).toLocaleString("en") : String(Number(number.toPrecision(2)));
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 3 });
+
+export function round(number) {
+  if (number >= 1e15 || (number > 0 && number < 1e-3)) return number.toExponential(1).replace("e+", " × 10^").replace("e-", " × 10^-");
+  return COMPACT.format(number);
 }
 
 function field(label, input) {
@@ -101,7 +103,7 @@ function build(place) {
       return [`a collision with a chance of ${chance * 100} %`, `after ${round(ids)} ids, ${years(ids)} years`];
     });
     const inTen = probability(hourly * HOURS_A_YEAR * 10, size, characters);
-    rows.push(["the chance of any in ten years", inTen > 0.9999 ? "certain" : round(inTen)]);
+    rows.push(["the chance of any in ten years", inTen > 0.9999 ? "certain" : `${round(inTen * 100)} %`]);
     rows.push(["random bits", (characters * Math.log2(size)).toFixed(1)]);
     rows.push(["storage as text, in the table and again in its index", `${bytes} bytes`]);
     result.replaceChildren(table(rows));
@@ -119,7 +121,7 @@ function build(place) {
   const form = element("form", {}, field("Characters", length), field("Alphabet", alphabet), field("Ids an hour", rate), field("Prefix", prefix));
   const other = element("form", {}, field("Inspect an id", id));
   for (const each of [form, other]) each.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", calculate);
+  for (const happening of ["input", "change"]) form.addEventListener(happening, calculate);
   other.addEventListener("input", show);
   place.replaceChildren(form, result, other, inspected);
   calculate();
