@@ -6,13 +6,16 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from inspect import isawaitable
 
 from sqlalchemy_public_id import bulk
-from sqlalchemy_public_id.asyncio._awaited import AnyAsyncSession, async_session, awaited
+from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 from sqlalchemy_public_id.bulk.batches import BATCH, Batches
 from sqlalchemy_public_id.bulk.objects import iterator_of
 
 __all__ = ["insert", "insert_many"]
 
-insert = awaited(bulk.insert)
+
+async def insert(session: AnyAsyncSession, objects: Iterable[object]) -> None:
+    """As :func:`sqlalchemy_public_id.bulk.insert`."""
+    await async_session(session).run_sync(bulk.insert, objects)
 
 
 async def insert_many(

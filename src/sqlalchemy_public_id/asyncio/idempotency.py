@@ -1,8 +1,20 @@
 """:mod:`sqlalchemy_public_id.idempotency` for an ``AsyncSession``."""
 
+from __future__ import annotations
+
+from typing import TypeVar
+
 from sqlalchemy_public_id import idempotency
-from sqlalchemy_public_id.asyncio._awaited import awaited
+from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
+from sqlalchemy_public_id.lookup import Where
 
 __all__ = ["insert_once"]
 
-insert_once = awaited(idempotency.insert_once)
+M = TypeVar("M")  # a model
+
+
+async def insert_once(
+    session: AnyAsyncSession, obj: M, *, attribute: str | None = None, where: Where | None = None
+) -> tuple[M, bool]:
+    """As :func:`sqlalchemy_public_id.idempotency.insert_once`."""
+    return await async_session(session).run_sync(idempotency.insert_once, obj, attribute=attribute, where=where)

@@ -1,17 +1,18 @@
 """:mod:`sqlalchemy_public_id.lookup` for an ``AsyncSession``.
 
-Functions that return rows of a model have their signatures written out: type checkers lose the model otherwise.
+The signatures are written out: type checkers lose the model, and names of arguments, otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from sqlalchemy import Select
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.asyncio._awaited import AnyAsyncSession, async_session, awaited
+from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 from sqlalchemy_public_id.lookup import LoadOptions, Page
 from sqlalchemy_public_id.lookup.selecting import Rows, Where
 
@@ -93,9 +94,55 @@ async def page(
     return found
 
 
-resolve = awaited(lookup.resolve)
-keys_of = awaited(lookup.keys_of)
-public_ids_of = awaited(lookup.public_ids_of)
+async def resolve(
+    session: AnyAsyncSession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]
+) -> Any | None:
+    """As :func:`sqlalchemy_public_id.lookup.resolve`."""
+    return await _run(session, lookup.resolve, public_id, base=base, **load)
+
+
+async def keys_of(
+    session: AnyAsyncSession,
+    model: type[Any] | Select[Any],
+    public_ids: Iterable[object],
+    *,
+    attribute: str | None = None,
+    where: Where | None = None,
+    execution_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """As :func:`sqlalchemy_public_id.lookup.keys_of`."""
+    keys: dict[str, Any] = await _run(
+        session,
+        lookup.keys_of,
+        model,
+        public_ids,
+        attribute=attribute,
+        where=where,
+        execution_options=execution_options,
+    )
+    return keys
+
+
+async def public_ids_of(
+    session: AnyAsyncSession,
+    model: type[Any] | Select[Any],
+    keys: Iterable[Any],
+    *,
+    attribute: str | None = None,
+    where: Where | None = None,
+    execution_options: Mapping[str, Any] | None = None,
+) -> dict[Any, str]:
+    """As :func:`sqlalchemy_public_id.lookup.public_ids_of`."""
+    public_ids: dict[Any, str] = await _run(
+        session,
+        lookup.public_ids_of,
+        model,
+        keys,
+        attribute=attribute,
+        where=where,
+        execution_options=execution_options,
+    )
+    return public_ids
 
 
 async def _run(session: AnyAsyncSession, function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,15 @@
 """:mod:`sqlalchemy_public_id.references` for an ``AsyncSession``."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 from sqlalchemy_public_id import references
-from sqlalchemy_public_id.asyncio._awaited import awaited
+from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 
 __all__ = ["load"]
 
-load = awaited(references.load)
+
+async def load(session: AnyAsyncSession, objects: Iterable[object]) -> None:
+    """As :func:`sqlalchemy_public_id.references.load`."""
+    await async_session(session).run_sync(references.load, objects)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.asyncio._awaited import AnyAsyncSession, async_session
+from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 from sqlalchemy_public_id.lookup import LoadOptions, check_options
 from sqlalchemy_public_id.tokens import digest_of, find
 
