@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from public_modules import PUBLIC
 from sybil import Sybil
 
 from sqlalchemy_public_id import errors, lookup
@@ -22,41 +23,6 @@ APART = [DOCS / "guides/history-and-listeners.md", DOCS / "tutorial/a-service.md
 """Run as whole programs, by test_pages_apart.py and test_ten_minutes.py in tests/packaging."""
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
-PUBLIC = [
-    "",
-    ".advice",
-    ".alembic",
-    ".alembic.revisions",
-    ".asyncio",
-    ".asyncio.bulk",
-    ".asyncio.guard",
-    ".asyncio.idempotency",
-    ".asyncio.lookup",
-    ".asyncio.references",
-    ".asyncio.tokens",
-    ".audit",
-    ".backfill",
-    ".bulk",
-    ".errors",
-    ".ext.fastapi",
-    ".ext.flask",
-    ".ext.litestar",
-    ".ext.pydantic",
-    ".ext.sqlmodel",
-    ".formats",
-    ".formats.parse",
-    ".guard",
-    ".idempotency",
-    ".keys",
-    ".keys.blocks",
-    ".keys.cluster",
-    ".lookup",
-    ".merging",
-    ".references",
-    ".testing",
-    ".testing.fixtures",
-    ".tokens",
-]
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
 

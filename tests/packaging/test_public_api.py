@@ -1,0 +1,70 @@
+"""The public names, with their signatures: a change of them is seen here, and belongs into the changelog.
+
+``PYTHONPATH=tests python tests/packaging/test_public_api.py`` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from public_modules import PUBLIC
+from sqlalchemy.orm import configure_mappers
+
+FROZEN = Path(__file__).with_name("public_api.txt")
+
+
+def signature(thing: Any) -> str:
+    """Return the parameters of a function or a class, without the types, which other packages name in their own way."""
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    plain = [
+        parameter.replace(annotation=parameter.empty, default="…")
+        if parameter.default is not parameter.empty
+        else parameter.replace(annotation=parameter.empty)
+        for parameter in parameters
+    ]
+    return str(inspect.Signature(plain)).replace("'…'", "…")
+
+
+def members(cls: type[Any]) -> Iterator[str]:
+    """Yield the public methods and attributes that a class of this library defines."""
+    for name, value in sorted(vars(cls).items()):
+        if name.startswith(("_", "model_")):
+            continue
+        function = getattr(value, "__func__", value)
+        yield f"{name}{signature(function)}" if inspect.isfunction(function) else name
+
+
+def lines() -> Iterator[str]:
+    """Yield a line for each public name, and for each member of a public class."""
+    configure_mappers()
+    for name_of_module in PUBLIC:
+        module = importlib.import_module(f"sqlalchemy_public_id{name_of_module}")
+        short = module.__name__.removeprefix("sqlalchemy_public_id").removeprefix(".")
+        for name in sorted(module.__all__):
+            thing, full = getattr(module, name), f"{short}.{name}".removeprefix(".")
+            if inspect.ismodule(thing):
+                yield f"{full} is a module"
+            elif inspect.isclass(thing) and thing.__module__.startswith("sqlalchemy_public_id"):
+                yield f"{full}{'' if '.ext.' in thing.__module__ else signature(thing)}"
+                yield from (f"    {member}" for member in members(thing))
+            else:
+                yield f"{full}{signature(thing) if callable(thing) else ''}"
+
+
+def test_public_api() -> None:
+    """Names, arguments and members are those of the file; the difference is printed."""
+    difference = difflib.unified_diff(FROZEN.read_text().splitlines(), list(lines()), "before", "now", lineterm="", n=0)
+
+    assert list(difference) == [], "if this is meant, write the file anew, and a line in CHANGELOG.md"
+
+
+if __name__ == "__main__":
+    FROZEN.write_text("\n".join(lines()) + "\n")
