@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, select
+from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, inspect, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -15,6 +15,7 @@ from sqlalchemy.orm import (
     MappedAsDataclass,
     aliased,
     backref,
+    configure_mappers,
     mapped_column,
     registry,
     relationship,
@@ -409,6 +410,7 @@ def test_a_backref_of_another_model() -> None:
 
     with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: Sale has no relationship 'shop'; it has none"):
         Own.registry.configure()
+    Own.registry.dispose()  # whoever configures mappers next would find them
 
 
 def test_a_missing_relationship() -> None:
@@ -478,3 +480,5 @@ def test_another_mistake_while_a_backref_is_awaited() -> None:
 
     assert Room().public_id
     Own.registry.dispose()  # or the mistake is there for whoever configures all mappers next
+    configure_mappers()
+    assert inspect(Sale, raiseerr=False) is None  # the class is alive, and no longer mapped

@@ -221,7 +221,9 @@ def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
-        if has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
+        if mapper not in mapper.registry.mappers:  # disposed of, while its class is alive
+            _incomplete.discard(mapper)
+        elif has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
             _incomplete.discard(mapper)
             complete.append(mapper)
     for mapper in complete:
