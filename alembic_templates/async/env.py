@@ -5,13 +5,14 @@ from logging.config import fileConfig
 from typing import Any
 
 from alembic import context
+from alembic.config import Config
 from sqlalchemy import Connection, Engine, event, pool
 from sqlalchemy.ext.asyncio import async_engine_from_config
 
 # Alembic 1.18 and later load sqlalchemy-public-id themselves; for older versions:
 # import sqlalchemy_public_id.alembic
 
-config = context.config
+config: Config = context.config
 if config.config_file_name is not None:
     fileConfig(config.config_file_name, disable_existing_loggers=False)
 

@@ -12,7 +12,7 @@ from sqlalchemy.types import Concatenable, NullType, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.formats import Format
 
-EQUALITIES = {
+EQUALITIES: set[Any] = {
     operator.eq,
     operator.ne,
     operators.in_op,

@@ -129,7 +129,8 @@ class InvalidCursor(PublicIdNotFound):
         self.reason: str = reason or f"no {model} has this public id"
         """What is wrong with the cursor."""
         if reason is not None:
-            self.args = (f"{field}: the cursor {safe_repr(value)} cannot be used: {reason}; begin with the first page",)
+            cursor = f"{field}: the cursor {safe_repr(value)} cannot be used"
+            self.args: tuple[Any, ...] = (f"{cursor}: {reason}; begin with the first page",)
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):

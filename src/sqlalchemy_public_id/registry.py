@@ -108,7 +108,7 @@ class Prefixes:
             del self._claims[holder.lead]
 
 
-typed_ids = Prefixes()
+typed_ids: Prefixes = Prefixes()
 """The prefixes of all typed ids."""
 
 _models: weakref.WeakKeyDictionary[Any, Prefixes] = weakref.WeakKeyDictionary()

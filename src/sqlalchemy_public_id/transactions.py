@@ -119,7 +119,7 @@ class Tries:
             raise ValueError(f"attempts is {safe_repr(attempts)}, expected a whole number of 1 or more")
         if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout >= 0:
             raise ValueError(f"timeout is {safe_repr(timeout)}, expected a number of 0 or more")
-        self.may_commit = False
+        self.may_commit: bool = False
         """True if *fn* has returned; a COMMIT before is one of *fn*."""
         self._attempts = attempts
         self._timeout = timeout

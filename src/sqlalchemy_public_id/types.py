@@ -124,8 +124,8 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
     A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
     """
 
-    impl = String
-    cache_ok = True  # the one argument is hashable, and kept under its own name
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
+    cache_ok: bool | None = True  # the one argument is hashable, and kept under its own name
     comparator_factory = IdComparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
     def __init__(self, format: Format | type[TypedId]) -> None:

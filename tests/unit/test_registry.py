@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from marks import classes_die
 
 from sqlalchemy_public_id import DuplicatePrefix, Format, NanoId
 from sqlalchemy_public_id.registry import Prefixes, model_of, models, models_of, remember_model
@@ -162,6 +163,7 @@ def test_declared_again(prefixes: Prefixes) -> None:
     assert owners == [second, second, third]
 
 
+@classes_die
 @pytest.mark.parametrize("collections", range(3))
 def test_dead_owner(prefixes: Prefixes, collections: int) -> None:
     """Being registered keeps nobody alive, and the prefix of a dead owner is free, however old it has become."""
@@ -177,6 +179,7 @@ def test_dead_owner(prefixes: Prefixes, collections: int) -> None:
     assert prefixes.owner_of("cus_000000000000") is heir
 
 
+@classes_die
 def test_text_of_a_dead_owner(prefixes: Prefixes) -> None:
     """The ids of a dead owner lead nowhere."""
     prefixes.claim(owner("Mortal"), NanoId(prefix="cus"))
@@ -258,6 +261,7 @@ def test_model_of() -> None:
     assert model_of(Scope(), "public_id") is None
 
 
+@classes_die
 def test_dead_model() -> None:
     """A model that is gone is not known any more."""
     table = Scope()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import classes_die
 
 from sqlalchemy_public_id import (
     BASE62,
@@ -370,6 +371,7 @@ def test_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(TypedId.parse(str(module.WagonId()))) is module.WagonId
 
 
+@classes_die
 def test_a_dead_type() -> None:
     """A type that nobody holds is gone, and its prefix is free again."""
     first = type("FirstId", (TypedId,), {}, prefix="mortal")

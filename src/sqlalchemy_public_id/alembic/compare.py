@@ -50,7 +50,7 @@ PLUGIN = "alembic.autogenerate.sqlalchemy_public_id"
 """Matches ``alembic.autogenerate.*``, the plugins that Alembic uses by default. To switch this one off:
 ``context.configure(autogenerate_plugins=["alembic.autogenerate.*", "~alembic.autogenerate.sqlalchemy_public_id"])``."""
 
-log = logging.getLogger(PLUGIN)
+log: logging.Logger = logging.getLogger(PLUGIN)
 
 Comparator: TypeAlias = Callable[..., bool]
 """Returns True if there is nothing more to compare."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, ClassVar, Concatenate
+from typing import Any, ClassVar, Concatenate, Protocol
 
 from alembic.operations import BatchOperations, MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps
@@ -128,6 +128,12 @@ class Options(TypedDict, total=False):
     """``True`` allows steps during which writers wait, if the database has no other way."""
 
 
+class PublicIdDirective(Protocol):
+    """A directive for public ids, as a function."""
+
+    def __call__(self, op: Any, /, table: str, column: str = "public_id", **options: Unpack[Options]) -> None: ...
+
+
 _OF_TARGET = ("format", "schema", "unique_name", "unique", "replaces", "server_default", "comment")
 _OF_CONSENT = ("update_triggers", "on_duplicate", "on_invalid", "allow_lock")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
@@ -146,11 +152,13 @@ class PublicIdOp(Directive):
                 f"op.{self.name}() takes no {', '.join(sorted(unknown))}; it takes {', '.join(Options.__annotations__)}"
             )
         values: dict[str, Any] = dict(options)
-        self.target = PublicIdColumn.of(table, column, **{name: values[name] for name in _OF_TARGET if name in values})
-        self.patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
-        self.online = bool(values.get("online", True))
-        self.consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
-        self.dry_run = bool(values.get("dry_run", False))
+        self.target: PublicIdColumn = PublicIdColumn.of(
+            table, column, **{name: values[name] for name in _OF_TARGET if name in values}
+        )
+        self.patience: Patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
+        self.online: bool = bool(values.get("online", True))
+        self.consent: Consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
+        self.dry_run: bool = bool(values.get("dry_run", False))
         self.batch_seconds: float = values.get("batch_seconds", 0.5)
         self.pause: float = values.get("pause", 0.1)
         self.wait_while: Callable[[Connection], bool] | None = values.get("wait_while")
@@ -159,7 +167,9 @@ class PublicIdOp(Directive):
                 f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
             )
         self.options = options
-        self.table_name, self.column_name, self.schema = self.target.table, self.target.column, self.target.schema
+        self.table_name: str = self.target.table
+        self.column_name: str = self.target.column
+        self.schema: str | None = self.target.schema
 
     def arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"table": self.table_name}
@@ -266,9 +276,9 @@ class FinishPublicIdOp(AddPublicIdOp):
 for _done, _undone in ((AddPublicIdOp, DropPublicIdOp), (ContractPublicIdOp, LoosenPublicIdOp)):
     _done.reversed_by, _undone.reversed_by = _undone, _done
 
-add_public_id = as_function(AddPublicIdOp)
-expand_public_id = as_function(ExpandPublicIdOp)
-backfill_public_id = as_function(BackfillPublicIdOp)
-contract_public_id = as_function(ContractPublicIdOp)
-loosen_public_id = as_function(LoosenPublicIdOp)
-drop_public_id = as_function(DropPublicIdOp)
+add_public_id: PublicIdDirective = as_function(AddPublicIdOp)
+expand_public_id: PublicIdDirective = as_function(ExpandPublicIdOp)
+backfill_public_id: PublicIdDirective = as_function(BackfillPublicIdOp)
+contract_public_id: PublicIdDirective = as_function(ContractPublicIdOp)
+loosen_public_id: PublicIdDirective = as_function(LoosenPublicIdOp)
+drop_public_id: PublicIdDirective = as_function(DropPublicIdOp)

@@ -8,7 +8,7 @@ They take the number of the cluster, or ``env.py`` has it, so that one migration
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 from alembic.operations import MigrateOperation
 
@@ -142,9 +142,54 @@ for _done, _undone in (
 ):
     _done.reversed_by, _undone.reversed_by = _undone, _done
 
-create_cluster_config = as_function(CreateClusterConfigOp)
-drop_cluster_config = as_function(DropClusterConfigOp)
-create_cluster_sequence = as_function(CreateClusterSequenceOp)
-drop_cluster_sequence = as_function(DropClusterSequenceOp)
-set_cluster = as_function(SetClusterOp)
-unset_cluster = as_function(UnsetClusterOp)
+
+class CreateClusterConfig(Protocol):
+    """:class:`CreateClusterConfigOp`, as a function."""
+
+    def __call__(self, op: Any, /, cluster: int | None = None, *, schema: str | None = None) -> None: ...
+
+
+class DropClusterConfig(Protocol):
+    """:class:`DropClusterConfigOp`, as a function."""
+
+    def __call__(self, op: Any, /, *, schema: str | None = None) -> None: ...
+
+
+class ClusterSequence(Protocol):
+    """:class:`CreateClusterSequenceOp`, or the one that undoes it, as a function."""
+
+    def __call__(
+        self, op: Any, /, table: str, column: str = "id", *, schema: str | None = None, sequence: str | None = None
+    ) -> None: ...
+
+
+class SetCluster(Protocol):
+    """:class:`SetClusterOp`, as a function."""
+
+    def __call__(
+        self,
+        op: Any,
+        /,
+        table: str,
+        column: str = "id",
+        *,
+        schema: str | None = None,
+        cluster: int | None = None,
+        key_range: Range | None = None,
+        enforce_range: bool = False,
+        keep_outside: bool = False,
+    ) -> None: ...
+
+
+class UnsetCluster(Protocol):
+    """:class:`UnsetClusterOp`, as a function."""
+
+    def __call__(self, op: Any, /, table: str, column: str = "id", *, schema: str | None = None) -> None: ...
+
+
+create_cluster_config: CreateClusterConfig = as_function(CreateClusterConfigOp)
+drop_cluster_config: DropClusterConfig = as_function(DropClusterConfigOp)
+create_cluster_sequence: ClusterSequence = as_function(CreateClusterSequenceOp)
+drop_cluster_sequence: ClusterSequence = as_function(DropClusterSequenceOp)
+set_cluster: SetCluster = as_function(SetClusterOp)
+unset_cluster: UnsetCluster = as_function(UnsetClusterOp)

@@ -28,7 +28,7 @@ from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.online.scripts import start_of_script
 from sqlalchemy_public_id.preflight import examine
 
-log = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
 _ATTEMPTS_AT_UNIQUENESS = 5
 _SECONDS_BETWEEN_REPORTS = 10.0

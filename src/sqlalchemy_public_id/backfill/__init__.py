@@ -51,7 +51,7 @@ _SWEEPS, _INTERRUPTED_SWEEPS = 5, 100
 _WITHOUT_CLAIM = 120.0
 """The seconds after which a process ends if others have claimed all rows that are left."""
 
-log = logging.getLogger("sqlalchemy_public_id.backfill")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.backfill")
 
 
 @dataclass(frozen=True)

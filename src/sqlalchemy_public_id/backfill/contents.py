@@ -20,7 +20,7 @@ _WINDOW = 20_000
 _PASSES_WITHOUT_PROGRESS = 20
 """The number of times in a row that replacing may leave as many duplicates as before."""
 
-log = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
 
 def count_duplicates(connection: Connection, target: PublicIdColumn) -> tuple[int, list[str]]:

@@ -72,14 +72,14 @@ class Rows:
         kept = columns_changed_by_updates(connection, target.table, target.schema)
         names = dict.fromkeys([*key, target.column, *kept])
         types = {name: columns[name]["type"] for name in names}
-        self.converts_text = isinstance(types[target.column], Uuid) and not target.format.is_native
+        self.converts_text: bool = isinstance(types[target.column], Uuid) and not target.format.is_native
         """True for the type UUID of MariaDB, which is read and written as text."""
         if self.converts_text:
             types[target.column] = String()
         table_columns = [Column(name, type_, primary_key=name in key) for name, type_ in types.items()]
-        self.table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
-        self.key = [self.table.columns[name] for name in key]
-        self.column = self.table.columns[target.column]
+        self.table: Table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
+        self.key: list[Column[Any]] = [self.table.columns[name] for name in key]
+        self.column: Column[Any] = self.table.columns[target.column]
         self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
         """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
         self._indexes_row_values = traits_for(connection.dialect).indexes_row_values
@@ -139,11 +139,13 @@ def _key(row: Any) -> Key | None:
 class _PostgreSQLWindow:
     """One statement selects its rows, and returns the last key."""
 
-    is_taken = False
+    is_taken: bool = False
     """True if another process fills a batch of these rows."""
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
-        self.connection, self.rows, self.until = connection, rows, until
+        self.connection: Connection = connection
+        self.rows: Rows = rows
+        self.until: Key = until
         self.after: Key | None = after
         target = rows.target
         # each batch has its own claim: behind a pooler, the next one may run in another session
@@ -200,10 +202,12 @@ class _PostgreSQLWindow:
 class _KeysWindow:
     """All keys are read first. The database is in the same process: there are no round trips to save."""
 
-    is_taken = False
+    is_taken: bool = False
 
     def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
-        self.connection, self.rows, self.keys = connection, rows, rows.missing(connection, after, until)
+        self.connection: Connection = connection
+        self.rows: Rows = rows
+        self.keys: list[Key] = rows.missing(connection, after, until)
 
     def fill(self, ids: Sequence[str]) -> int | None:
         """Set *ids* in the next rows, and return how many rows got one; ``None`` at the end of the window."""

@@ -64,9 +64,14 @@ class ArrayInsert:
         constant: dict[str, Any],
         ready: Collection[str] = (),
     ) -> None:
-        self.connection, self.table = connection, table
-        self.public_id, self.returned, self.constant = public_id, returned, constant
-        self.sent = {name: column for name, column in sent.items() if column.key not in constant}
+        self.connection: Connection = connection
+        self.table: Table = table
+        self.public_id: str = public_id
+        self.returned: dict[str, Any] = returned
+        self.constant: dict[str, Any] = constant
+        self.sent: dict[str, Column[Any]] = {
+            name: column for name, column in sent.items() if column.key not in constant
+        }
         self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
         self._types = [item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready

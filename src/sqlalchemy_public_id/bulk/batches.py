@@ -55,8 +55,9 @@ class Batches:
             raise ValueError(f"batch is {safe_repr(size)}, expected a whole number from 1")
         if progress is not None and not callable(progress):
             raise TypeError(f"progress is {safe_repr(progress)}, expected a function of the number of objects so far")
-        self.size, self.progress = size, progress
-        self.inserted = 0
+        self.size: int = size
+        self.progress: Callable[[int], object] | None = progress
+        self.inserted: int = 0
         """The number of objects in the batches before."""
 
     def insert_next(self, session: Session, objects: Iterator[object]) -> bool:

@@ -57,7 +57,7 @@ class Turn:
     """A lock that is released at the end of :func:`take_turns`, or by a statement before."""
 
     def __init__(self, lock: str | None) -> None:
-        self.is_over = lock is None
+        self.is_over: bool = lock is None
         """True if a statement has evaluated :attr:`release`."""
         self.release: list[ColumnElement[Any]] = [] if lock is None else [func.release_lock(lock)]
         """The expression that releases the lock, if there is one."""

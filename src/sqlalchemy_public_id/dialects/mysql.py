@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
@@ -79,18 +79,20 @@ class MySQL(Traits):
     aborts_transaction = False
     reads_old_snapshot = True  # REPEATABLE READ is the default
     many_rows = ManyRows.SLICES
-    max_parameters = None  # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
+    # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
+    max_parameters: int | None = None
     indexes_row_values = False
     sorts_enums_by_position = True
     escapes_reflected_names = True
 
-    permission_errors = frozenset({1142, 1143})  # for the table, for a column
-    lock_errors = frozenset({1205, 1213, 3572})  # a lock timeout, a deadlock, NOWAIT
-    conflict_errors = frozenset({1020, 1213})  # a record that has changed since the snapshot (MariaDB), a deadlock
-    commit_errors = frozenset({1180, 3101})
-    overload_errors = frozenset({1040})
-    algorithm_errors = frozenset({1221, 1845, 1846, 4092})
-    retryable_errors = frozenset({
+    permission_errors: ClassVar[frozenset[object]] = frozenset({1142, 1143})  # for the table, for a column
+    lock_errors: ClassVar[frozenset[object]] = frozenset({1205, 1213, 3572})  # a lock timeout, a deadlock, NOWAIT
+    # a record that has changed since the snapshot (MariaDB), a deadlock
+    conflict_errors: ClassVar[frozenset[object]] = frozenset({1020, 1213})
+    commit_errors: ClassVar[frozenset[object]] = frozenset({1180, 3101})
+    overload_errors: ClassVar[frozenset[object]] = frozenset({1040})
+    algorithm_errors: ClassVar[frozenset[object]] = frozenset({1221, 1845, 1846, 4092})
+    retryable_errors: ClassVar[frozenset[object]] = frozenset({
         1020,  # the record has changed since the snapshot (MariaDB)
         1047,  # a node of Galera that is not ready: it has refused the statement
         1205,  # a lock timeout; the statement is rolled back, and the caller rolls back the rest
@@ -99,7 +101,7 @@ class MySQL(Traits):
         3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has begun nothing
         8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
     })  # fmt: skip
-    unknown_errors = frozenset({
+    unknown_errors: ClassVar[frozenset[object]] = frozenset({
         1053,  # the server shuts down
         1180,  # an error during COMMIT, such as a node of Galera that has lost the others
         1927, 3169,  # the connection was killed (MariaDB, MySQL)

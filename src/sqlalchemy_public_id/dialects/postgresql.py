@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from sqlalchemy import String, Uuid, text
@@ -84,11 +84,12 @@ _SEES_COMMITS = {"READ COMMITTED", "READ UNCOMMITTED", 1, 4}
 class _PostgresProtocol(Traits):
     """A database with PostgreSQL's protocol, a UUID type, and an SQLSTATE in each error."""
 
-    conflict_errors = retryable_errors = frozenset({"40001", "40P01"})  # serialization failures and deadlocks
+    conflict_errors: ClassVar[frozenset[object]] = frozenset({"40001", "40P01"})  # serialization failures and deadlocks
+    retryable_errors: ClassVar[frozenset[object]] = conflict_errors
     # CockroachDB's ambiguous commits; the server shuts down, or starts
-    unknown_errors = frozenset({"40003", "57P01", "57P02", "57P03"})
-    lock_errors = frozenset({"55P03", "40P01"})
-    overload_errors = frozenset({"55P03", "53300"})
+    unknown_errors: ClassVar[frozenset[object]] = frozenset({"40003", "57P01", "57P02", "57P03"})
+    lock_errors: ClassVar[frozenset[object]] = frozenset({"55P03", "40P01"})
+    overload_errors: ClassVar[frozenset[object]] = frozenset({"55P03", "53300"})
 
     def integer_type(self, bits: int) -> TypeEngine[Any]:
         return Uuid() if bits == 128 else super().integer_type(bits)
@@ -119,10 +120,10 @@ class PostgreSQL(_PostgresProtocol):
     """PostgreSQL, through psycopg, psycopg2 and asyncpg, which report the SQLSTATE and the constraint."""
 
     retries = True
-    max_parameters = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
+    max_parameters: int | None = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
     array_parameters = True
     nulls_are_largest = True
-    permission_errors = frozenset({"42501"})
+    permission_errors: ClassVar[frozenset[object]] = frozenset({"42501"})
 
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return ``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of libc can corrupt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
@@ -40,8 +40,9 @@ class SQLite(Traits):
     retries = True
     aborts_transaction = False
     many_rows = ManyRows.ROW_BY_ROW
-    max_parameters = 32_766  # SQLITE_MAX_VARIABLE_NUMBER since 3.32
-    lock_errors = retryable_errors = _BUSY
+    max_parameters: int | None = 32_766  # SQLITE_MAX_VARIABLE_NUMBER since 3.32
+    lock_errors: ClassVar[frozenset[object]] = _BUSY
+    retryable_errors: ClassVar[frozenset[object]] = _BUSY
 
     def error_code(self, error: BaseException | None) -> object:
         return str(error)

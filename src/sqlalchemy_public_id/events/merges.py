@@ -22,7 +22,7 @@ class MergedId(ColumnProperty[Any]):
     """The property of a public id: a column property with another ``merge()``."""
 
     __slots__ = ()
-    inherit_cache = True
+    inherit_cache: bool = True
 
     def merge(
         self,

@@ -130,7 +130,7 @@ class PublicModel(BaseModel):
         when the class is created, or at its first object if the check needs configured mappers.
     """
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
 
     __mapped_class__: ClassVar[type[Any] | None] = None
     __checked__: ClassVar[frozenset[type[Any]]] = frozenset()
@@ -215,7 +215,7 @@ class Page(BaseModel, Generic[P]):
     ``Page[OrderOut]`` can return it as it is.
     """
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
 
     items: list[P]
     next: str | None = None

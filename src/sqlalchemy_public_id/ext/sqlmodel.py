@@ -53,7 +53,7 @@ class PublicIdColumnSQLModel(SQLModel):
     can be assigned, and the constructor, ``model_validate`` and ``sqlmodel_update`` accept it.
     """
 
-    model_config = cast("Any", ConfigDict(ignored_types=(Declared,)))
+    model_config: ClassVar[Any] = cast("Any", ConfigDict(ignored_types=(Declared,)))
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 

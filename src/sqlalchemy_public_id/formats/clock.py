@@ -67,7 +67,7 @@ class Clock:
 MACHINE = Clock()
 """The clock of this machine."""
 
-current = MACHINE
+current: Clock = MACHINE
 """The clock that formats use."""
 
 

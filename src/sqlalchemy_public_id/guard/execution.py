@@ -36,11 +36,13 @@ class GuardedInsert:
         self.context = context
         self.cursor = cursor
         self.statement = statement
-        self.dialect = context.dialect
+        self.dialect: Any = context.dialect
         self.traits: Traits = traits_for(context.dialect)
         self.integrity_error: type[Exception] = context.dialect.dbapi.IntegrityError
-        self.connection = context.root_connection
-        self.options = {key: value for key, value in context.execution_options.items() if key == "schema_translate_map"}
+        self.connection: Any = context.root_connection
+        self.options: dict[str, Any] = {
+            key: value for key, value in context.execution_options.items() if key == "schema_translate_map"
+        }
         """For statements of the guard, so that they find the same table."""
         self._tries: Counter[tuple[int, str]] = Counter()
         self.taken: set[tuple[Column[Any], str]] = set()

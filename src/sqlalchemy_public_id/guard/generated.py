@@ -34,8 +34,8 @@ class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
         super().__init__()
         self.shown: set[tuple[Column[Any], str]] = set()
         """Ids that the application has seen before the flush."""
-        self.connection = ref(connection)
-        self.is_over = False
+        self.connection: ref[Connection] = ref(connection)
+        self.is_over: bool = False
         """True after the end of the flush."""
 
     def __missing__(self, column: Column[Any]) -> dict[str, InstanceState[Any] | None]:

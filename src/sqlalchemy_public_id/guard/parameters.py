@@ -114,13 +114,13 @@ class Batch:
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
         self.context = context
         self.parameters: Any = parameters
-        self.ids = generated.of(context.root_connection)
+        self.ids: generated.GeneratedIds | None = generated.of(context.root_connection)
         self._id_parameters = id_parameters(context.compiled)
         self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
         self._is_copied = False
         self._arrays = _arrays_of(context, parameters)
-        self.rows = len(self.parameters) if self._is_many else rows_in(context, parameters)
+        self.rows: int = len(self.parameters) if self._is_many else rows_in(context, parameters)
 
     # --- reading
 

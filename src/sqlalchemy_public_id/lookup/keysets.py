@@ -25,6 +25,7 @@ from sqlalchemy.orm import Mapper, Session, aliased
 from sqlalchemy_public_id._compat import loader_criteria, without_lock
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.types import as_bits_format, public_id_type
@@ -64,21 +65,24 @@ class KeysetQuery:
         backwards: bool,
     ) -> None:
         mapper: Mapper[Any] = inspect(entity).mapper
-        self.session, self.entity, self.mapper, self.name = session, entity, mapper, name
+        self.session: Session = session
+        self.entity: Any = entity
+        self.mapper: Mapper[Any] = mapper
+        self.name: str = name
         self.visible = visible
-        self.keys = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+        self.keys: list[str] = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         traits = traits_for(session.get_bind(mapper).dialect)
-        self.nulls_are_largest = traits.nulls_are_largest
+        self.nulls_are_largest: bool = traits.nulls_are_largest
         by_position = traits.sorts_enums_by_position
         ordered = [self._completed(term, by_position) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
-        self.terms = [term.reversed() for term in ordered] if backwards else ordered
+        self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
         # The row of the cursor has an alias of its own: of the table, since with_loader_criteria() and listeners of the
         # session may add conditions to every entity. Of an inherited or joined model it is an alias of the entity.
-        self.cursor_table = _cursor_table(mapper)
+        self.cursor_table: FromClause | None = _cursor_table(mapper)
         self.selected = statement
         order = [part for term in self.terms for part in term.order_by(self.nulls_are_largest)]
-        self.statement = statement.add_columns(getattr(entity, name)).order_by(*order)
+        self.statement: Select[Any] = statement.add_columns(getattr(entity, name)).order_by(*order)
 
     @cached_property
     def cursor(self) -> Any:
@@ -220,8 +224,8 @@ class ShardedKeysetQuery(KeysetQuery):
 
     def __init__(self, session: Session, statement: Select[Any], entity: Any, name: str, **options: Any) -> None:
         super().__init__(session, statement, entity, name, **options)
-        self.id = getattr(entity, name)
-        self.format = public_id_type(public_id_attribute(self.mapper.class_, name)[1]).id_format
+        self.id: Any = getattr(entity, name)
+        self.format: Format = public_id_type(public_id_attribute(self.mapper.class_, name)[1]).id_format
         if len(self.terms) > len(self.keys):
             raise ConfigurationError(
                 "order_by is not supported for several shards: their databases need not agree on the order of values"
@@ -231,7 +235,7 @@ class ShardedKeysetQuery(KeysetQuery):
                 f"the key of {self.mapper.class_.__name__} is no integer, and databases do not agree on the "
                 f"order of other keys; a page of several shards needs an integer key"
             )
-        self.descending = self.terms[0].descending
+        self.descending: bool = self.terms[0].descending
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
         statement = self.statement.limit(limit)

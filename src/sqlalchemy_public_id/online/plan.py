@@ -171,14 +171,14 @@ class Plan(ABC):
         self.dialect = dialect
         self.online = online
         self.allow_lock = allow_lock
-        self.schema = f"{self.quoted(target.schema)}." if target.schema else ""
-        self.table = quoted_table(target.table, target.schema, dialect)
-        self.column = self.quoted(target.column)
-        self.unique = self.quoted(target.unique_name)
-        self.check = self.quoted(naming.not_null_check_name(target.table, target.column))
-        self.generator_name = naming.generator_name(target.table, target.column)
-        self.generator = f"{self.schema}{self.quoted(self.generator_name)}"
-        self.type = dialect.type_compiler_instance.process(column_type(target.format, dialect))
+        self.schema: str = f"{self.quoted(target.schema)}." if target.schema else ""
+        self.table: str = quoted_table(target.table, target.schema, dialect)
+        self.column: str = self.quoted(target.column)
+        self.unique: str = self.quoted(target.unique_name)
+        self.check: str = self.quoted(naming.not_null_check_name(target.table, target.column))
+        self.generator_name: str = naming.generator_name(target.table, target.column)
+        self.generator: str = f"{self.schema}{self.quoted(self.generator_name)}"
+        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, dialect))
 
     def quoted(self, name: str) -> str:
         return quoted(name, self.dialect)

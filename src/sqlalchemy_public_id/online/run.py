@@ -26,7 +26,7 @@ from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColum
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
 
-log = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
 _PLANS: dict[str, type[Plan]] = {
     "mariadb": MySQLPlan,

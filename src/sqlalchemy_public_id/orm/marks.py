@@ -29,13 +29,13 @@ class Marks:
         requested: frozenset[str] = _NONE,
         borrowed: frozenset[str] = _NONE,
     ) -> None:
-        self.given = given
+        self.given: frozenset[str] = given
         """Ids that are never replaced."""
-        self.generated = generated
+        self.generated: frozenset[str] = generated
         """Ids that the library generated on first access, and that no row has yet."""
-        self.requested = requested
+        self.requested: frozenset[str] = requested
         """Those of them that were generated because ``None`` was assigned."""
-        self.borrowed = borrowed
+        self.borrowed: frozenset[str] = borrowed
         """Ids of the row that ``merge()`` has found by its key. They belong to the row and not to this object."""
         self.copies: dict[str, object] = {}
         """Attribute → the copy by ``merge()`` that has the id, kept alive: its state shows a rollback."""

@@ -147,8 +147,8 @@ class TokenType(TypeDecorator[bytes]):
     ``literal(text)`` on the left, is sent unchanged: use ``token.digest(text)`` there.
     """
 
-    impl = LargeBinary
-    cache_ok = True  # a kind of token is itself and no other
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
+    cache_ok: bool | None = True  # a kind of token is itself and no other
     comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
     def __init__(self, token: Token) -> None:

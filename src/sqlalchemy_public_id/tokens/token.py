@@ -74,7 +74,8 @@ class IssuedToken:
     def __getstate__(self) -> NoReturn:
         raise TypeError(f"{self!r} is neither pickled nor copied: its text would stay there; pass on issued.digest")
 
-    __reduce__ = __getstate__
+    def __reduce__(self) -> NoReturn:
+        self.__getstate__()
 
 
 class Token:
@@ -162,7 +163,8 @@ class Token:
     def __getstate__(self) -> NoReturn:
         raise TypeError(f"{self!r} is neither pickled nor copied: its keys would stay there; declare it in a module")
 
-    __reduce__ = __getstate__
+    def __reduce__(self) -> NoReturn:
+        self.__getstate__()
 
     def _is_signed(self, text: str) -> bool:
         if not self.__keys:

@@ -65,7 +65,7 @@ class Buffer:
     def __init__(self) -> None:
         self.current: list[int] = []
         """The next numbers, the very next one at the end."""
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         """Held by everything except a pop from :attr:`current`."""
         self._ranges: deque[range] = deque()
         self._in_ranges = 0

@@ -177,12 +177,14 @@ class Lessor:
         self._engine: Engine | None = None
         self._creates = create
         self._timeout = timeout
-        self.table, self.name, self.start = table, name, start
+        self.table: Table = table
+        self.name: str = name
+        self.start: int = start
         self._is_async = False
         self._is_checked = False
         self.failure: BaseException | None = None
         """The error of the last attempt, if it failed."""
-        self.fork_lock = threading.Lock()
+        self.fork_lock: threading.Lock = threading.Lock()
         """Held during a lease in a SQLite file."""
         self._leasing: WeakSet[Connection] = WeakSet()
         if not callable(engine):

@@ -51,7 +51,8 @@ def sequence_name(name: str) -> str:
 class _Statements:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.is_postgresql, self.is_mysql = dialect.name in _POSTGRESQL, dialect.name in _MYSQL
+        self.is_postgresql: bool = dialect.name in _POSTGRESQL
+        self.is_mysql: bool = dialect.name in _MYSQL
 
     def _name(self, name: str, schema: str | None = None) -> str:
         return quoted_table(name, schema, self.dialect)
@@ -72,9 +73,9 @@ class Config(_Statements):
     def __init__(self, dialect: Dialect, name: str = CONFIG, schema: str | None = None) -> None:
         super().__init__(dialect)
         self.schema = schema
-        self.table = self._name(name, schema)
-        self.function = self._name(FUNCTION, schema)
-        self.wrong = f"{name} must have one row with a cluster from 0 to {LAST_CLUSTER}"
+        self.table: str = self._name(name, schema)
+        self.function: str = self._name(FUNCTION, schema)
+        self.wrong: str = f"{name} must have one row with a cluster from 0 to {LAST_CLUSTER}"
 
     def create(self) -> list[str]:
         columns = "singleton SMALLINT DEFAULT 1 NOT NULL, cluster SMALLINT NOT NULL, PRIMARY KEY (singleton)"
@@ -139,13 +140,16 @@ class ClusterColumn(_Statements):
         sequence: str | None = None,
     ) -> None:
         super().__init__(dialect)
-        self.table, self.column, self.schema = table, column, schema
-        self.config = Config(dialect, schema=schema)
-        self.quoted_table, self.quoted_column = self._name(table, schema), self._name(column)
-        self.sequence = self._name(sequence_name(sequence or table), schema)
-        self.trigger = self._name(cluster_name("key", table), schema)
-        self.guard = self._name(cluster_name("range", table), schema)
-        self.guard_of_given = self._name(cluster_name("given", table), schema)
+        self.table: str = table
+        self.column: str = column
+        self.schema: str | None = schema
+        self.config: Config = Config(dialect, schema=schema)
+        self.quoted_table: str = self._name(table, schema)
+        self.quoted_column: str = self._name(column)
+        self.sequence: str = self._name(sequence_name(sequence or table), schema)
+        self.trigger: str = self._name(cluster_name("key", table), schema)
+        self.guard: str = self._name(cluster_name("range", table), schema)
+        self.guard_of_given: str = self._name(cluster_name("given", table), schema)
 
     # --- a counter inside a range
 
