@@ -101,10 +101,13 @@ lint: $(VENV)/lint.done
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	PATH=$(CURDIR)/$(BIN):$$PATH pyright --verifytypes sqlalchemy_public_id --ignoreexternal  # all public names have types
 	$(BIN)/lint-imports --no-cache
 
-docs: $(VENV)/docs.done
+docs: $(VENV)/docs.done browser
+	@rm -rf docs/_build/html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
+	SITE=docs/_build/html $(BIN)/python -m pytest --quiet tests/browser/site $(ARGS)
 
 bench: $(BENCH)/installed.done databases
 	$(BENCH)/bin/python -m benchmarks $(ARGS)
@@ -146,7 +149,7 @@ $(VENV)/lint.done: dist/built
 	$(call installed,--group lint --group test)
 
 $(VENV)/docs.done: dist/built
-	$(call installed,--group docs)
+	$(call installed,--group docs --group test)
 
 # With one PyMySQL for both kinds of programs: aiomysql holds it back.
 $(BENCH)/installed.done: dist/built

@@ -42,7 +42,7 @@ html_title = f"{project} {release}"
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "https://sqlalchemy-public-id.readthedocs.io/en/stable/")
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("calculator.js", {"type": "module"})]
+html_js_files = [("calculator.js", {"type": "module"}), ("site.js", {"type": "module"})]
 html_theme_options = {
     "source_repository": _REPOSITORY,
     "source_branch": "main",
