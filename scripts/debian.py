@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -25,13 +26,43 @@ def unpack(suite: str, packages: Iterable[str], root: Path) -> None:
 
     :raises subprocess.CalledProcessError: if a package cannot be had.
     """
-    apt, unpacked = root.parent / "apt", root.with_suffix(".part")
-    for leftover in (apt, unpacked):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for new in (unpacked, apt / "lists/partial", apt / "cache/archives/partial"):
-        new.mkdir(parents=True)
+    unpacked = _empty(root.with_suffix(".part"))
+    with _apt_get(f"deb {{mirror}} {suite} main", root.parent / "apt") as (apt_get, cache):
+        _run(*apt_get, "--download-only", "install", *packages)
+        for package in cache.glob("archives/*.deb"):
+            _run("dpkg", "-x", str(package), str(unpacked))
+    unpacked.rename(root)
+
+
+def unpack_source(suite: str, package: str, root: Path) -> None:
+    """Unpack the sources of a *package*, as its authors have published them, into the folder *root*.
+
+    :raises subprocess.CalledProcessError: if they cannot be had.
+    """
+    unpacked = _empty(root.with_suffix(".part"))
+    with _apt_get(f"deb-src {{mirror}} {suite} main", root.parent / "apt") as (apt_get, cache):
+        _run(*apt_get, "--download-only", "source", package, cwd=cache)
+        for archive in cache.glob("*.orig.tar.?z"):
+            _run("tar", "-xf", str(archive), "-C", str(unpacked), "--strip-components=1")
+    unpacked.rename(root)
+
+
+def _empty(folder: Path) -> Path:
+    """Return *folder*, empty: an earlier run may have been killed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def _apt_get(source: str, folder: Path) -> Iterator[tuple[list[str], Path]]:
+    """Yield the command ``apt-get`` for one *source* alone, with lists of its own, and the folder of its downloads."""
+    apt = _empty(folder)
+    for new in ("lists/partial", "cache/archives/partial"):
+        (apt / new).mkdir(parents=True)
     (apt / "status").touch()
-    sources = [f"deb [signed-by={KEYRING}] {mirror} {suite} main\n" for mirror in mirrors()]
+    kind, rest = source.split(" ", 1)
+    sources = [f"{kind} [signed-by={KEYRING}] {rest.format(mirror=mirror)}\n" for mirror in mirrors()]
     (apt / "sources.list").write_text("".join(sources))
     apt_get = ["apt-get", "-qq", "-y", "--no-install-recommends", f"-oDir::Cache={apt}/cache"]
     apt_get += [f"-oDir::State::Lists={apt}/lists", f"-oDir::State::status={apt}/status"]
@@ -39,10 +70,7 @@ def unpack(suite: str, packages: Iterable[str], root: Path) -> None:
     # The cache folder may be closed to the user `_apt`.
     apt_get += ["-oDir::Etc::preferencesparts=/dev/null", "-oAPT::Sandbox::User=root"]
     _run(*apt_get, "update")
-    _run(*apt_get, "--download-only", "install", *packages)
-    for package in (apt / "cache/archives").glob("*.deb"):
-        _run("dpkg", "-x", str(package), str(unpacked))
-    unpacked.rename(root)
+    yield apt_get, apt / "cache"
     shutil.rmtree(apt)
 
 
@@ -53,7 +81,7 @@ def loader(root: Path) -> list[str]:
     return [str(dynamic), "--library-path", ":".join(map(str, libraries))]
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, cwd: Path | None = None) -> None:
     environment = os.environ | {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    subprocess.run(command, check=True, text=True, env=environment, **streams)  # type: ignore[call-overload]
+    subprocess.run(command, check=True, text=True, env=environment, cwd=cwd, **streams)  # type: ignore[call-overload]

@@ -197,6 +197,19 @@ def engine(database: str, new_engine: Callable[..., Engine]) -> Engine:
     return new_engine(database)
 
 
+@pytest.fixture(autouse=True)
+def _old_mariadb(request: pytest.FixtureRequest) -> None:
+    """Skip what ``@since_mariadb`` has marked on a server that is older."""
+    mark = request.node.get_closest_marker("since_mariadb")
+    if mark is None or "database" not in request.fixturenames or request.getfixturevalue("database") != "mariadb":
+        return
+    since, feature = mark.args
+    with request.getfixturevalue("engine").connect() as connection:
+        version = connection.dialect.server_version_info
+    if version < since:
+        pytest.skip(f"MariaDB {version[0]}.{version[1]} has no {feature}")
+
+
 @pytest.fixture(scope="session")
 def resident_tables(own_database: None) -> Iterator[ResidentTables]:
     """The tables that outlive a test, because the next one needs the same."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
+
 import pytest
 import servers
 
@@ -15,3 +18,15 @@ def on_async(*databases: str) -> pytest.MarkDecorator:
     """Run the test on these databases only, with each of their asynchronous drivers."""
     drivers = [pair for pair in servers.ASYNC_DRIVERS if pair[0] in databases]
     return pytest.mark.parametrize("async_engine", drivers, ids=map("-".join, drivers), indirect=True)
+
+
+def since_mariadb(major: int, minor: int, feature: str) -> pytest.MarkDecorator:
+    """Skip the test on an older MariaDB, which has no *feature*."""
+    return pytest.mark.since_mariadb((major, minor), feature)
+
+
+classes_die = pytest.mark.skipif(
+    sys.version_info[:2] == (3, 13) and bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="the free-threaded build of Python 3.13 keeps every class for ever",
+)
+"""Skip the test of a class that is gone where none ever goes: https://docs.python.org/3.13/howto/free-threading-python.html."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from marks import on
+from marks import on, since_mariadb
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -197,6 +197,7 @@ def test_nullable(engine: Engine, make: Make) -> None:
     assert found(engine) == {}
 
 
+@since_mariadb(10, 10, "RANDOM_BYTES()")
 @on("mysql", "mariadb")
 def test_nullable_with_a_default(engine: Engine, make: Make) -> None:
     """MODIFY would lose a default: the advice is an operation of Alembic, which repeats it."""

@@ -22,6 +22,12 @@ Story = Callable[[BlockAllocator, AsyncEngine], Awaitable[None]]
 _names = itertools.count()
 
 
+async def drop(allocator: BlockAllocator, engine: AsyncEngine) -> None:
+    """Drop the table, which the tests of other files must not find."""
+    async with engine.begin() as connection:
+        await connection.run_sync(allocator.table.drop)
+
+
 @pytest.fixture
 def run(async_engine: AsyncEngine) -> Callable[..., None]:
     """Run a story with an allocator of a new sequence."""
@@ -30,8 +36,11 @@ def run(async_engine: AsyncEngine) -> Callable[..., None]:
         name = f"order {next(_names)}"
         async with BlockAllocator(async_engine, name, **({"block": 100, "timeout": 30} | options)) as allocator:
             await allocator.acreate_table()
-            await story(allocator, async_engine)
-        await async_engine.dispose()
+            try:
+                await story(allocator, async_engine)
+            finally:
+                await drop(allocator, async_engine)
+                await async_engine.dispose()
 
     return lambda story, **options: asyncio.run(tell(story, options))
 
@@ -183,6 +192,7 @@ def test_one_loop_after_the_other(async_engine: AsyncEngine) -> None:
     async def last() -> None:
         await take()
         await allocator.aclose()
+        await drop(allocator, async_engine)
         await async_engine.dispose()
 
     asyncio.run(take())

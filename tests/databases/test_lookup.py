@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from marks import on
+from marks import classes_die, on, since_mariadb
 from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, insert, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
@@ -199,6 +199,7 @@ def test_get_with_criteria_of_the_session(db: Session) -> None:
     assert [lookup.get(db, Owner, id) is None for id in ids] == [False, True]
 
 
+@classes_die
 def test_get_keeps_no_model_alive() -> None:
     """A model that was declared in a function, and looked up, is collected with its base."""
 
@@ -306,6 +307,7 @@ def ask_many(db: Session, model: type[Owner], public_id: str, **how: Any) -> Own
 
 
 @pytest.mark.backend
+@since_mariadb(10, 6, "SKIP LOCKED")
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("ask", [lookup.get, lookup.get_one, ask_many], ids=["get", "get_one", "get_many"])
 def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner]) -> None:

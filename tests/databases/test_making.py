@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import on
+from marks import on, since_mariadb
 from people import People, send
 from sqlalchemy import Engine
 from unit.test_distribution import chance_of
@@ -16,7 +16,7 @@ from sqlalchemy_public_id import BASE36, BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.formats import Format, alphabets
 from sqlalchemy_public_id.online.server_defaults import expression, function_body, trigger_body
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
 SUSPECT = 1e-6 / 100
 """There are about a hundred chances below; together they give a false alarm once in a million runs."""

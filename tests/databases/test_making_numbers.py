@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from marks import on
+from marks import on, since_mariadb
 from people import People, send
 from sqlalchemy import Column, Engine, MetaData, Table, select
 from unit.test_distribution import chance_of
@@ -27,7 +27,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.online.server_defaults import expression, function_body
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
 SUSPECT = 1e-6 / 1000
 """There are some hundred chances below; together they give a false alarm once in a million runs."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from marks import on
+from marks import on, since_mariadb
 from sqlalchemy import CHAR, UUID, Column, Engine, Integer, LargeBinary, MetaData, String, Table, insert, text
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.pool import NullPool
@@ -46,6 +46,7 @@ def compared(one: Engine, other: Engine) -> Comparison:
     return table.public_id
 
 
+@since_mariadb(10, 7, "UUID")
 @on("postgresql", "mariadb")
 def test_native_uuids_are_in_one_order(engine: Engine, filled: Databases) -> None:
     """UUIDs that a database sorts by their last part are compared with those of others, and none is missed."""

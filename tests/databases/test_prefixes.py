@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from marks import on
+from marks import classes_die, on
 from sqlalchemy import ForeignKey, MetaData, String, text
 from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column, relationship
@@ -159,6 +159,7 @@ def test_two_bases(new_base: Callable[[], Any]) -> None:
     configure_mappers()
 
 
+@classes_die
 def test_model_that_is_gone(new_base: Callable[[], Any]) -> None:
     """A model that exists no longer holds no prefix."""
     base = new_base()

@@ -123,7 +123,7 @@ def test_licence_is_in_the_wheel(distribution: PathDistribution) -> None:
 def test_runtime_dependencies(distribution: PathDistribution) -> None:
     """Nobody has to install more than three packages."""
     expected = ["sqlalchemy", "typing-extensions", "uuid-utils"]
-    required = [re.split("[^a-z-]", line)[0] for line in distribution.requires or () if "extra ==" not in line]
+    required = {re.split("[^a-z-]", line)[0] for line in distribution.requires or () if "extra ==" not in line}
 
     assert expected == sorted(required)
 
