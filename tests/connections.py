@@ -1,24 +1,53 @@
-"""Connections of a server, and their end."""
+"""Connections of a server, what they execute, and their end."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.pool import NullPool
 
 
 def own_number(name: str) -> str:
-    """SQL for the number of the connection that asks."""
+    """SQL for the number of the connection that executes it."""
     return "SELECT pg_backend_pid()" if name == "postgresql" else "SELECT connection_id()"
+
+
+@contextmanager
+def monitor(engine: Engine) -> Iterator[Connection]:
+    """Open a connection that can read the statements of all others, whose bytes need not be text."""
+    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
+    own = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with own.connect() as connection:
+        yield connection
+
+
+def processes(connection: Connection) -> list[Any]:
+    """Return the connections of MySQL or MariaDB; *connection* is that of :func:`monitor`.
+
+    MySQL refuses to read ``information_schema.processlist`` while another connection sends bytes that are no text
+    (error 3854).
+    """
+    return list(connection.exec_driver_sql("SHOW PROCESSLIST").all())
+
+
+def is_alive(connection: Connection, number: int) -> bool:
+    """Return True if the server has a connection of that *number*; *connection* is that of :func:`monitor`."""
+    if connection.dialect.name == "postgresql":
+        return bool(connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {number}")))
+    return number in [process.Id for process in processes(connection)]
 
 
 def kill(engine: Engine, number: int) -> None:
     """End a connection, and wait until the server has done so."""
-    pg = engine.name == "postgresql"
-    table, column = ("pg_stat_activity", "pid") if pg else ("information_schema.processlist", "id")
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
-        own.exec_driver_sql(f"SELECT pg_terminate_backend({number})" if pg else f"KILL {number}")
+    with monitor(engine) as own:
+        own.exec_driver_sql(
+            f"SELECT pg_terminate_backend({number})" if engine.name == "postgresql" else f"KILL {number}"
+        )
         until = time.monotonic() + 30
-        while own.scalar(text(f"SELECT count(*) FROM {table} WHERE {column} = {number}")):
+        while is_alive(own, number):
             assert time.monotonic() < until
             time.sleep(0.01)

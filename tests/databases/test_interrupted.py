@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from connections import kill, own_number
 from marks import on, on_async
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event, func, insert, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
-from sqlalchemy.pool import NullPool
 
 from conftest import url_of
 from sqlalchemy_public_id import PublicIdMixin, guard, testing
@@ -203,21 +202,8 @@ def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
 # --- lost connections
 
 
-def own_number(connection: Connection) -> int:
-    """The number of the server's side of *connection*."""
-    call = "pg_backend_pid()" if connection.dialect.name == "postgresql" else "connection_id()"
-    number: int = connection.scalar(text(f"SELECT {call}"))
-    return number
-
-
-def kill(database: str, number: int) -> None:
-    """Have the server close a connection, and wait until it has."""
-    postgresql = database == "postgresql"
-    alive = "pg_stat_activity WHERE pid" if postgresql else "information_schema.processlist WHERE id"
-    with create_engine(url_of(database), poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
-        connection.execute(text(f"SELECT pg_terminate_backend({number})" if postgresql else f"KILL {number}"))
-        while connection.scalar(text(f"SELECT count(*) FROM {alive} = {number}")):
-            time.sleep(0.01)
+def number_of(connection: Connection) -> int:
+    return connection.scalar(text(own_number(connection.dialect.name))) or 0
 
 
 def lose_and_go_on(
@@ -226,8 +212,8 @@ def lose_and_go_on(
     """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
     session.add(Item(public_id=A, number=0))
     session.commit()
-    number = own_number(session.connection())
-    lose = before_call(call, engine, lambda: kill(engine.dialect.name, number), after=after)
+    number, other = number_of(session.connection()), create_engine(url_of(engine.dialect.name))
+    lose = before_call(call, engine, lambda: kill(other, number), after=after)
     with lose, testing.fixed_ids(Item, A):
         lost = None
         try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from connections import monitor, processes
 from marks import on
 from migrations import killed
 from people import People, send
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
@@ -24,22 +24,12 @@ WHERE query LIKE 'CREATE UNIQUE INDEX %' AND state = 'active' AND datname = curr
 """
 
 
-@contextmanager
-def monitor(engine: Engine) -> Iterator[Connection]:
-    """A connection that can read the statements of all others, whose bytes need not be text."""
-    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
-    own = create_engine(url, isolation_level="AUTOCOMMIT")
-    with own.connect() as connection:
-        yield connection
-    own.dispose()
-
-
 def is_building(connection: Connection) -> bool:
     """Return True while the server builds the index, or on MySQL and MariaDB copies the table."""
     if connection.dialect.name == "postgresql":
         return send(connection, BUILDS).first() is not None
-    rows = send(connection, "SHOW PROCESSLIST").all()
-    return any("alter" in (row.State or "") and row.db == connection.engine.url.database for row in rows)
+    database = connection.engine.url.database
+    return any("alter" in (process.State or "") and process.db == database for process in processes(connection))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from connections import monitor, processes
 from marks import on
 from migrations import killed
 from people import People, send
@@ -243,19 +244,21 @@ def wait_until(true: Callable[[], Any], seconds: float = 15) -> Any:
 
 
 def waiting(people: People, statement: str) -> list[int]:
-    """The sessions of the server that are at *statement*."""
-    with people.engine.connect() as connection:
+    """Return the connections of the server whose *statement* waits for a lock."""
+    with monitor(people.engine) as connection:
         if people.engine.name == "postgresql":
             query = (
                 f"SELECT pid FROM pg_stat_activity WHERE query LIKE '{statement}%' AND state = 'active' "
                 f"AND wait_event_type = 'Lock' AND datname = current_database()"
             )
-        else:
-            query = (
-                f"SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '{statement}%' "
-                f"AND STATE LIKE 'Waiting for%' AND DB = DATABASE()"
-            )
-        return list(send(connection, query).scalars())
+            return list(send(connection, query).scalars())
+        return [
+            process.Id
+            for process in processes(connection)
+            if process.db == people.engine.url.database
+            and (process.Info or "").startswith(statement)
+            and (process.State or "").startswith("Waiting for")
+        ]
 
 
 def end_sessions(people: People, sessions: list[int]) -> None:
