@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import alembic
 import pytest
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
+from connections import monitor, processes
 from marks import on
 from people import migrating
 from projects import Project, upgrade_of
 from shops import old_shop, shop
-from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
@@ -172,6 +177,39 @@ def test_mixed_with_rows(project: Project) -> None:
     assert columns(project) == ["id", "name"]
     with project.engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM customer")) == 3
+
+
+@on("mysql")
+def test_mixed_beside_a_statement_with_bytes(project: Project) -> None:
+    """A statement of another transaction that is no text hides nothing: the server cannot read its own list for it."""
+    project.write(f'{WRITES["a row"]}\n    op.add_public_id("customer")')
+    project.execute("CREATE TABLE avatar (id INTEGER PRIMARY KEY, image VARBINARY(9))")
+    project.execute("INSERT INTO avatar VALUES (1, NULL)")
+
+    statement = "UPDATE avatar SET image = %s WHERE SLEEP(1) = 0"
+    refused = pytest.raises(ConfigurationError, match=r"into a revision of its own")
+    with busy_with(project.engine, statement, (b"\xa2\xff",)), refused:
+        project.upgrade()
+
+    assert columns(project) == ["id", "name"]
+
+
+@contextmanager
+def busy_with(engine: Engine, statement: str, parameters: tuple[Any, ...]) -> Iterator[None]:
+    """Execute a statement of MySQL, which sleeps, in a transaction of its own, and wait for its end."""
+
+    def execute() -> None:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(statement, parameters)
+
+    with ThreadPoolExecutor() as pool, monitor(engine) as own:
+        executed = pool.submit(execute)
+        until = time.monotonic() + 30
+        while "User sleep" not in [process.State for process in processes(own) if process.db == engine.url.database]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        yield
+        executed.result()
 
 
 def test_reads_and_earlier_revisions(project: Project) -> None:
