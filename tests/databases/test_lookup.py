@@ -213,6 +213,7 @@ def test_get_keeps_no_model_alive() -> None:
         OtherBase.metadata.create_all(engine)
         with Session(engine) as session:
             assert lookup.get(session, Note, NanoId().generate()) is None
+            assert not lookup.page(session, Note, limit=1)
         OtherBase.registry.dispose()
         return weakref.ref(Note)
 

@@ -41,6 +41,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.formats import Uuid7
 from sqlalchemy_public_id.keys import ShardRouter
+from sqlalchemy_public_id.references import public_ref
 from sqlalchemy_public_id.testing import collisions
 
 
@@ -59,6 +60,7 @@ class Note(PublicIdMixin, Base):
     __tablename__ = "sharded_note"
     account_id: Mapped[int] = mapped_column(ForeignKey(Account.id))
     account: Mapped[Account] = relationship(back_populates="notes")
+    account_public_id: Mapped[str] = public_ref("account")
 
 
 class Event(PublicIdMixin, Base):
@@ -394,6 +396,21 @@ def test_a_page_behind_an_unknown_row_is_refused(db: ShardedSession) -> None:
     with pytest.raises(PublicIdNotFound) as caught:
         lookup.page(db, Account, limit=5, after="shacct_zzzzzzzzzzzz")
     assert caught.value.field == "after"
+
+
+def test_pages_with_references(shards: Shards, db: ShardedSession) -> None:
+    """A reference shows the row in the shard of its object, though rows of other shards have the same key."""
+    for account in stored(db):
+        account.notes = [Note()]
+    db.commit()
+    owners = {note.public_id: note.account.public_id for note in db.scalars(select(Note))}
+    db.expunge_all()
+    pages: list[Any] = []
+    assert shards.asked(
+        lambda: pages.append(lookup.page(db, Note, limit=12, references=[Note.account_public_id]))
+    ) == list("abcd")
+    assert shards.asked(lambda: pages.append([note.account_public_id for note in pages[0]])) == []
+    assert {note.public_id: note.account_public_id for note in pages[0]} == owners
 
 
 def test_pages_with_repeated_rows_lose_none(db: ShardedSession) -> None:

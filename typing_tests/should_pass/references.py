@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
 from typing_extensions import assert_type
 
-from sqlalchemy_public_id import PublicIdMixin
+from sqlalchemy_public_id import PublicIdMixin, lookup
 from sqlalchemy_public_id.asyncio import references as awaited
 from sqlalchemy_public_id.references import PublicRef, eager, load, public_ref, public_refs
 
@@ -31,6 +31,8 @@ def read(session: Session, invoice: Invoice, customer_id: CustomerId) -> list[Cu
     invoice.clerk_public_id = None
     query = select(Invoice).options(eager(Invoice.customer_public_id), eager(Invoice.clerk_public_id))
     load(session, session.scalars(query.where(Invoice.customer_public_id == customer_id)))
+    page = lookup.page(session, Invoice, limit=9, references=[Invoice.customer_public_id, Invoice.clerk_public_id])
+    assert_type(page[0].customer_public_id, CustomerId)
     ordered = select(Invoice.customer_public_id).order_by(Invoice.clerk_public_id.desc())
     return list(session.scalars(ordered.where(Invoice.clerk_public_id.in_(["izkpm55j334u"]))))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from sqlalchemy import Select
+from sqlalchemy.orm import QueryableAttribute
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
@@ -75,6 +76,7 @@ async def page(
     order_by: Any = None,
     attribute: str | None = None,
     where: Where | None = None,
+    references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
     """As :func:`sqlalchemy_public_id.lookup.page`."""
@@ -89,6 +91,7 @@ async def page(
         order_by=order_by,
         attribute=attribute,
         where=where,
+        references=references,
         count=count,
     )
     return found

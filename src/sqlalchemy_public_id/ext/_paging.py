@@ -55,8 +55,8 @@ def page_of(
 ) -> Callable[..., Awaitable[lookup.Page[M]]]:
     """Build a dependency that returns a page of the rows of *model*: ``?limit=50&sort=-priority&after=…``.
 
-    It calls :func:`sqlalchemy_public_id.lookup.page`, and loads the references of its rows with one more SELECT for
-    each model they show. A limit, cursor, name or filter that is not valid is 422, in the shape of FastAPI's own.
+    It calls :func:`sqlalchemy_public_id.lookup.page`, whose statement selects what the references of its rows show. A
+    limit, cursor, name or filter that is not valid is 422, in the shape of FastAPI's own.
 
     :param session: a dependency that returns a ``Session`` or an ``AsyncSession``, as for :func:`by_public_id`.
     :param sort: what a client may sort by: names of attributes, or names and expressions, ``{"city": Address.city}``.
@@ -105,9 +105,10 @@ def page_of(
                 order_by=[orders[name]() for name in names] or None,
                 attribute=attribute,
                 where=where,
+                references=[getattr(model, name) for name in references.public_refs(model)],
                 count=count,
             )
-            references.load(sync, page)
+            references.load(sync, page)  # those that only a subclass has
             return page
 
         try:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from sqlalchemy import inspect
-from sqlalchemy.orm import Mapper
+from sqlalchemy.orm import Mapper, QueryableAttribute
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.lookup.keysets import KeysetQuery, ShardedKeysetQuery
+from sqlalchemy_public_id.lookup.fetching import KeysetQuery, ShardedKeysetQuery
+from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
+from sqlalchemy_public_id.references.columns import in_database_of, names_of
+from sqlalchemy_public_id.references.reading import load
 from sqlalchemy_public_id.types import public_id_type
 
 M = TypeVar("M")  # a model
@@ -61,6 +65,7 @@ def page(
     order_by: Any = None,
     attribute: str | None = None,
     where: Where | None = None,
+    references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
     """Return up to *limit* rows, in the order of their keys, or of *order_by*.
@@ -99,6 +104,9 @@ def page(
     :param where: a condition, or a function of the model that returns one: what may be seen. Other rows are left out,
         and their ids are unknown as cursors. Conditions of ``select()`` do not hold for cursors, so that a row which
         a filter has left in the meantime is still a position.
+    :param references: attributes of :func:`~sqlalchemy_public_id.references.public_ref`, such as
+        ``[Order.customer_public_id]``. The statement selects what they show, too, so that reading them needs no second
+        one; a second one follows if their rows are in another database.
     :param count: count the rows of all pages, by one more statement that reads all of them.
     :raises InvalidCursor: if no row has the id *after* or *before*, because it is malformed or unknown, or its row was
         deleted, or if the cursor is one of another order; the error's ``field`` is the name of the argument.
@@ -122,17 +130,16 @@ def page(
     mark = f"{_MARK}{digest(terms, session.get_bind(mapper).dialect)}" if terms else ""
     cursor = None if given is None else _id_in(given, field, mark, id_format, mapper.class_)
 
-    query_class = ShardedKeysetQuery if is_sharded(session) else KeysetQuery
-    query = query_class(
-        session,
-        statement,
-        entity,
-        name,
-        terms=terms,
-        visible=visible,
-        descending=newest_first,
-        backwards=backwards,
-    )
+    traits = traits_for(session.get_bind(mapper).dialect)
+    shown = names_of(references, entity)
+    beside = in_database_of(session, mapper, shown)
+    if visible is None and not terms and isinstance(rows, type):
+        keyset = plain_keyset(entity, name, traits, references=beside, descending=newest_first, backwards=backwards)
+    else:
+        keyset = Keyset(
+            statement, entity, name, terms, traits, references=beside, descending=newest_first, backwards=backwards
+        )
+    query = (ShardedKeysetQuery if is_sharded(session) else KeysetQuery)(session, keyset, visible)
     found = query.rows_after(cursor, limit + 1)
     if found is None:
         raise InvalidCursor(given, model=mapper.class_.__name__, field=field)
@@ -143,13 +150,18 @@ def page(
         has_more = rest is not None and bool(rest[0])
 
     del rows_found[limit:]
+    if beside:
+        for row in rows_found:
+            keyset.references.remember(row[0], row[2:])
+    if beside != shown:
+        load(session, [row[0] for row in rows_found])
     if backwards:
         rows_found.reverse()
     has_next, has_previous = has_more, bool(rows_found) and cursor is not None
     if backwards:
         has_next, has_previous = bool(rows_found), has_more
     return Page(
-        items=tuple(row for row, _ in rows_found),
+        items=tuple(row for row, *_ in rows_found),
         has_more=has_more,
         next=_cursor(rows_found[-1], mark) if has_next else None,
         previous=_cursor(rows_found[0], mark) if has_previous else None,
@@ -159,7 +171,7 @@ def page(
 
 def _cursor(row: Sequence[Any], mark: str) -> str:
     """Return the cursor of a row, which has its public id beside it."""
-    obj, public_id = row
+    obj, public_id, *_ = row
     if public_id is None:
         raise ConfigurationError(
             f"a page ends with a {type(obj).__name__} that shows no public id, so no page can follow: fill the rows "

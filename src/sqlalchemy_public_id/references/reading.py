@@ -21,6 +21,8 @@ from sqlalchemy_public_id.references.reference import PublicRef, Source, Unresol
 
 _REMEMBERED = "sqlalchemy_public_id.references"
 """In the ``info`` of an object's state: attribute → foreign key and public id, ``None`` if the row is not readable."""
+_NOTHING: dict[str, tuple[Any, str | None]] = {}
+_NO_ROW = None, None
 
 
 class Unknown(enum.Enum):
@@ -85,6 +87,10 @@ def read(ref: PublicRef, instance: object) -> str | None:
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state = instance_state(instance)
+    if ref.relationship not in state.dict:  # what most rows of a page are: nothing else is looked at
+        key, shown = state.info.get(_REMEMBERED, _NOTHING).get(ref.attribute, _NO_ROW)
+        if shown is not None and state.dict.get(ref.key) == key:
+            return cast("str", shown)
     session = state.session
     if ref.key not in state.dict and session is not None and _lacks_key(state, ref):
         _refuse_outside_greenlet(session, state, ref)

@@ -1,0 +1,178 @@
+"""The rows of a page, of one database or of several shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
+from sqlalchemy.orm import Session
+
+from sqlalchemy_public_id._compat import loader_criteria, without_lock
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.lookup.keysets import CURSOR, LIMIT, Keyset
+from sqlalchemy_public_id.lookup.ordering import Term, after
+from sqlalchemy_public_id.orm.inspection import public_id_attribute
+from sqlalchemy_public_id.types import as_bits_format, public_id_type
+
+
+class KeysetQuery:
+    """The rows of *keyset*, fetched in *session*.
+
+    :param visible: the condition that the row of a cursor has to meet, or None.
+    """
+
+    def __init__(self, session: Session, keyset: Keyset, visible: SQLColumnExpression[bool] | None) -> None:
+        self.session = session
+        self.keyset = keyset
+        self.visible = visible
+
+    def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
+        """Return rows after that of *public_id*, each with its public id, and the number of rows that were sent.
+
+        Repeated rows are sent several times, and returned once. Return ``None`` if no row has the id; a row that
+        *is_known* exists.
+        """
+        keyset = self.keyset
+        if public_id is None:
+            return self._fetch(keyset.first_rows, {LIMIT: limit})
+        parameters = {LIMIT: limit, CURSOR: public_id}
+        # first, so that a row which may not be seen is like none in the number of statements, too
+        if not is_known and not self._is_visible(public_id):
+            return None
+        if keyset.may_be_null:
+            place = self._place(public_id)
+            return None if place is None else self._fetch(keyset.rows_after(place), parameters)
+        rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
+        if (
+            not rows and not is_known
+        ):  # the last row, or an unknown id, or a condition that the application adds has hidden the row
+            place = self._place(public_id)
+            if place is None:
+                return None
+            if keyset.cursor_table is None:
+                return self._fetch(keyset.rows_after(place), parameters)
+        return rows, sent
+
+    def _fetch(self, statement: Any, parameters: dict[str, Any]) -> tuple[list[Any], int]:
+        sent = 0
+
+        def count(row: Any) -> int:
+            nonlocal sent
+            sent += 1
+            return id(row[0])
+
+        rows = self.session.execute(statement, parameters).unique(count).all()
+        return list(rows), sent
+
+    def count(self) -> int:
+        """Return the number of rows of all pages."""
+        keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
+        total: int = self._count_of(keys).scalar_one()
+        return total
+
+    def _count_of(self, keys: list[Any]) -> Any:
+        selected = self.keyset.selected
+        rows = selected.with_only_columns(*keys, maintain_column_froms=True).distinct()
+        # with_loader_criteria() of the statement holds for a subquery as an option of the outer one
+        query = select(func.count()).select_from(without_lock(rows).subquery())
+        query = query.options(*loader_criteria(selected))
+        return self.session.execute(query, bind_arguments={"mapper": self.keyset.mapper})
+
+    # --- the row of the cursor
+
+    def _place(self, public_id: object) -> list[Any] | None:
+        """Return the values of the terms in the row with *public_id*; ``None`` if there is none.
+
+        They are subqueries, so that no type or driver rounds a value on the way. Those of an alias of the entity can
+        be hidden, as above, and are replaced by what was read.
+        """
+        keyset = self.keyset
+        query = keyset.values_of_cursor(*keyset.terms)
+        row = self.session.execute(query, {CURSOR: public_id}, bind_arguments={"mapper": keyset.mapper}).first()
+        if row is None:
+            return None
+        return [
+            stored if stored is None or keyset.cursor_table is None else keyset.value(term)
+            for term, stored in zip(keyset.terms, row, strict=True)
+        ]
+
+    def _is_visible(self, public_id: object) -> bool:
+        if self.visible is None:
+            return True
+        id = self.keyset.id
+        return self.session.execute(select(id).where(id == public_id, self.visible)).first() is not None
+
+
+class ShardedKeysetQuery(KeysetQuery):
+    """The same over several databases: each sends its first rows, which are sorted here.
+
+    Shards may have the same keys, so the public id decides between them. All databases and Python agree only on the
+    order of integers and ids.
+    """
+
+    def __init__(self, session: Session, keyset: Keyset, visible: SQLColumnExpression[bool] | None) -> None:
+        super().__init__(session, keyset, visible)
+        self.format: Format = public_id_type(public_id_attribute(keyset.mapper.class_, keyset.name)[1]).id_format
+        if len(keyset.terms) > len(keyset.keys):
+            raise ConfigurationError(
+                "order_by is not supported for several shards: their databases need not agree on the order of values"
+            )
+        if not all(isinstance(term.expression.type, Integer) for term in keyset.terms):
+            raise ConfigurationError(
+                f"the key of {keyset.mapper.class_.__name__} is no integer, and databases do not agree on the "
+                f"order of other keys; a page of several shards needs an integer key"
+            )
+        self.descending: bool = keyset.terms[0].descending
+
+    def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
+        statement = self.keyset.first_rows
+        if public_id is not None:
+            values = self._key_of(public_id)
+            if values is None:
+                return None
+            terms = [*self.keyset.terms, Term(self.keyset.id, self.descending)]
+            statement = statement.where(after(terms, [*values, public_id], self.keyset.nulls_are_largest))
+        sent: Counter[Any] = Counter()
+        last: dict[Any, Any] = {}
+
+        def count(row: Any) -> int:
+            shard = inspect(row[0]).identity_token
+            sent[shard] += 1
+            last[shard] = self._sort_key(row)
+            return id(row[0])
+
+        result = self.session.execute(statement, {LIMIT: limit}).unique(count)
+        rows = sorted(result.all(), key=self._sort_key, reverse=self.descending)
+        # A shard that has sent as many rows as it may can have more after its last one. So rows are complete only up to
+        # the nearest last row of such a shard.
+        ends = [last[shard] for shard, count_sent in sent.items() if count_sent >= limit]
+        complete = rows
+        if ends:
+            end = max(ends) if self.descending else min(ends)
+            complete = [
+                row for row in rows if (self._sort_key(row) >= end if self.descending else self._sort_key(row) <= end)
+            ]
+        if len(complete) < min(limit, len(rows)):
+            return complete, limit  # the next page selects the rest
+        return complete[:limit], limit if ends else len(complete)
+
+    def count(self) -> int:
+        return sum(self._count_of([term.expression for term in self.keyset.terms]).scalars())
+
+    def _sort_key(self, row: Any) -> tuple[Any, ...]:
+        """Return the key of the row, and its public id as the databases sort it."""
+        public_id = as_bits_format(self.format).to_int(row[1]) if self.format.is_native else str(row[1])
+        return (*inspect(row[0]).identity, public_id)
+
+    def _key_of(self, public_id: object) -> Sequence[Any] | None:
+        """Return the key of the row with *public_id*, which may be in any shard.
+
+        The id is a value of the statement, and no parameter: the shard chooser of the application may look at it.
+        """
+        cursor = self.keyset.cursor
+        columns = [getattr(cursor, key) for key in self.keyset.keys]
+        query = select(*columns).where(getattr(cursor, self.keyset.name) == public_id)
+        return self.session.execute(query).first() if self._is_visible(public_id) else None
