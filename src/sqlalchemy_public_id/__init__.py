@@ -3,7 +3,7 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from sqlalchemy_public_id import bulk, guard, lookup
+from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
@@ -54,7 +54,7 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
 
 if _TYPE_CHECKING:
-    from sqlalchemy_public_id import idempotency, keys, merging, references, tokens
+    from sqlalchemy_public_id import bulk, idempotency, keys, lookup, merging, references, tokens
     from sqlalchemy_public_id.keys import (
         BlockAllocator,
         ClusterKey,
@@ -133,15 +133,17 @@ __all__ = [
 ]
 
 _LATER = {
+    "bulk": "",
     "idempotency": "",
     "keys": "",
+    "lookup": "",
     "merge_check": ".merging",
     "merging": "",
     "public_ref": ".references",
     "references": "",
     "tokens": "",
 }
-"""Modules that many programs never use are loaded when a name of theirs is used. Other names stand in ``keys``."""
+"""Modules that a program may never use are loaded when a name of theirs is used. Other names stand in ``keys``."""
 
 
 def __getattr__(name: str) -> object:
