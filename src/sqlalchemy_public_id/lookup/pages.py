@@ -151,8 +151,7 @@ def page(
 
     del rows_found[limit:]
     if beside:
-        for row in rows_found:
-            keyset.references.remember(row[0], row[2:])
+        keyset.references.remember(rows_found, first=2)
     if beside != shown:
         load(session, [row[0] for row in rows_found])
     if backwards:

@@ -104,6 +104,9 @@ class _RefAttribute(Declared, hybrid_property[Any]):
         self.__name__ = name
 
     def _read(self, instance: object) -> str | None:
+        public_id = reading.public_id_fetched(instance, self.__name__, self.relationship)
+        if public_id is not None:
+            return public_id
         return reading.read(refs_of(instance_state(instance).mapper)[self.__name__], instance)
 
     def _write(self, instance: object, value: object) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.orm import Mapper, QueryableAttribute, Session
-from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_sharded
-from sqlalchemy_public_id.references.reading import remember
+from sqlalchemy_public_id.references.reading import remember_row
 from sqlalchemy_public_id.references.reference import PublicRef, refs_of
 
 
@@ -23,15 +22,13 @@ class RefColumns:
     refs: tuple[PublicRef, ...]
     columns: tuple[ColumnElement[Any], ...]
 
-    def remember(self, instance: object, values: Sequence[Any]) -> None:
-        """Keep the public ids of a row, for the references of *instance*.
+    def remember(self, rows: Iterable[Sequence[Any]], first: int) -> None:
+        """Keep the public ids of *rows*, an object each and, from the column *first*, its columns.
 
-        The row has the foreign keys, too: an object that was in the session before may have others.
+        A row has the foreign keys, too: an object that was in the session before may have others.
         """
-        state = instance_state(instance)
-        for ref, key, public_id in zip(self.refs, values[::2], values[1::2], strict=True):
-            if key is not None:
-                remember(state, ref, key, public_id)
+        for row in rows:
+            remember_row(row[0], self.refs, row[first:])
 
 
 def names_of(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple[str, ...]:

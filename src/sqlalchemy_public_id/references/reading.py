@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, selectinload
-from sqlalchemy.orm.attributes import instance_state, set_committed_value
+from sqlalchemy.orm.attributes import instance_dict, instance_state, set_committed_value
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
@@ -20,9 +20,10 @@ from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, 
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
 
 _REMEMBERED = "sqlalchemy_public_id.references"
-"""In the ``info`` of an object's state: attribute → foreign key and public id, ``None`` if the row is not readable."""
-_NOTHING: dict[str, tuple[Any, str | None]] = {}
-_NO_ROW = None, None
+"""In the ``info`` of an object's state: attribute → what was fetched for it. It is pickled with the object."""
+_Fetched: TypeAlias = tuple[str, Any, str | None]
+"""The attribute of the foreign key, its value, and the public id; ``None`` if the row is not readable."""
+_NOTHING: dict[str, _Fetched] = {}
 
 
 class Unknown(enum.Enum):
@@ -87,10 +88,6 @@ def read(ref: PublicRef, instance: object) -> str | None:
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state = instance_state(instance)
-    if ref.relationship not in state.dict:  # what most rows of a page are: nothing else is looked at
-        key, shown = state.info.get(_REMEMBERED, _NOTHING).get(ref.attribute, _NO_ROW)
-        if shown is not None and state.dict.get(ref.key) == key:
-            return cast("str", shown)
     session = state.session
     if ref.key not in state.dict and session is not None and _lacks_key(state, ref):
         _refuse_outside_greenlet(session, state, ref)
@@ -107,6 +104,19 @@ def read(ref: PublicRef, instance: object) -> str | None:
     if isinstance(public_id, Unknown):
         raise ReferenceNotReadable(field=_where(state, ref), model=ref.target.__name__, key=state.dict.get(ref.key))
     return public_id
+
+
+def public_id_fetched(instance: object, attribute: str, relationship: str) -> str | None:
+    """Return the public id of the reference *attribute* if it was fetched, and nothing else decides what is shown.
+
+    That is so for most rows of a page, and takes a third of the time of :func:`read`.
+    """
+    fetched = instance_state(instance).info.get(_REMEMBERED, _NOTHING).get(attribute)
+    if fetched is None:
+        return None
+    name, key, public_id = fetched
+    values = instance_dict(instance)
+    return public_id if relationship not in values and values.get(name) == key else None
 
 
 def _where(state: InstanceState[Any], ref: PublicRef) -> str:
@@ -153,9 +163,9 @@ def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: 
         return None
     if isinstance(key, UnresolvedKey):
         return key.public_id if key.attribute == ref.attribute else Unknown.ASSIGNED
-    remembered = state.info.get(_REMEMBERED, {}).get(ref.attribute)
-    if remembered is not None and remembered[0] == key:
-        return Unknown.NOT_READABLE if remembered[1] is None else cast("str", remembered[1])
+    fetched = state.info.get(_REMEMBERED, _NOTHING).get(ref.attribute)
+    if fetched is not None and fetched[1] == key:
+        return Unknown.NOT_READABLE if fetched[2] is None else fetched[2]
     if related is None and session is not None and ref.source.is_primary:
         shard = state.identity_token
         identity = ref.source.mapper.identity_key_from_primary_key((key,), identity_token=shard)
@@ -214,7 +224,17 @@ def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
 
 def remember(state: InstanceState[Any], ref: PublicRef, key: Any, public_id: str | None) -> None:
     """Keep the *public_id* of *key*, for as long as the object has that key."""
-    state.info.setdefault(_REMEMBERED, {})[ref.attribute] = (key, public_id)
+    state.info.setdefault(_REMEMBERED, {})[ref.attribute] = ref.key, key, public_id
+
+
+def remember_row(instance: object, refs: Sequence[PublicRef], values: Sequence[Any]) -> None:
+    """Keep the public ids of a row, whose *values* are a foreign key and a public id for each of *refs*."""
+    remembered = instance_state(instance).info.setdefault(_REMEMBERED, {})
+    at = 0
+    for ref in refs:
+        if values[at] is not None:
+            remembered[ref.attribute] = ref.key, values[at], values[at + 1]
+        at += 2
 
 
 def forget(state: InstanceState[Any], attributes: Iterable[str] | None) -> None:
