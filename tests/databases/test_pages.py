@@ -98,6 +98,12 @@ class Blob(PublicIdColumnMixin, Base):
     key: Mapped[Any] = mapped_column(Uuid, primary_key=True)
 
 
+class Late(PublicIdColumnMixin, Base):
+    __tablename__ = "late"
+    id: Mapped[int] = bigint_key()
+    public_id: Mapped[str] = public_id_column(NanoId(prefix="pglate"), deferred=True)
+
+
 POSTS = [f"pgpost_{number:012}" for number in range(10)]
 UNKNOWN = "pgpost_zzzzzzzzzzzz"
 
@@ -434,6 +440,36 @@ def test_options_of_the_caller(db: Session, statements: list[str]) -> None:
     assert (page.next, page.previous) == (POSTS[2], POSTS[1])
     assert len(statements) == 1
     assert set(seen) == {"yes"}
+
+
+def test_options_of_the_session(db: Session, statements: list[str]) -> None:
+    """A listener of the session may leave the public id out of the objects: it is read for the ends of the page."""
+
+    @event.listens_for(db, "do_orm_execute")
+    def _(state: ORMExecuteState) -> None:
+        if state.is_select and not state.is_column_load and state.statement.column_descriptions[0]["expr"] is Post:  # type: ignore[union-attr]
+            state.statement = state.statement.options(load_only(Post.title, raiseload=True))  # type: ignore[union-attr]
+
+    db.expunge_all()
+    page = lookup.page(db, Post, limit=2, after=POSTS[0])
+
+    assert [post.title for post in page] == ["post 1", "post 2"]
+    assert (page.next, page.previous) == (POSTS[2], POSTS[1])
+
+
+def test_public_id_that_is_deferred(db: Session, statements: list[str]) -> None:
+    """A mapping may defer the public id; a page is one statement nevertheless. No column is sent twice otherwise."""
+    db.add_all([Late(), Late(), Late()])
+    db.commit()
+    ids = db.scalars(select(Late.public_id).order_by(Late.id)).all()
+    db.expunge_all()
+    statements.clear()
+    page = lookup.page(db, Late, limit=1, after=ids[0])
+    assert (page.next, page.previous) == (ids[1], ids[1])
+    lookup.page(db, Post, limit=1)
+
+    assert len(statements) == 2
+    assert statements[1].split("FROM")[0].count("post.public_id") == 1
 
 
 def test_contains_eager(db: Session) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import instance_dict
 
 from sqlalchemy_public_id._compat import loader_criteria, without_lock
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -30,7 +31,7 @@ class KeysetQuery:
         self.visible = visible
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
-        """Return rows after that of *public_id*, each with its public id, and the number of rows that were sent.
+        """Return rows after that of *public_id*, and the number of rows that were sent.
 
         Repeated rows are sent several times, and returned once. Return ``None`` if no row has the id; a row that
         *is_known* exists.
@@ -66,6 +67,17 @@ class KeysetQuery:
 
         rows = self.session.execute(statement, parameters).unique(count).all()
         return list(rows), sent
+
+    def id_of(self, row: Any) -> Any:
+        """Return the public id of a row of :meth:`rows_after`."""
+        if self.keyset.has_id_column:
+            return row[1]
+        values, name = instance_dict(row[0]), self.keyset.name
+        if name in values:
+            return values[name]
+        # a listener of the session has added an option that leaves it out
+        keys = zip(self.keyset.terms, inspect(row[0]).identity, strict=True)
+        return self.session.scalar(select(self.keyset.id).where(*(term.expression == key for term, key in keys)))
 
     def count(self) -> int:
         """Return the number of rows of all pages."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 from weakref import ref
 
 from sqlalchemy import Column, FromClause, Integer, ScalarSelect, Select, Table, bindparam, inspect, select
-from sqlalchemy.orm import Mapper, aliased
+from sqlalchemy.orm import ColumnProperty, Mapper, aliased
 
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -41,9 +41,10 @@ def _cursor_table(mapper: Mapper[Any]) -> FromClause | None:
 class Keyset:
     """The rows of *selected*, which selects *entity*, in the order of *terms* and of the keys.
 
-    Its statements select the public id *name* and the columns of *references* beside each object. They have the
-    parameters :data:`CURSOR` and :data:`LIMIT`.
+    Its statements select the columns of *references* beside each object, and have the parameters :data:`CURSOR` and
+    :data:`LIMIT`.
 
+    :param has_id_column: select the public id *name* beside each object, too, because the object need not have it.
     :param backwards: in the opposite order.
     """
 
@@ -56,6 +57,7 @@ class Keyset:
         traits: Traits,
         *,
         references: Sequence[str],
+        has_id_column: bool = True,
         descending: bool,
         backwards: bool,
     ) -> None:
@@ -66,6 +68,7 @@ class Keyset:
         self.name: str = name
         self.id: Any = getattr(entity, name)
         self.keys: list[str] = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+        self.has_id_column = has_id_column
         self.references: RefColumns = columns_of(references, entity)
         self.nulls_are_largest: bool = traits.nulls_are_largest
         by_position = traits.sorts_enums_by_position
@@ -82,8 +85,13 @@ class Keyset:
     def first_rows(self) -> Select[Any]:
         """The statement of the first page."""
         order = [part for term in self.terms for part in term.order_by(self.nulls_are_largest)]
-        columns = self.selected.add_columns(self.id, *self.references.columns)
-        return columns.order_by(*order).limit(bindparam(LIMIT, type_=Integer))
+        own = [self.id] if self.has_id_column else []
+        rows = self.selected.add_columns(*own, *self.references.columns)
+        return rows.order_by(*order).limit(bindparam(LIMIT, type_=Integer))
+
+    def remember_references(self, rows: Sequence[Any]) -> None:
+        """Keep the columns of the references of *rows*, which a statement has returned."""
+        self.references.remember(rows, first=2 if self.has_id_column else 1)
 
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
@@ -160,11 +168,20 @@ def plain_keyset(
     model: type[Any], name: str, traits: Traits, *, references: tuple[str, ...], descending: bool, backwards: bool
 ) -> Keyset:
     """Return the keyset of all rows of *model*, in the order of its keys: the same on each call."""
-    keysets = cast("Mapper[Any]", inspect(model)).attrs[name].info.setdefault(_KEYSETS, {})
-    key = model, references, descending, backwards, traits.nulls_are_largest
+    attribute = cast("Mapper[Any]", inspect(model)).attrs[name]
+    keysets = attribute.info.setdefault(_KEYSETS, {})
+    key = model, references, descending, backwards
     keyset: Keyset | None = keysets.get(key)
     if keyset is None:
         keyset = keysets[key] = Keyset(
-            select(model), model, name, (), traits, references=references, descending=descending, backwards=backwards
+            select(model),
+            model,
+            name,
+            (),
+            traits,
+            references=references,
+            has_id_column=cast("ColumnProperty[Any]", attribute).deferred,
+            descending=descending,
+            backwards=backwards,
         )
     return keyset

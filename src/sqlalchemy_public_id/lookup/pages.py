@@ -133,7 +133,7 @@ def page(
     traits = traits_for(session.get_bind(mapper).dialect)
     shown = names_of(references, entity)
     beside = in_database_of(session, mapper, shown)
-    if visible is None and not terms and isinstance(rows, type):
+    if visible is None and not terms and isinstance(rows, type) and not is_sharded(session):
         keyset = plain_keyset(entity, name, traits, references=beside, descending=newest_first, backwards=backwards)
     else:
         keyset = Keyset(
@@ -146,12 +146,12 @@ def page(
     rows_found, sent = found
     has_more = len(rows_found) > limit
     if not has_more and sent > limit:  # repeated rows have used up the LIMIT
-        rest = query.rows_after(rows_found[-1][1], 1, is_known=True)
+        rest = query.rows_after(query.id_of(rows_found[-1]), 1, is_known=True)
         has_more = rest is not None and bool(rest[0])
 
     del rows_found[limit:]
     if beside:
-        keyset.references.remember(rows_found, first=2)
+        keyset.remember_references(rows_found)
     if beside != shown:
         load(session, [row[0] for row in rows_found])
     if backwards:
@@ -160,20 +160,19 @@ def page(
     if backwards:
         has_next, has_previous = bool(rows_found), has_more
     return Page(
-        items=tuple(row for row, *_ in rows_found),
+        items=tuple([row[0] for row in rows_found]),
         has_more=has_more,
-        next=_cursor(rows_found[-1], mark) if has_next else None,
-        previous=_cursor(rows_found[0], mark) if has_previous else None,
+        next=_cursor(query, rows_found[-1], mark) if has_next else None,
+        previous=_cursor(query, rows_found[0], mark) if has_previous else None,
         total=query.count() if count else None,
     )
 
 
-def _cursor(row: Sequence[Any], mark: str) -> str:
-    """Return the cursor of a row, which has its public id beside it."""
-    obj, public_id, *_ = row
+def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
+    public_id = query.id_of(row)
     if public_id is None:
         raise ConfigurationError(
-            f"a page ends with a {type(obj).__name__} that shows no public id, so no page can follow: fill the rows "
+            f"a page ends with a {type(row[0]).__name__} that shows no public id, so no page can follow: fill the rows "
             f"that have none (backfill.run()); if they have one, the statement joins a subclass of the same tables: "
             f"join an alias of it, aliased(Subclass, flat=True)"
         )
