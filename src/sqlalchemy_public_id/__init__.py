@@ -3,6 +3,7 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from sqlalchemy_public_id import events as events  # its listeners make the ids
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
