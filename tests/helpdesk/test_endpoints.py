@@ -23,7 +23,7 @@ Tell = Callable[[Callable[[Desk], Awaitable[None]]], None]
 
 @pytest.mark.backend
 def test_a_page_of_tickets_in_four_statements(tell: Tell) -> None:
-    """A hundred tickets with the ids of users: the login, the tickets, their tags, their number; and the cursor, if any."""
+    """A hundred tickets with the ids of users: login, tickets, tags, their number; and the cursor, if any."""
 
     async def story(desk: Desk) -> None:
         users, tags = await desk.ids(User), await desk.ids(Tag)
