@@ -103,6 +103,9 @@ lint: $(VENV)/lint.done
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH=$(CURDIR)/$(BIN):$$PATH pyright --verifytypes sqlalchemy_public_id --ignoreexternal  # all public names have types
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/zizmor --quiet --offline --min-severity medium .github  # permissions, injections, actions that are not pinned
 
 docs: $(VENV)/docs.done browser
 	@rm -rf docs/_build/html
