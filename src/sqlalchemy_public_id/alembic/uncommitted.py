@@ -36,7 +36,8 @@ SELECT {_LAST} FROM (
 _COMMANDS_OF_AN_INDEX = 1
 """The commands after the last such row while PostgreSQL creates a table with a primary key."""
 
-_TRIES_ON_MYSQL = 20
+_TRIES_ON_MYSQL = 100
+"""Some 15 seconds, on a server where other sessions read the view, or execute statements with bytes, all the time."""
 _STATEMENT_IS_NO_TEXT = 3854
 """The error of MySQL if a statement of another transaction has bytes, as those of a UUID: the view has all of them."""
 
