@@ -36,8 +36,8 @@ SELECT {_LAST} FROM (
 _COMMANDS_OF_AN_INDEX = 1
 """The commands after the last such row while PostgreSQL creates a table with a primary key."""
 
-_TRIES_ON_MYSQL = 100
-"""Some 15 seconds, on a server where other sessions read the view, or execute statements with bytes, all the time."""
+_PAUSES_ON_MYSQL = [min(0.1 * 1.3**number, 2) for number in range(20)]
+"""Seconds, at most 47 in all. They grow, because each session that reads the view keeps it from being refreshed."""
 _STATEMENT_IS_NO_TEXT = 3854
 """The error of MySQL if a statement of another transaction has bytes, as those of a UUID: the view has all of them."""
 
@@ -74,11 +74,11 @@ def _written_on_mysql(connection: Connection, context: MigrationContext, table: 
     )
     try:
         _send(connection, f"SELECT 1 FROM {table} LIMIT 1").close()
-        for _ in range(_TRIES_ON_MYSQL):
+        for pause in _PAUSES_ON_MYSQL:
             rows = _rows_if_readable(connection, query)
             if any(mark in (row.trx_query or "") for row in rows):
                 return any(row.trx_rows_modified for row in rows)
-            time.sleep(random.uniform(0.1, 0.2))
+            time.sleep(random.uniform(pause, 2 * pause))
     except DBAPIError as error:
         if error.connection_invalidated:
             raise  # otherwise, without the privilege PROCESS
