@@ -27,7 +27,7 @@ def unpack(suite: str, packages: Iterable[str], root: Path) -> None:
     :raises subprocess.CalledProcessError: if a package cannot be had.
     """
     unpacked = _empty(root.with_suffix(".part"))
-    with _apt_get(f"deb {{mirror}} {suite} main", root.parent / "apt") as (apt_get, cache):
+    with _apt_get("deb", suite, root.parent / "apt") as (apt_get, cache):
         _run(*apt_get, "--download-only", "install", *packages)
         for package in cache.glob("archives/*.deb"):
             _run("dpkg", "-x", str(package), str(unpacked))
@@ -40,7 +40,7 @@ def unpack_source(suite: str, package: str, root: Path) -> None:
     :raises subprocess.CalledProcessError: if they cannot be had.
     """
     unpacked = _empty(root.with_suffix(".part"))
-    with _apt_get(f"deb-src {{mirror}} {suite} main", root.parent / "apt") as (apt_get, cache):
+    with _apt_get("deb-src", suite, root.parent / "apt") as (apt_get, cache):
         _run(*apt_get, "--download-only", "source", package, cwd=cache)
         for archive in cache.glob("*.orig.tar.?z"):
             _run("tar", "-xf", str(archive), "-C", str(unpacked), "--strip-components=1")
@@ -55,14 +55,16 @@ def _empty(folder: Path) -> Path:
 
 
 @contextmanager
-def _apt_get(source: str, folder: Path) -> Iterator[tuple[list[str], Path]]:
-    """Yield the command ``apt-get`` for one *source* alone, with lists of its own, and the folder of its downloads."""
+def _apt_get(kind: str, suite: str, folder: Path) -> Iterator[tuple[list[str], Path]]:
+    """Yield the command ``apt-get`` for one *suite* alone, with lists of its own, and the folder of its downloads.
+
+    :param kind: ``deb`` for packages, ``deb-src`` for sources.
+    """
     apt = _empty(folder)
     for new in ("lists/partial", "cache/archives/partial"):
         (apt / new).mkdir(parents=True)
     (apt / "status").touch()
-    kind, rest = source.split(" ", 1)
-    sources = [f"{kind} [signed-by={KEYRING}] {rest.format(mirror=mirror)}\n" for mirror in mirrors()]
+    sources = [f"{kind} [signed-by={KEYRING}] {mirror} {suite} main\n" for mirror in mirrors()]
     (apt / "sources.list").write_text("".join(sources))
     apt_get = ["apt-get", "-qq", "-y", "--no-install-recommends", f"-oDir::Cache={apt}/cache"]
     apt_get += [f"-oDir::State::Lists={apt}/lists", f"-oDir::State::status={apt}/status"]

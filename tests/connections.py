@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from private_servers import wait_until
 from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 
 def own_number(name: str) -> str:
     """SQL for the number of the connection that executes it."""
     return "SELECT pg_backend_pid()" if name == "postgresql" else "SELECT connection_id()"
+
+
+def number_of(session: Session | Connection) -> int:
+    """Return the number of the connection that *session* has."""
+    bind = session.get_bind() if isinstance(session, Session) else session
+    return session.scalar(text(own_number(bind.dialect.name))) or 0
 
 
 @contextmanager
@@ -47,7 +54,4 @@ def kill(engine: Engine, number: int) -> None:
         own.exec_driver_sql(
             f"SELECT pg_terminate_backend({number})" if engine.name == "postgresql" else f"KILL {number}"
         )
-        until = time.monotonic() + 30
-        while is_alive(own, number):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: not is_alive(own, number), f"the end of connection {number}", seconds=30)

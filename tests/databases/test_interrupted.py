@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from connections import kill, own_number
+from connections import kill, number_of
 from marks import on, on_async
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event, func, insert, select, text
+from sqlalchemy import Engine, MetaData, create_engine, event, func, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
@@ -202,17 +202,13 @@ def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
 # --- lost connections
 
 
-def number_of(connection: Connection) -> int:
-    return connection.scalar(text(own_number(connection.dialect.name))) or 0
-
-
 def lose_and_go_on(
     session: Session, engine: Engine, way: Callable[[Session], None], call: int, *, after: bool = False
 ) -> None:
     """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
     session.add(Item(public_id=A, number=0))
     session.commit()
-    number, other = number_of(session.connection()), create_engine(url_of(engine.dialect.name))
+    number, other = number_of(session), create_engine(url_of(engine.dialect.name))
     lose = before_call(call, engine, lambda: kill(other, number), after=after)
     with lose, testing.fixed_ids(Item, A):
         lost = None

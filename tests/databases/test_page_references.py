@@ -272,7 +272,7 @@ def test_no_reference(db: Session, statements: Statements, wrong: Any) -> None:
 def test_no_iterable(db: Session) -> None:
     """One attribute instead of several is refused, with the remedy."""
     with pytest.raises(TypeError, match=r"expected several references.*\[Book.author_public_id\]"):
-        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # type: ignore[arg-type]
+        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # type: ignore[arg-type]  # the mistake
 
 
 def test_another_database() -> None:

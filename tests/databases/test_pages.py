@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import ForeignKey, MetaData, String, Uuid, event, func, select, update
+from sqlalchemy import ForeignKey, MetaData, Select, String, Uuid, event, func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -447,8 +447,10 @@ def test_options_of_the_session(db: Session, statements: list[str]) -> None:
 
     @event.listens_for(db, "do_orm_execute")
     def _(state: ORMExecuteState) -> None:
-        if state.is_select and not state.is_column_load and state.statement.column_descriptions[0]["expr"] is Post:  # type: ignore[union-attr]
-            state.statement = state.statement.options(load_only(Post.title, raiseload=True))  # type: ignore[union-attr]
+        statement = state.statement
+        is_page = isinstance(statement, Select) and not state.is_column_load
+        if is_page and statement.column_descriptions[0]["expr"] is Post:
+            state.statement = statement.options(load_only(Post.title, raiseload=True))
 
     db.expunge_all()
     page = lookup.page(db, Post, limit=2, after=POSTS[0])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from connections import kill, own_number
+from connections import kill, number_of, own_number
 from marks import on
 from sqlalchemy import Connection, Engine, MetaData, event, func, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
@@ -58,7 +58,7 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
             if committed:
                 connection.connection.commit()
             # this begins another transaction then, or psycopg would have no COMMIT to send
-            kill(other, connection.scalar(text(own_number(engine.name))) or 0)
+            kill(other, number_of(connection))
 
     event.listen(engine, "commit", committing)
     yield
@@ -219,7 +219,7 @@ def test_connections_lost_before_the_commit(database: str, engine: Engine, new_e
         session.add(Account(balance=len(calls)))
         session.flush()
         if len(calls) == 1:
-            kill(other, session.scalar(text(own_number(database))) or 0)
+            kill(other, number_of(session))
         session.add(Account(balance=10))
 
     guard.run_transaction(sessionmaker(engine), add)

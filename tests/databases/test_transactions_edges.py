@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from connections import kill, own_number
+from connections import kill, number_of
 from marks import on, on_async
-from sqlalchemy import Engine, MetaData, create_engine, event, select, text, update
+from sqlalchemy import Engine, MetaData, create_engine, event, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
@@ -40,10 +40,6 @@ def _tables(request: pytest.FixtureRequest) -> None:
 def coins(engine: Engine) -> list[int]:
     with engine.connect() as connection:
         return list(connection.scalars(select(Purse.coins).order_by(Purse.id)))
-
-
-def number_of(session: Session) -> int:
-    return session.scalar(text(own_number(session.get_bind().dialect.name))) or 0
 
 
 def deadlock(engine: Engine) -> OperationalError:

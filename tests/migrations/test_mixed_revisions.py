@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,9 +15,10 @@ from alembic.script import ScriptDirectory
 from connections import monitor, processes
 from marks import on
 from people import migrating
+from private_servers import wait_until
 from projects import Project, upgrade_of
 from shops import old_shop, shop
-from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy import Column, Connection, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
@@ -194,6 +194,11 @@ def test_mixed_beside_a_statement_with_bytes(project: Project) -> None:
     assert columns(project) == ["id", "name"]
 
 
+def is_asleep(connection: Connection, database: str) -> bool:
+    """Return True while a statement in *database* sleeps."""
+    return any(process.db == database and process.State == "User sleep" for process in processes(connection))
+
+
 @contextmanager
 def busy_with(engine: Engine, statement: str, parameters: tuple[Any, ...]) -> Iterator[None]:
     """Execute a statement of MySQL, which sleeps, in a transaction of its own, and wait for its end."""
@@ -204,10 +209,7 @@ def busy_with(engine: Engine, statement: str, parameters: tuple[Any, ...]) -> It
 
     with ThreadPoolExecutor() as pool, monitor(engine) as own:
         executed = pool.submit(execute)
-        until = time.monotonic() + 30
-        while "User sleep" not in [process.State for process in processes(own) if process.db == engine.url.database]:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: is_asleep(own, str(engine.url.database)), "a statement that sleeps", seconds=30)
         yield
         executed.result()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from connections import monitor, processes
+from connections import kill, monitor, processes
 from marks import on
 from migrations import killed
 from people import People, send
@@ -263,11 +263,7 @@ def waiting(people: People, statement: str) -> list[int]:
 
 def end_sessions(people: People, sessions: list[int]) -> None:
     for session in sessions:
-        with people.engine.connect() as connection:
-            if people.engine.name == "postgresql":
-                send(connection, f"SELECT pg_terminate_backend({session}, 5000)")
-            else:
-                send(connection, f"KILL {session}")
+        kill(people.engine, session)
 
 
 @on("postgresql")

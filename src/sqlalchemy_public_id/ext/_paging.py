@@ -108,7 +108,7 @@ def page_of(
                 references=[getattr(model, name) for name in references.public_refs(model)],
                 count=count,
             )
-            references.load(sync, page)  # those that only a subclass has
+            references.load(sync, page)  # those of a subclass, and of foreign keys that differ from the row
             return page
 
         try:

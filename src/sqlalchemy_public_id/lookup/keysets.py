@@ -14,7 +14,8 @@ from sqlalchemy.orm import ColumnProperty, Mapper, aliased
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
-from sqlalchemy_public_id.references.columns import RefColumns, columns_of
+from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
+from sqlalchemy_public_id.references.reference import PublicRef
 from sqlalchemy_public_id.weak import RefDict
 
 CURSOR = "sqlalchemy_public_id_cursor"
@@ -22,7 +23,7 @@ LIMIT = "sqlalchemy_public_id_limit"
 """Parameters of the statements."""
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
-"""In the ``info`` of the property of a public id: those of plain pages. To build one takes half of the time."""
+"""In the ``info`` of the property of a public id: those of plain pages, whose statements are built once."""
 
 _cursor_tables: RefDict[Mapper[Any], FromClause | None] = RefDict()
 """Aliases of tables: copying the columns of one takes longer than all else that a page needs before it is executed."""
@@ -56,7 +57,7 @@ class Keyset:
         terms: Sequence[Term],
         traits: Traits,
         *,
-        references: Sequence[str],
+        references: tuple[PublicRef, ...],
         has_id_column: bool = True,
         descending: bool,
         backwards: bool,
@@ -69,7 +70,7 @@ class Keyset:
         self.id: Any = getattr(entity, name)
         self.keys: list[str] = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         self.has_id_column = has_id_column
-        self.references: RefColumns = columns_of(references, entity)
+        self.references: RefColumns = columns_of_refs(references, entity)
         self.nulls_are_largest: bool = traits.nulls_are_largest
         by_position = traits.sorts_enums_by_position
         ordered = [self._completed(term, by_position) for term in terms]
@@ -88,10 +89,6 @@ class Keyset:
         own = [self.id] if self.has_id_column else []
         rows = self.selected.add_columns(*own, *self.references.columns)
         return rows.order_by(*order).limit(bindparam(LIMIT, type_=Integer))
-
-    def remember_references(self, rows: Sequence[Any]) -> None:
-        """Keep the columns of the references of *rows*, which a statement has returned."""
-        self.references.remember(rows, first=2 if self.has_id_column else 1)
 
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
@@ -132,6 +129,10 @@ class Keyset:
         others = self.terms[: -len(self.keys)]
         return any(term.may_be_null for term in others)
 
+    def remember_references(self, rows: Sequence[Any]) -> None:
+        """Keep the columns of the references of *rows*, which a statement has returned."""
+        self.references.remember(rows, first=2 if self.has_id_column else 1)
+
     def _cursor_column(self, attribute: str) -> Any:
         if self.cursor_table is None:
             return getattr(self.cursor, attribute)
@@ -165,12 +166,18 @@ class Keyset:
 
 
 def plain_keyset(
-    model: type[Any], name: str, traits: Traits, *, references: tuple[str, ...], descending: bool, backwards: bool
+    model: type[Any],
+    name: str,
+    traits: Traits,
+    *,
+    references: tuple[PublicRef, ...],
+    descending: bool,
+    backwards: bool,
 ) -> Keyset:
     """Return the keyset of all rows of *model*, in the order of its keys: the same on each call."""
     attribute = cast("Mapper[Any]", inspect(model)).attrs[name]
     keysets = attribute.info.setdefault(_KEYSETS, {})
-    key = model, references, descending, backwards
+    key = model, tuple(ref.attribute for ref in references), descending, backwards
     keyset: Keyset | None = keysets.get(key)
     if keyset is None:
         keyset = keysets[key] = Keyset(

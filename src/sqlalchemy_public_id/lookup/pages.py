@@ -17,7 +17,7 @@ from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
-from sqlalchemy_public_id.references.columns import in_database_of, names_of
+from sqlalchemy_public_id.references.columns import in_same_database, refs_in
 from sqlalchemy_public_id.references.reading import load
 from sqlalchemy_public_id.types import public_id_type
 
@@ -130,16 +130,17 @@ def page(
     mark = f"{_MARK}{digest(terms, session.get_bind(mapper).dialect)}" if terms else ""
     cursor = None if given is None else _id_in(given, field, mark, id_format, mapper.class_)
 
-    traits = traits_for(session.get_bind(mapper).dialect)
-    shown = names_of(references, entity)
-    beside = in_database_of(session, mapper, shown)
-    if visible is None and not terms and isinstance(rows, type) and not is_sharded(session):
+    bind, sharded = session.get_bind(mapper), is_sharded(session)
+    traits = traits_for(bind.dialect)
+    shown = refs_in(references, entity)
+    beside = shown if sharded else in_same_database(session, bind, shown)  # a reference stays in its shard
+    if visible is None and not terms and isinstance(rows, type) and not sharded:
         keyset = plain_keyset(entity, name, traits, references=beside, descending=newest_first, backwards=backwards)
     else:
         keyset = Keyset(
             statement, entity, name, terms, traits, references=beside, descending=newest_first, backwards=backwards
         )
-    query = (ShardedKeysetQuery if is_sharded(session) else KeysetQuery)(session, keyset, visible)
+    query = (ShardedKeysetQuery if sharded else KeysetQuery)(session, keyset, visible)
     found = query.rows_after(cursor, limit + 1)
     if found is None:
         raise InvalidCursor(given, model=mapper.class_.__name__, field=field)

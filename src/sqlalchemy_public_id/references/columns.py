@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, inspect
-from sqlalchemy.orm import Mapper, QueryableAttribute, Session
+from sqlalchemy.orm import QueryableAttribute, Session
+from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.orm.inspection import is_sharded
-from sqlalchemy_public_id.references.reading import remember_row
+from sqlalchemy_public_id.references.reading import remember
 from sqlalchemy_public_id.references.reference import PublicRef, refs_of
 
 
@@ -27,18 +27,22 @@ class RefColumns:
 
         A row has the foreign keys, too: an object that was in the session before may have others.
         """
+        places = [(ref, first + 2 * at) for at, ref in enumerate(self.refs)]
         for row in rows:
-            remember_row(row[0], self.refs, row[first:])
+            state = instance_state(row[0])
+            for ref, at in places:
+                if row[at] is not None:
+                    remember(state, ref, row[at], row[at + 1])
 
 
-def names_of(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple[str, ...]:
-    """Return the names of the references *attributes* of *entity*, a model or an alias of one.
+def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple[PublicRef, ...]:
+    """Return the references *attributes* of *entity*, a model or an alias of one.
 
     :raises ConfigurationError: if one is no reference of its model.
     """
     mapper = inspect(entity).mapper
     own = refs_of(mapper)
-    names: list[str] = []
+    refs: list[PublicRef] = []
     if isinstance(attributes, QueryableAttribute) or not isinstance(attributes, Iterable):
         one = f"{mapper.class_.__name__}.{getattr(attributes, 'key', 'owner_public_id')}"
         raise TypeError(f"expected several references, not one: write [{one}]")
@@ -50,20 +54,16 @@ def names_of(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tupl
                 f"references has {safe_repr(attribute)}, expected references of {mapper.class_.__name__}, which are "
                 f"{references}"
             )
-        names.append(attribute.key)
-    return tuple(names)
+        refs.append(own[attribute.key])
+    return tuple(refs)
 
 
-def in_database_of(session: Session, mapper: Mapper[Any], names: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the references *names* whose rows a statement for *mapper* can select: not those elsewhere."""
-    if not names or is_sharded(session):  # a reference stays in its shard
-        return tuple(names)
-    own = session.get_bind(mapper)
-    return tuple(name for name in names if session.get_bind(refs_of(mapper)[name].source.mapper) is own)
+def in_same_database(session: Session, bind: object, refs: Sequence[PublicRef]) -> tuple[PublicRef, ...]:
+    """Return those of *refs* whose rows a statement on *bind* can select: not those of another database."""
+    return tuple(ref for ref in refs if session.get_bind(ref.source.mapper) is bind)
 
 
-def columns_of(names: Sequence[str], entity: Any) -> RefColumns:
-    """Return the columns of the references *names* of *entity*, a model or an alias of one."""
-    refs = tuple(refs_of(inspect(entity).mapper)[name] for name in names)
+def columns_of_refs(refs: tuple[PublicRef, ...], entity: Any) -> RefColumns:
+    """Return the columns of the references *refs* of *entity*, a model or an alias of one."""
     columns = (getattr(entity, name) for ref in refs for name in (ref.key, ref.attribute))
     return RefColumns(refs, tuple(columns))
