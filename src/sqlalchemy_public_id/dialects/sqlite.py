@@ -40,7 +40,8 @@ class SQLite(Traits):
     retries = True
     aborts_transaction = False
     many_rows = ManyRows.ROW_BY_ROW
-    max_parameters: int | None = 32_766  # SQLITE_MAX_VARIABLE_NUMBER since 3.32
+    # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but SQLAlchemy takes longer for each of so many.
+    max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
     retryable_errors: ClassVar[frozenset[object]] = _BUSY
 
