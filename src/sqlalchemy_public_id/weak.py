@@ -31,8 +31,12 @@ class RefDict(dict["ref[Key]", Value]):
 
     def keep(self, key: Key, value: Value) -> Value:
         """Set and return the value of *key*."""
-        self[ref(key, self._remove)] = value
+        self[self.key(key)] = value
         return value
+
+    def key(self, key: Key) -> ref[Key]:
+        """Return the reference to *key* that removes its entry."""
+        return ref(key, self._remove)
 
     def _remove(self, key: ref[Key]) -> None:
         self.pop(key, None)

@@ -102,35 +102,35 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     # every statement of a program passes here, and on MySQL each row of a flush: every call counts
-    if held_savepoints:
-        if context is not None and ref(context.root_connection) in held_savepoints:
-            return _execute_held(cursor, statement, parameters, context)
-    elif context is None or not context.compiled or known.get(ref(context.compiled)) == ():
+    if held_savepoints and context is not None and ref(context.root_connection) in held_savepoints:
+        return _execute_held(cursor, statement, parameters, context)
+    if context is None or not context.compiled:
         return None
-    return _execute(cursor, statement, parameters, context)
+    with_ids = known.get(ref(context.compiled))
+    if with_ids is None:
+        with_ids = id_parameters(context.compiled)
+    return _execute(cursor, statement, parameters, context) if with_ids else None
 
 
 def _execute_held(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     """Execute a statement on a connection whose savepoint is held back."""
+    has_ids = bool(context.compiled and id_parameters(context.compiled))
 
     def execute() -> None:
-        if not _execute(cursor, statement, parameters, context):
+        if has_ids:
+            _execute(cursor, statement, parameters, context)
+        else:
             context.dialect.do_execute(cursor, statement, parameters, context)
 
     waits = context.execute_style is ExecuteStyle.EXECUTE and not context.execution_options.get("stream_results")
-    has_ids = bool(context.compiled and id_parameters(context.compiled))
     reads_result = not waits or (has_ids and may_contain_generated(context))
     held = held_savepoints[ref(context.root_connection)]
     held.execute(cursor, statement, context, execute, reads_result=reads_result)
     return True
 
 
-def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
-    if context is None or not context.compiled:
-        return None
-    parameters_with_ids = known.get(ref(context.compiled))
-    if not (id_parameters(context.compiled) if parameters_with_ids is None else parameters_with_ids):
-        return None
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute an INSERT with public ids."""
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
     first = _rows_sent.get(context, 0) if is_batch else 0
     dialect = context.dialect

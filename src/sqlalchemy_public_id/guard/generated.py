@@ -30,11 +30,10 @@ class GeneratedIds(dict[Column[Any], "dict[str, InstanceState[Any] | None]"]):
 
     __slots__ = ("connection", "is_over", "shown")
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__()
+    def __init__(self, connection: ref[Connection]) -> None:
         self.shown: set[tuple[Column[Any], str]] = set()
         """Ids that the application has seen before the flush."""
-        self.connection: ref[Connection] = ref(connection)
+        self.connection: ref[Connection] = connection
         self.is_over: bool = False
         """True after the end of the flush."""
 
@@ -60,12 +59,15 @@ def of(connection: Connection) -> GeneratedIds | None:
 
 def begin(connection: Connection, session: Session | None) -> GeneratedIds:
     """Return the ids of a flush of *session* that begins on *connection*: none yet."""
-    ids = running.keep(connection, GeneratedIds(connection))
+    # a flush of one object passes here and through end(), so that each call counts
+    key = running.key(connection)
+    ids = running[key] = GeneratedIds(key)
     if session is not None:
         flushed = _flushed.get(ref(session))
         if flushed is None:
-            flushed = _flushed.keep(session, [])
-        flushed.append(ids)
+            _flushed.keep(session, [ids])
+        else:
+            flushed.append(ids)
     return ids
 
 
@@ -79,8 +81,7 @@ def end(session: Session) -> None:
     for ids in _flushed.pop(ref(session), ()):
         ids.is_over = True
         ids.clear()
-        connection = ids.connection()
-        if connection is not None and of(connection) is ids:
+        if running.get(ids.connection) is ids:
             running.pop(ids.connection, None)
 
 

@@ -44,6 +44,8 @@ _RETURNING = " RETURNING "
 
 _takes_clause: RefDict[Any, bool] = RefDict()
 """Compiled INSERT → True if it may have the clause. Cached, because every single-row INSERT needs it."""
+_last_clause: RefDict[Any, tuple[str, str | None]] = RefDict()
+"""Compiled INSERT → its statement, and the same with the clause or None. Listeners may change the statement."""
 
 
 def insert_one_row(context: Any, cursor: Any, statement: str, parameters: Any) -> bool:
@@ -96,6 +98,14 @@ def run(guarded: GuardedInsert, batch: Batch) -> bool:
 
 
 def _with_clause(compiled: Any, statement: str) -> str | None:
+    """Return *statement* with the clause, or None if it cannot have it."""
+    last = _last_clause.get(ref(compiled))
+    if last is None or last[0] != statement:
+        last = _last_clause.keep(compiled, (statement, _add_clause(compiled, statement)))
+    return last[1]
+
+
+def _add_clause(compiled: Any, statement: str) -> str | None:
     is_possible = _takes_clause.get(ref(compiled))
     if is_possible is None:
         is_possible = _takes_clause.keep(compiled, _can_take_clause(compiled.statement))
