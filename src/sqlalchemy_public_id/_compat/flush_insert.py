@@ -17,6 +17,7 @@ from sqlalchemy import ARRAY, Column, Dialect, Insert, Table
 from sqlalchemy.engine import result_tuple
 from sqlalchemy.orm import Mapper
 from sqlalchemy.types import NullType, TypeEngine
+from sqlalchemy.util import HasMemoized
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,58 @@ def _prepared(compiler: Any) -> Any:
     class PreparedCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         is_complete: bool | None = None
 
-        def construct_params(self, params: Any = None, *others: Any, **options: Any) -> Any:
+        # Named as SQLAlchemy names them when it calls this for each row: ``**options`` would be a dictionary for each.
+        def construct_params(
+            self,
+            params: Any = None,
+            extracted_parameters: Any = None,
+            escape_names: bool = True,
+            _group_number: int | None = None,
+            _collected_params: Any = None,  # of 2.1
+            **options: Any,
+        ) -> Any:
             if self.is_complete is None and params:  # defaults may have more parameters
                 self.is_complete = params.keys() == set(self.bind_names.values())
             if self.is_complete and params:
                 return params
+            if _collected_params is not None:
+                options["_collected_params"] = _collected_params
             inherited: Any = super()
-            return inherited.construct_params(params, *others, **options)
+            return inherited.construct_params(params, extracted_parameters, escape_names, _group_number, **options)
 
         @cached_property
         def _inserted_primary_key_from_returning_getter(self) -> Callable[[Any, Any], Any]:
             # that of SQLAlchemy has an iterator over the columns of the key for each row
-            key, returning = list(self.statement.table.primary_key), list(self.implicit_returning or ())
-            places = [at for at, column in enumerate(returning) if len(key) == 1 and column is key[0]]
+            returning = list(self.implicit_returning or ())
+            places = [at for at, column in enumerate(returning) if column is self._only_key]
             if not places:
                 inherited: Any = super()
                 return cast("Callable[[Any, Any], Any]", inherited._inserted_primary_key_from_returning_getter)
-            place, as_row = places[-1], result_tuple([key[0].key])
+            place, as_row = places[-1], result_tuple([self._only_key.key])
             return lambda row, parameters: as_row((row[place],))
+
+        @cached_property
+        def _inserted_primary_key_from_lastrowid_getter(self) -> Callable[[Any, Any], Any]:
+            # the same for databases without RETURNING, where each row is a statement
+            inherited: Any = super()
+            getter: Callable[[Any, Any], Any] = inherited._inserted_primary_key_from_lastrowid_getter
+            key = self._only_key
+            is_plain = key is not None and key is self.statement.table.autoincrement_column and not self._reads_key(key)
+            if not is_plain:
+                return getter
+            as_row = result_tuple([key.key])
+            return lambda number, parameters: getter(None, parameters) if number is None else as_row((number,))
+
+        @cached_property
+        def _only_key(self) -> Any:
+            """The column of the key, if it is one."""
+            columns = list(self.statement.table.primary_key)
+            return columns[0] if len(columns) == 1 else None
+
+        def _reads_key(self, key: Column[Any]) -> bool:
+            """Return True if the key is in the parameters, or is not the number that the driver reports."""
+            is_sent = key.key in self.binds or key.key in (self.column_keys or ())
+            return is_sent or key.type._cached_result_processor(self.dialect, None) is not None
 
         @cached_property
         def _bind_processors(self) -> dict[str, Any]:
@@ -108,6 +143,27 @@ class FlushInsert(PreparedInsert):
     def __init__(self, table: Table, ids: FlushedIds) -> None:
         super().__init__(table)
         self.ids = ids
+
+    @HasMemoized.memoized_attribute  # copies of the statement do not share it
+    def _with_defaults(self) -> dict[Any, FlushInsert]:
+        """Arguments of ``return_defaults()`` → its result."""
+        return {}
+
+    def return_defaults(self, *columns: Any, sort_by_parameter_order: bool = False, **others: Any) -> FlushInsert:
+        """Return the same statement as before for the same columns.
+
+        The unit of work calls this in each flush. It takes as long as all that the library adds to the flush of one
+        object, and as long again to find the compiled form of a new statement.
+        """
+        inherited: Any = super()
+        if others:
+            return cast("FlushInsert", inherited.return_defaults(*columns, sort_by_parameter_order=sort_by_parameter_order, **others))
+        key = columns, sort_by_parameter_order
+        statement = self._with_defaults.get(key)
+        if statement is None:
+            statement = inherited.return_defaults(*columns, sort_by_parameter_order=sort_by_parameter_order)
+            self._with_defaults[key] = statement
+        return cast("FlushInsert", statement)
 
     def _compiler(self, dialect: Dialect, **options: Any) -> Any:
         subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)

@@ -13,6 +13,7 @@ The text is short and of fixed width. By default, a column stores the 128 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -67,6 +68,11 @@ class Uuid4(BitsFormat):
             return self._lead + str(uuid_utils.uuid4())
         return super().generate()
 
+    def _make(self, count: int) -> list[str]:
+        if self.encoding == "hyphenated":
+            return _hyphenated(self._lead, uuid_utils.uuid4, count)
+        return super()._make(count)
+
     def _number(self) -> int:
         number: int = uuid_utils.uuid4().int
         return number
@@ -105,11 +111,23 @@ class Uuid7(TimedFormat):
             return self._lead + str(uuid_utils.uuid7())
         return super().generate()
 
+    def _make(self, count: int) -> list[str]:
+        if self.encoding == "hyphenated" and clock.current is clock.MACHINE:
+            return _hyphenated(self._lead, uuid_utils.uuid7, count)
+        return super()._make(count)
+
     def _number(self) -> int:
         return next_uuid7()
 
     def _milliseconds(self, number: int) -> int | None:
         return milliseconds_of_uuid7(number)
+
+
+def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
+    # the text is made without the number
+    if not lead:
+        return [str(make()) for _ in range(count)]
+    return [lead + str(make()) for _ in range(count)]
 
 
 def next_uuid7() -> int:
