@@ -42,6 +42,17 @@ def test_texts_are_cut_from_the_source_in_order() -> None:
     assert texts == ["012", "345", "678", "9ab", "cde"]
 
 
+@pytest.mark.parametrize("length", [1, 5, 12, 21, 200])
+def test_groups_are_cut_in_order(length: int) -> None:
+    """Many texts are cut in groups, and what is left over one by one: together they are the source."""
+    source = os.urandom(4096)
+    texts = RandomText("0123456789abcdef", length)(1, Bytes(source))
+    whole = "".join(f"{byte % 16:x}" for byte in source)
+
+    assert {len(text) for text in texts} == {length}
+    assert "".join(texts) == whole[: 4096 // length * length]
+
+
 def test_asks_again_until_there_is_enough() -> None:
     """Where too many bytes were dropped, more are drawn."""
     source = Bytes(b"\xff" * 100, b"\x00\x01", b"\x02\x03")  # 256 is 3 * 85 + 1, so only the last byte is dropped

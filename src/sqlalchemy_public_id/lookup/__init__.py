@@ -234,14 +234,18 @@ def get_many(
         query, execution_options = _with_options(statement.where(condition), load)
         result: Any = session.execute(query, execution_options=execution_options)
         if is_shown:
+            objects = result.scalars().unique().all()
             # from its dictionary in a third of the time; a listener may have added an option that leaves it out
-            rows.update((instance_dict(row).get(key) or getattr(row, key), row) for row in result.scalars().unique())
+            ids = [instance_dict(row).get(key) or getattr(row, key) for row in objects]
+            rows.update(zip(ids, objects, strict=True))
         else:
             rows.update((public_id, row) for row, public_id in result.unique())
     if field is not None:
         for public_id in public_ids:
             if rows.get(type_.canonical(public_id)) is None:
                 raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
+    if len(rows) == len(wanted) and type(None) not in {*map(type, rows.values())}:
+        return rows  # all of them
     # a table whose collation is not exact may have sent others, which are the last
     return {public_id: row for public_id, row in islice(rows.items(), len(wanted)) if row is not None}
 
@@ -352,10 +356,8 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
         return list(dict.fromkeys(format.validate(text) for text in public_ids if format.is_valid(text)))
     accepts, is_valid = format.quick_check, format.is_valid
     texts: list[Any] = list(public_ids)
-    if {str}.issuperset(map(type, texts)):
-        well_formed = list(filter(accepts, texts))  # the usual case, without a generator
-        if len(well_formed) == len(texts):
-            return list(dict.fromkeys(well_formed))
+    if {str}.issuperset(map(type, texts)) and all(map(accepts, texts)):  # the usual case, without a generator
+        return list(dict.fromkeys(texts))
     accepted = (text for text in texts if isinstance(text, str) and (accepts(text) or is_valid(text)))
     return list(dict.fromkeys(map(str.__str__, accepted)))
 
