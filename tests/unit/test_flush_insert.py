@@ -56,7 +56,10 @@ def test_statements_with_other_columns() -> None:
     """Other columns, another order of rows and more columns of a statement are statements of their own."""
     plain = of_flush()
     one, other = plain.return_defaults(letters.c.id), plain.return_defaults(letters.c.name)
-    both, ordered = one.return_defaults(letters.c.name), plain.return_defaults(letters.c.id, sort_by_parameter_order=True)
+    both, ordered = (
+        one.return_defaults(letters.c.name),
+        plain.return_defaults(letters.c.id, sort_by_parameter_order=True),
+    )
 
     keys = [each._generate_cache_key() for each in (plain, one, other, both, ordered)]
     assert all(keys)

@@ -95,12 +95,13 @@ def _prepared(compiler: Any) -> Any:
         @cached_property
         def _inserted_primary_key_from_returning_getter(self) -> Callable[[Any, Any], Any]:
             # that of SQLAlchemy has an iterator over the columns of the key for each row
-            returning = list(self.implicit_returning or ())
-            places = [at for at, column in enumerate(returning) if column is self._only_key]
+            key: Any = self._only_key
+            returning: list[Any] = list(self.implicit_returning or ())
+            places = [at for at, column in enumerate(returning) if key is not None and column is key]
             if not places:
                 inherited: Any = super()
                 return cast("Callable[[Any, Any], Any]", inherited._inserted_primary_key_from_returning_getter)
-            place, as_row = places[-1], result_tuple([self._only_key.key])
+            place, as_row = places[-1], result_tuple([key.key])
             return lambda row, parameters: as_row((row[place],))
 
         @cached_property
@@ -108,7 +109,7 @@ def _prepared(compiler: Any) -> Any:
             # the same for databases without RETURNING, where each row is a statement
             inherited: Any = super()
             getter: Callable[[Any, Any], Any] = inherited._inserted_primary_key_from_lastrowid_getter
-            key = self._only_key
+            key: Any = self._only_key
             is_plain = key is not None and key is self.statement.table.autoincrement_column and not self._reads_key(key)
             if not is_plain:
                 return getter
@@ -152,18 +153,18 @@ class FlushInsert(PreparedInsert):
     def return_defaults(self, *columns: Any, sort_by_parameter_order: bool = False, **others: Any) -> FlushInsert:
         """Return the same statement as before for the same columns.
 
-        The unit of work calls this in each flush. It takes as long as all that the library adds to the flush of one
-        object, and as long again to find the compiled form of a new statement.
+        The unit of work calls it in each flush. A new statement, and its cache key, take longer than all that the
+        library adds to the flush of one object.
         """
-        inherited: Any = super()
-        if others:
-            return cast("FlushInsert", inherited.return_defaults(*columns, sort_by_parameter_order=sort_by_parameter_order, **others))
+        make: Any = super().return_defaults
+        others["sort_by_parameter_order"] = sort_by_parameter_order
+        if len(others) > 1:
+            return cast("FlushInsert", make(*columns, **others))
         key = columns, sort_by_parameter_order
         statement = self._with_defaults.get(key)
         if statement is None:
-            statement = inherited.return_defaults(*columns, sort_by_parameter_order=sort_by_parameter_order)
-            self._with_defaults[key] = statement
-        return cast("FlushInsert", statement)
+            statement = self._with_defaults[key] = make(*columns, **others)
+        return statement
 
     def _compiler(self, dialect: Dialect, **options: Any) -> Any:
         subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)
