@@ -95,13 +95,12 @@ def _prepared(compiler: Any) -> Any:
         @cached_property
         def _inserted_primary_key_from_returning_getter(self) -> Callable[[Any, Any], Any]:
             # that of SQLAlchemy has an iterator over the columns of the key for each row
-            key: Any = self._only_key
             returning: list[Any] = list(self.implicit_returning or ())
-            places = [at for at, column in enumerate(returning) if key is not None and column is key]
+            places = [at for at, column in enumerate(returning) if any(column is key for key in self._keys_alone)]
             if not places:
                 inherited: Any = super()
                 return cast("Callable[[Any, Any], Any]", inherited._inserted_primary_key_from_returning_getter)
-            place, as_row = places[-1], result_tuple([key.key])
+            place, as_row = places[-1], result_tuple([key.key for key in self._keys_alone])
             return lambda row, parameters: as_row((row[place],))
 
         @cached_property
@@ -109,23 +108,22 @@ def _prepared(compiler: Any) -> Any:
             # the same for databases without RETURNING, where each row is a statement
             inherited: Any = super()
             getter: Callable[[Any, Any], Any] = inherited._inserted_primary_key_from_lastrowid_getter
-            key: Any = self._only_key
-            is_plain = key is not None and key is self.statement.table.autoincrement_column and not self._reads_key(key)
-            if not is_plain:
+            if not any(self._is_lastrowid(key) for key in self._keys_alone):
                 return getter
-            as_row = result_tuple([key.key])
+            as_row = result_tuple([key.key for key in self._keys_alone])
             return lambda number, parameters: getter(None, parameters) if number is None else as_row((number,))
 
         @cached_property
-        def _only_key(self) -> Any:
-            """The column of the key, if it is one."""
+        def _keys_alone(self) -> list[Any]:
+            """The column of the key; none if there are several."""
             columns = list(self.statement.table.primary_key)
-            return columns[0] if len(columns) == 1 else None
+            return columns if len(columns) == 1 else []
 
-        def _reads_key(self, key: Column[Any]) -> bool:
-            """Return True if the key is in the parameters, or is not the number that the driver reports."""
+        def _is_lastrowid(self, key: Any) -> bool:
+            """Return True if the key is the number that the driver reports."""
             is_sent = key.key in self.binds or key.key in (self.column_keys or ())
-            return is_sent or key.type._cached_result_processor(self.dialect, None) is not None
+            is_number = key.type._cached_result_processor(self.dialect, None) is None
+            return key is self.statement.table.autoincrement_column and is_number and not is_sent
 
         @cached_property
         def _bind_processors(self) -> dict[str, Any]:
