@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,6 +80,40 @@ def test_copies_keep_nothing() -> None:
     assert changed.return_defaults(letters.c.id) is not one
     assert "LOW_PRIORITY" in str(changed.return_defaults(letters.c.id))
     assert "LOW_PRIORITY" not in str(plain.return_defaults(letters.c.id))
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda statement: statement._annotate({"note": 1}),
+        copy.copy,
+        copy.deepcopy,
+        lambda statement: pickle.loads(pickle.dumps(statement)),
+    ],
+    ids=["annotated", "copied", "copied deeply", "pickled"],
+)
+def test_copies_of_other_kinds(copied: Callable[[Any], Any]) -> None:
+    """Copies that take over all attributes have statements of their own, too, and leave those of the original."""
+    plain = FlushInsert(letters, of_flush().ids)
+    early = copied(plain).return_defaults(letters.c.id)
+    one = plain.return_defaults(letters.c.id)
+    late = copied(plain).return_defaults(letters.c.id)
+
+    assert one is plain.return_defaults(letters.c.id)
+    assert "note" not in one._annotations
+    assert len({id(each) for each in (early, one, late)}) == 3
+    assert str(one) == str(late) == str(early)
+
+
+def test_cache_key_of_a_statement_that_is_copied_meanwhile() -> None:
+    """Statements have their cache keys before threads share them: a copy would take over one that is built meanwhile."""
+    plain = of_flush()
+    one = plain.return_defaults(letters.c.id, sort_by_parameter_order=True)
+
+    for statement in (plain, one):
+        assert "_generate_cache_key" in vars(statement)
+        assert "_generate_cache_key" in statement._memoized_keys
+        assert "_generate_cache_key" not in vars(statement._generate())
 
 
 def test_supplemental_columns() -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Table
 from sqlalchemy.engine import result_tuple
 from sqlalchemy.orm import Mapper
 from sqlalchemy.types import NullType, TypeEngine
-from sqlalchemy.util import HasMemoized
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def watch_flushed_inserts(mapper: Mapper[Any], ids: FlushedIds) -> None:
     array for each column instead of a parameter for each value.
     """
     table = ids.column.table
-    mapper.base_mapper._memo(("insert", table), lambda: FlushInsert(table, ids))
+    mapper.base_mapper._memo(("insert", table), lambda: FlushInsert(table, ids).with_cache_key())
 
 
 class PreparedInsert(Insert):
@@ -73,12 +73,13 @@ def _prepared(compiler: Any) -> Any:
     class PreparedCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         is_complete: bool | None = None
 
-        # Named as SQLAlchemy names them when it calls this for each row: ``**options`` would be a dictionary for each.
+        # named as SQLAlchemy names them: it calls this for each row, and **options would be a dictionary for each row
         def construct_params(
             self,
             params: Any = None,
             extracted_parameters: Any = None,
             escape_names: bool = True,
+            *,
             _group_number: int | None = None,
             _collected_params: Any = None,  # of 2.1
             **options: Any,
@@ -95,12 +96,13 @@ def _prepared(compiler: Any) -> Any:
         @cached_property
         def _inserted_primary_key_from_returning_getter(self) -> Callable[[Any, Any], Any]:
             # that of SQLAlchemy has an iterator over the columns of the key for each row
-            returning: list[Any] = list(self.implicit_returning or ())
-            places = [at for at, column in enumerate(returning) if any(column is key for key in self._keys_alone)]
-            if not places:
-                inherited: Any = super()
-                return cast("Callable[[Any, Any], Any]", inherited._inserted_primary_key_from_returning_getter)
-            place, as_row = places[-1], result_tuple([key.key for key in self._keys_alone])
+            inherited: Any = super()
+            getter: Callable[[Any, Any], Any] = inherited._inserted_primary_key_from_returning_getter
+            key, returning = self._only_key, list[Any](self.implicit_returning or ())
+            places = [at for at, column in enumerate(returning) if column is key]
+            if key is None or not places:
+                return getter
+            place, as_row = places[0], result_tuple([key.key])
             return lambda row, parameters: as_row((row[place],))
 
         @cached_property
@@ -108,18 +110,19 @@ def _prepared(compiler: Any) -> Any:
             # the same for databases without RETURNING, where each row is a statement
             inherited: Any = super()
             getter: Callable[[Any, Any], Any] = inherited._inserted_primary_key_from_lastrowid_getter
-            if not any(self._is_lastrowid(key) for key in self._keys_alone):
+            key = self._only_key
+            if key is None or not self._is_lastrowid(key):
                 return getter
-            as_row = result_tuple([key.key for key in self._keys_alone])
+            as_row = result_tuple([key.key])
             return lambda number, parameters: getter(None, parameters) if number is None else as_row((number,))
 
         @cached_property
-        def _keys_alone(self) -> list[Any]:
-            """The column of the key; none if there are several."""
+        def _only_key(self) -> Column[Any] | None:
+            """Return the column of the key; None if there are several."""
             columns = list(self.statement.table.primary_key)
-            return columns if len(columns) == 1 else []
+            return columns[0] if len(columns) == 1 else None
 
-        def _is_lastrowid(self, key: Any) -> bool:
+        def _is_lastrowid(self, key: Column[Any]) -> bool:
             """Return True if the key is the number that the driver reports."""
             is_sent = key.key in self.binds or key.key in (self.column_keys or ())
             is_number = key.type._cached_result_processor(self.dialect, None) is None
@@ -143,26 +146,40 @@ class FlushInsert(PreparedInsert):
         super().__init__(table)
         self.ids = ids
 
-    @HasMemoized.memoized_attribute  # copies of the statement do not share it
-    def _with_defaults(self) -> dict[Any, FlushInsert]:
-        """Arguments of ``return_defaults()`` → its result."""
-        return {}
+    _derived: tuple[ref[FlushInsert], dict[Any, FlushInsert]] | None = None
+    """A statement, and the arguments of its ``return_defaults()`` → the result."""
 
-    def return_defaults(self, *columns: Any, sort_by_parameter_order: bool = False, **others: Any) -> FlushInsert:
+    def return_defaults(
+        self, *columns: Any, supplemental_cols: Any = None, sort_by_parameter_order: bool = False
+    ) -> FlushInsert:
         """Return the same statement as before for the same columns.
 
-        The unit of work calls it in each flush. A new statement, and its cache key, take longer than all that the
-        library adds to the flush of one object.
+        The unit of work calls it in each flush. To build a statement and its cache key takes longer than all else
+        that the library adds to the flush of one object.
         """
-        make: Any = super().return_defaults
-        others["sort_by_parameter_order"] = sort_by_parameter_order
-        if len(others) > 1:
-            return cast("FlushInsert", make(*columns, **others))
+        derive = partial(super().return_defaults, *columns, sort_by_parameter_order=sort_by_parameter_order)
+        if supplemental_cols is not None:
+            return derive(supplemental_cols=supplemental_cols)
+        derived = self._derived
+        if derived is None or derived[0]() is not self:  # a copy has those of its original
+            derived = self._derived = ref(self), {}
         key = columns, sort_by_parameter_order
-        statement = self._with_defaults.get(key)
+        statement = derived[1].get(key)
         if statement is None:
-            statement = self._with_defaults[key] = make(*columns, **others)
+            statement = derived[1][key] = derive().with_cache_key()
         return statement
+
+    def with_cache_key(self) -> FlushInsert:
+        """Return the statement itself, with the cache key that SQLAlchemy would build for its first execution.
+
+        A thread that copies the statement meanwhile could give the copy the key of the original.
+        """
+        self._generate_cache_key()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        inherited: Any = super()  # leaves out the cache key
+        return {name: value for name, value in inherited.__getstate__().items() if name != "_derived"}
 
     def _compiler(self, dialect: Dialect, **options: Any) -> Any:
         subclass = {"sqlite": _matching_ids, "postgresql": _sending_arrays}.get(dialect.name)

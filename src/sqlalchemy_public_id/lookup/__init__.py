@@ -245,7 +245,7 @@ def get_many(
             if rows.get(type_.canonical(public_id)) is None:
                 raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
     if len(rows) == len(wanted) and type(None) not in {*map(type, rows.values())}:
-        return rows  # all of them
+        return rows  # none is unknown; types are compared, because a model may define __eq__()
     # a table whose collation is not exact may have sent others, which are the last
     return {public_id: row for public_id, row in islice(rows.items(), len(wanted)) if row is not None}
 
@@ -356,7 +356,7 @@ def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]
         return list(dict.fromkeys(format.validate(text) for text in public_ids if format.is_valid(text)))
     accepts, is_valid = format.quick_check, format.is_valid
     texts: list[Any] = list(public_ids)
-    if {str}.issuperset(map(type, texts)) and all(map(accepts, texts)):  # the usual case, without a generator
+    if {str}.issuperset(map(type, texts)) and all(map(accepts, texts)):  # the usual case, without a Python loop
         return list(dict.fromkeys(texts))
     accepted = (text for text in texts if isinstance(text, str) and (accepts(text) or is_valid(text)))
     return list(dict.fromkeys(map(str.__str__, accepted)))
