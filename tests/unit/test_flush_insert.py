@@ -106,7 +106,7 @@ def test_copies_of_other_kinds(copied: Callable[[Any], Any]) -> None:
 
 
 def test_cache_key_of_a_statement_that_is_copied_meanwhile() -> None:
-    """Statements have their cache keys before threads share them: a copy would take over one that is built meanwhile."""
+    """Statements have their cache keys before threads share them: a copy would take over one built meanwhile."""
     plain = of_flush()
     one = plain.return_defaults(letters.c.id, sort_by_parameter_order=True)
 
