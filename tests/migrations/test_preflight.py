@@ -475,7 +475,7 @@ def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
         people.execute(f"GRANT SELECT, ALTER ON person TO {user}")
         found = refused(People(limited))["missing-right"]
         assert f"GRANT CREATE, INSERT, UPDATE ON person TO {user}" in found
-        people.execute(f"GRANT CREATE, INSERT, UPDATE, INDEX ON person TO {user}")
+        people.execute(f"GRANT CREATE, INSERT, UPDATE ON person TO {user}")
         People(limited).add()
     finally:
         limited.dispose()
