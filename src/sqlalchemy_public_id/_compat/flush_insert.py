@@ -317,6 +317,12 @@ def _sending_arrays(compiler: Any) -> Any:
             """The names of the parameters, in the order of the columns."""
             return [next(iter(element[3])) for element in self._insertmanyvalues.insert_crud_params]
 
+        @cached_property
+        def array_places(self) -> dict[str, Any]:
+            """Return the name of each parameter → its place in a statement with arrays; nothing without arrays."""
+            keys = self._keys if self._item_types else []
+            return {key: at if self.positional else self._sent_name(key) for at, key in enumerate(keys)}
+
         def _sent_name(self, key: str) -> str:
             """Return the name of a parameter for the driver: characters such as blanks are escaped."""
             escaped: dict[str, str] = self.escaped_bind_names or {}
@@ -350,7 +356,5 @@ def _sending_arrays(compiler: Any) -> Any:
 def array_places(compiled: Any) -> dict[str, Any]:
     """Return the name of each parameter → its place in a statement with arrays; nothing if there can be none."""
     is_possible = isinstance(compiled.statement, FlushInsert) and compiled.dialect.name == "postgresql"
-    if not is_possible or not compiled._item_types:
-        return {}
-    keys: list[str] = compiled._keys
-    return {key: at if compiled.positional else compiled._sent_name(key) for at, key in enumerate(keys)}
+    places: dict[str, Any] = compiled.array_places if is_possible else {}
+    return places

@@ -133,11 +133,11 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool
     """Execute an INSERT with public ids."""
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
     first = _rows_sent.get(context, 0) if is_batch else 0
-    dialect = context.dialect
+    dialect, rows = context.dialect, 0
     if traits_for(dialect).aborts_transaction:
         if is_batch or not insert_one_row(context, cursor, statement, parameters):
             with GuardedInsert(context, cursor, statement) as guarded:
-                run(guarded, parameters, first)
+                rows = run(guarded, parameters, first)
     else:
         try:  # a statement that fails alone needs no preparation
             dialect.do_execute(cursor, statement, parameters, context)
@@ -145,7 +145,7 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool
             with GuardedInsert(context, cursor, statement) as guarded:
                 run_again(guarded, parameters, error, first)
     if is_batch:
-        _rows_sent[context] = first = first + rows_in(context, parameters)
+        _rows_sent[context] = first = first + (rows or rows_in(context, parameters))
         if first < len(context.compiled_parameters):
             return True
     if not generated.of(context.root_connection):  # otherwise, it is a flush, whose objects have their ids

@@ -77,7 +77,8 @@ def insert_one_row(context: Any, cursor: Any, statement: str, parameters: Any) -
 
 def run(guarded: GuardedInsert, batch: Batch) -> bool:
     """Execute the INSERT with ON CONFLICT DO NOTHING. Return False, sending nothing, if it cannot have the clause."""
-    if _triggers_before_insert.get(ref(guarded.dialect), {}).get(guarded.names):
+    triggers = _triggers_before_insert.get(ref(guarded.dialect))
+    if triggers and triggers.get(guarded.names):
         return False
     statement = _with_clause(guarded.context.compiled, guarded.statement)
     if statement is None:

@@ -35,13 +35,17 @@ _SOME = 100
 """Rows whose size is added up together."""
 
 
-def run(guarded: GuardedInsert, parameters: Any, first: int) -> None:
-    """Execute one statement; *first* is the position of its first row in the execution."""
+def run(guarded: GuardedInsert, parameters: Any, first: int) -> int:
+    """Execute one statement, and return the number of its rows.
+
+    :param first: the position of its first row in the execution.
+    """
     batch = Batch(guarded.context, parameters, first)
     if not may_contain_generated(guarded.context) or not guarded.has_immediate_result:
         guarded.execute(parameters)
     elif not (guarded.risks_transaction and guarded.sees_commits and on_conflict.run(guarded, batch)):
         guarded.execute_with_retries(batch, guarded.execute)
+    return batch.rows
 
 
 def run_again(guarded: GuardedInsert, parameters: Any, error: Exception, first: int) -> None:
