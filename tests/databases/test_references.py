@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -343,6 +344,43 @@ def test_detached(db: Session) -> None:
     assert pickle.loads(pickle.dumps(order)).customer_public_id == order.customer_public_id == CUSTOMERS[0]
     with pytest.raises(DetachedInstanceError, match=r"Order\.shipping_public_id.*references\.eager"):
         order.shipping_public_id  # noqa: B018
+
+
+def test_pickled_before_the_flush(db: Session) -> None:
+    """An object that waits for its key can be pickled and copied, also after a flush that has found others."""
+    db.add(Order(customer_public_id=CUSTOMERS[0], shipping_public_id=ADDRESSES[0]))
+    db.flush()
+    order = Order(customer_public_id=CUSTOMERS[1], shipping_public_id=ADDRESSES[0])
+
+    for copied in (pickle.loads(pickle.dumps(order)), copy.deepcopy(order)):
+        assert copied.customer_public_id == CUSTOMERS[1]
+        db.add(copied)
+        db.flush()
+        assert copied.customer.public_id == CUSTOMERS[1]
+
+
+def test_assigned_again_after_a_rollback(db: Session) -> None:
+    """The key of a row that was rolled back may be given out again: an id that is assigned again finds its own row."""
+    savepoint = db.begin_nested()
+    customer = Customer(name="Edsger")
+    db.add(customer)
+    db.flush()
+    order = Order(customer_public_id=customer.public_id)
+    db.add(order)
+    db.flush()
+    key = order.customer_id
+    savepoint.rollback()
+    db.add(Customer(id=key, name="stranger"))
+    db.flush()
+
+    customer.id = order.id = None  # type: ignore[assignment]  # new rows
+    order.customer_public_id = customer.public_id
+    db.add_all([customer, order])
+    db.flush()
+
+    assert order.customer_id == customer.id != key
+    db.expire_all()
+    assert order.customer.name == "Edsger"
 
 
 @on("sqlite")  # the others refuse such keys

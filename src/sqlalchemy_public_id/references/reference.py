@@ -95,6 +95,10 @@ class Source:
         mapper: Mapper[Any] = inspect(self.model)
         return mapper
 
+    def __reduce__(self) -> tuple[type[Source], tuple[Any, ...]]:
+        """Pickle and copy an object that waits for its key without the mapper, which cannot be pickled."""
+        return Source, (self.model, self.key, self.public_id)
+
     def columns(self) -> tuple[QueryableAttribute[Any], QueryableAttribute[str]]:
         """Return the attributes of key and public id."""
         return getattr(self.model, self.key), getattr(self.model, self.public_id)

@@ -45,7 +45,8 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
     if public_id is None:
         setattr(instance, ref.key, None)
         _unload_relationship(state, ref)
-    elif ref.key not in state.dict or public_id_without_query(state, ref, None) != public_id:
+    # the key of an object without a row may be that of a row that was rolled back with it
+    elif ref.key not in state.dict or not state.has_identity or public_id_without_query(state, ref, None) != public_id:
         has_scope = bool(ref.shared) or ref.condition is not None
         setattr(instance, ref.key, UnresolvedKey(ref.attribute, public_id, ref.source, has_scope))
 
