@@ -141,13 +141,12 @@ class FlushInsert(PreparedInsert):
     """The INSERT of a flush into a table with public ids."""
 
     inherit_cache = True
+    _derived: tuple[ref[FlushInsert], dict[Any, FlushInsert]] | None = None
+    """The statement whose results these are, and arguments of ``return_defaults()`` → the result."""
 
     def __init__(self, table: Table, ids: FlushedIds) -> None:
         super().__init__(table)
         self.ids = ids
-
-    _derived: tuple[ref[FlushInsert], dict[Any, FlushInsert]] | None = None
-    """A statement, and the arguments of its ``return_defaults()`` → the result."""
 
     def return_defaults(
         self, *columns: Any, supplemental_cols: Any = None, sort_by_parameter_order: bool = False
