@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from mutants import slips
 from mutants.candidates import Mutant, sample
 from mutants.running import CACHE, OUTCOMES, ROOT, Result, cover, run
 
@@ -76,7 +77,7 @@ def execute(label: str, mutants: Path, tests: str, killed_in: Path | None, timeo
     with ThreadPoolExecutor(processes) as pool:
         results = list(pool.map(one, [Mutant(**row["mutant"]) for row in _read(mutants)]))
     _write(label, [asdict(result) for result in results])
-    _print_table(results)
+    _print_table([(result.mutant.part, result.outcome) for result in results], OUTCOMES)
 
 
 @main.command()
@@ -90,6 +91,54 @@ def compare(old: Path, new: Path) -> None:
         _console.print(f"lost: {mutant.name}  {before[mutant]['diff']}")
     _console.print(f"{sum(map(_is_killed, before.values()))} killed before, {len(lost)} of them not any more")
     sys.exit(bool(lost))
+
+
+_ON_SQLITE = '--on sqlite -m "not slow and not nodes and not browser and not housekeeping"'
+
+
+@main.command(name="slips")
+@click.argument("label")
+@click.option("--tests", default=_ON_SQLITE, show_default=True, help="Arguments of pytest that choose the tests.")
+@click.option("--slips", "file", type=_file, default=slips.FILE, help="The slips; mutants/slips.toml by default.")
+@click.option("--only", multiple=True, metavar="ID", help="Only this slip; may be repeated.")
+@click.option("--survivors", is_flag=True, help="Only those that no test has killed the last time.")
+@click.option("--also", multiple=True, metavar="PATH", help="Tests that are run for each slip, and first; repeatable.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds for one test.")
+@click.option("--limit", default=900.0, show_default=True, help="Seconds for all tests of one slip.")
+@click.option("-n", "--processes", default=2, show_default=True)
+def try_slips(
+    label: str,
+    tests: str,
+    file: Path,
+    only: Sequence[str],
+    survivors: bool,
+    also: Sequence[str],
+    timeout: float,
+    limit: float,
+    processes: int,
+) -> None:
+    """Run the tests on mistakes that were written by hand, write .cache/mutants/LABEL.slips.json, and print a table.
+
+    A survivor is not an error.
+    """
+    options, kept = shlex.split(tests), CACHE / f"{label}.slips.json"
+    trials = {row["id"]: slips.Trial(**row) for row in (_read(kept) if kept.exists() else [])}
+    every = slips.read(file)
+    seen = {id for id, trial in trials.items() if trial.outcome == "killed"} if survivors else set[str]()
+    chosen = [slip for slip in every if slip.id in (only or [slip.id]) and slip.id not in seen]
+    lines = cover([*options, "tests"], label)
+    limits = {"timeout": timeout, "limit": limit}
+    for trial in slips.run_all(chosen, lines, options, also=also, processes=processes, **limits):
+        trials[trial.id] = trial
+        _console.print(f"{trial.outcome:9}{trial.tests:6} tests {trial.seconds:6} s  {trial.id}  {trial.killer}")
+        _write(f"{label}.slips", [asdict(one) for one in trials.values()])
+    wrong = slips.unsure([trials[slip.id] for slip in chosen], options, timeout)
+    for id, trial in trials.items():
+        if trial.killer in wrong:
+            trials[id] = replace(trial, outcome="unsure")
+            _console.print(f"unsure: {id}: {trial.killer} fails without it, too")
+    _write(f"{label}.slips", [asdict(one) for one in trials.values()])
+    _print_table([(slip.part, trials[slip.id].outcome) for slip in every if slip.id in trials], slips.OUTCOMES)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -106,11 +155,12 @@ def _is_killed(row: dict[str, Any]) -> bool:
     return row.get("outcome") == "killed"
 
 
-def _print_table(results: Sequence[Result]) -> None:
-    table = Table("part", "mutants", *OUTCOMES, box=box.MARKDOWN)
-    for part in [*dict.fromkeys(result.mutant.part for result in results), "all"]:
-        outcomes = Counter(result.outcome for result in results if part in (result.mutant.part, "all"))
-        table.add_row(part, *map(str, (outcomes.total(), *(outcomes[name] for name in OUTCOMES))))
+def _print_table(results: Sequence[tuple[str, str]], names: Sequence[str]) -> None:
+    """Print the number of each outcome, for each part and for all."""
+    table = Table("part", "all", *names, box=box.MARKDOWN)
+    for part in [*dict.fromkeys(part for part, _ in results), "all"]:
+        outcomes = Counter(outcome for own, outcome in results if part in (own, "all"))
+        table.add_row(part, *map(str, (outcomes.total(), *(outcomes[name] for name in names))))
     _console.print(table)
 
 

@@ -1034,3 +1034,11 @@ def test_advice_for_numbers(engine: Engine, make: Make) -> None:
     assert "BINARY(16) NOT NULL" in str(finding.advice.good if finding.advice else "")
     paste(engine, finding)
     assert found(engine) == {}
+
+
+@on("sqlite")
+def test_rows_at_both_ends_of_the_key(engine: Engine, make: Make) -> None:
+    """Rows that are among the first ones and among the last ones count once."""
+    make(rows=NanoId().generate_many(6))
+
+    assert [table.sampled for table in audit.run(engine, sample=8).tables] == [6]

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, event, select
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.dialects.advisory_locks import lock_of_transaction, try_lock
+from sqlalchemy_public_id.errors import MigrationRefused
 
 pytestmark = pytest.mark.backend
 
@@ -555,3 +556,16 @@ def test_no_event_of_the_user_is_lost(people: People) -> None:
     backfill.run(people.engine, "person")
 
     assert any("UPDATE" in statement for statement in seen)
+
+
+@on("sqlite")
+def test_trigger_that_spells_the_column_in_another_case(people: People) -> None:
+    """A trigger ``UPDATE OF public_id`` fires for the column ``Public_Id``, and is refused like any other."""
+    people.drop()
+    people.execute('CREATE TABLE person (id integer PRIMARY KEY, "Public_Id" varchar(12))')
+    people.execute("INSERT INTO person (id) VALUES (1)")
+    people.execute("CREATE TRIGGER note_it AFTER UPDATE OF public_id ON person BEGIN SELECT 1; END")
+
+    with pytest.raises(MigrationRefused) as caught:
+        backfill.run(people.engine, "person", "Public_Id")
+    assert [obstacle.code for obstacle in caught.value.obstacles] == ["update-triggers"]

@@ -177,3 +177,20 @@ def test_what_has_to_be_awaited(async_engine: AsyncEngine) -> None:
 
     assert "await allocator.acreate_table()" in told[0]
     assert "await allocator.aclose(), or async with" in told[1]
+
+
+@on("sqlite")
+def test_interrupted_with_numbers_in_hand(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt while ``take()`` waits for a lease returns the numbers that it has taken from memory."""
+    allocator = allocators(block=10)
+    assert allocator.take(7) == [range(7)]
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            allocator.take(5)
+
+    assert (allocator.reserved, allocator.next()) == (3, 7)

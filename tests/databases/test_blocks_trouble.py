@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from marks import on
 from sqlalchemy import Connection, Engine, create_engine, event, text, update
-from sqlalchemy.exc import DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
@@ -255,6 +255,23 @@ def test_other_errors_are_shown_as_they_are(engine: Engine, allocators: Allocato
         connection.exec_driver_sql("ALTER TABLE public_id_block RENAME next TO following")
     with pytest.raises(ProgrammingError, match="next"):
         allocator.next()
+
+
+@on("sqlite", "postgresql")
+def test_counter_that_the_table_refuses(engine: Engine, allocators: Allocators) -> None:
+    """A constraint that refuses the row of a new sequence is an error, and no reason to try for ever."""
+    allocator = allocators(timeout=10)
+    allocator.table.drop(engine)
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"CREATE TABLE {allocator.table.name} (name varchar(100) PRIMARY KEY, next bigint CHECK (next > 999))")
+        )
+
+    with pytest.raises(IntegrityError, match=r"(?i)check"):
+        allocator.next()
+
+    with engine.connect() as connection:
+        assert connection.execute(allocator.table.select()).all() == []
 
 
 @pytest.mark.slow

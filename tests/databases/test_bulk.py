@@ -17,6 +17,7 @@ from sqlalchemy_public_id import (
     NanoId,
     PublicIdCollision,
     PublicIdMixin,
+    TypedId,
     bulk,
     public_id_column,
     testing,
@@ -466,3 +467,19 @@ def test_objects_of_several_models(session: Session) -> None:
 
     assert [len(stored(session, model)) for model in (Team, User, Tiny)] == [2, 2, 2]
     assert all(inspect(each).persistent for each in mixed)
+
+
+class PlayerId(TypedId, prefix="bulkplayer"): ...
+
+
+class Player(PublicIdMixin[PlayerId], Base):
+    __tablename__ = "player"
+
+
+@on("sqlite")
+def test_typed_ids(session: Session) -> None:
+    """Each object shows its generated id in the type of the model."""
+    players = [Player() for _ in range(3)]
+    bulk.insert(session, players)
+
+    assert {type(player.public_id) for player in players} == {PlayerId}

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
+from marks import on
 from rows import agree, stored
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, text
 from sqlalchemy.exc import DBAPIError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, mapped_column, relationship
 
+from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, bulk
 
 
@@ -206,3 +208,13 @@ def test_given_keys(session: Session) -> None:
 
     assert stored(session, User).keys() == {50, 60, 70}
     agree(session, users)
+
+
+@on("sqlite")
+def test_models_in_the_order_of_the_objects(session: Session, statements: Statements) -> None:
+    """The rows of each model are inserted in the order of the objects, though a flush would insert teams first."""
+    users, teams = [User(name=func.lower("ADA"))], [Team(name=func.lower("ALL"))]
+    bulk.insert(session, [*users, *teams, Watched(name="1"), Watched(name="2")])
+
+    tables = [statement.split()[2].strip('"') for statement in statements.starting("INSERT")]
+    assert list(dict.fromkeys(tables)) == ["user", "team", "watched"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rows import agree
 from sqlalchemy import Engine, ForeignKey, MetaData, String, delete, event, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.attached import OTHER, attach
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
 
@@ -473,3 +475,64 @@ def test_statement_listeners_of_others_still_run(session: Session, engine: Engin
     session.flush()
 
     assert any(statement.startswith("INSERT") for statement in seen)
+
+
+@on("sqlite")
+def test_given_id_after_a_flush_to_two_databases(
+    engine: Engine, new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None]
+) -> None:
+    """After a flush to two databases, a given id that a row of either has is an error, and is not replaced."""
+    other = new_engine("sqlite")
+    create_on(other, Base.metadata)
+    with Session(binds={User: engine, Tiny: other}) as session:
+        user, tiny = User(), Tiny()
+        session.add_all([user, tiny])
+        session.flush()
+
+        for each in (user, tiny):
+            with pytest.raises(IntegrityError):
+                session.execute(insert(type(each)).values(public_id=each.public_id))
+
+
+@on("sqlite")
+def test_schema_that_a_statement_translates(session: Session, engine: Engine, tmp_path: Path) -> None:
+    """Where one execution translates the schema of the table, collided ids are looked for in the translated one."""
+    engine.dispose()
+    attach(engine, tmp_path / "other.db")
+    there = {"schema_translate_map": {"program": OTHER}}
+
+    class Own(DeclarativeBase): ...
+
+    class Parcel(PublicIdMixin, Own):
+        __tablename__ = "parcel"
+        __table_args__ = {"schema": "program"}  # noqa: RUF012
+
+    Own.metadata.create_all(engine.execution_options(**there))
+    with testing.fixed_ids(Parcel, "a" * 12, "a" * 12, "b" * 12, "c" * 12):
+        session.execute(insert(Parcel), [{}], execution_options=there)
+        session.execute(insert(Parcel).values([{}, {}]), execution_options=there)
+
+    ids = session.scalars(select(Parcel.public_id).order_by(Parcel.id), execution_options=there).all()
+    assert sorted(ids) == ["a" * 12, "b" * 12, "c" * 12]
+
+
+@on("sqlite")
+def test_unique_index_on_an_expression(session: Session) -> None:
+    """A duplicate in a unique index that the metadata lacks is the error of the database, and is not retried."""
+    session.execute(text("CREATE UNIQUE INDEX uq_lower ON user (lower(name))"))
+    session.add(User(name="Ada"))
+    session.flush()
+    session.add(User(name="ADA"))
+
+    with pytest.raises(IntegrityError, match="uq_lower"):
+        session.flush()
+
+
+@on("sqlite")
+def test_two_equal_ids_in_one_statement(session: Session) -> None:
+    """If two rows of one statement have drawn the same id, the first one keeps it, and the other one gets another."""
+    with testing.fixed_ids(User, "a" * 12, "a" * 12, "b" * 12):
+        session.execute(insert(User).values([{"name": "first"}, {"name": "second"}]))
+
+    found = dict(session.execute(select(User.name, User.public_id)).all())
+    assert found == {"first": "a" * 12, "second": "b" * 12}

@@ -22,6 +22,7 @@ from sqlalchemy.orm import (
     selectinload,
     sessionmaker,
 )
+from werkzeug.exceptions import NotFound
 from werkzeug.routing import BuildError
 
 from sqlalchemy_public_id import (
@@ -262,6 +263,18 @@ def test_get_or_404_checks_by_itself(airport: FlaskClient, statements: list[str]
     """Whatever a rule without the converter lets through is a 404, and sends nothing."""
     assert airport.get(f"/search/{text}").status_code == 404
     assert statements == []
+
+
+@on("sqlite")
+def test_row_that_may_not_be_seen(session: Session, create: Callable[[MetaData], None]) -> None:
+    """A row that does not meet the condition is a 404, as one that does not exist."""
+    create(Base.metadata)
+    session.add(Pilot(name="Ada", public_id=ADA))
+    session.commit()
+
+    assert get_or_404(session, Pilot, ADA, where=Pilot.name == "Ada").name == "Ada"
+    with pytest.raises(NotFound):
+        get_or_404(session, Pilot, ADA, where=Pilot.name == "Eve")
 
 
 @on("sqlite")

@@ -14,7 +14,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 
 from conftest import Statements
-from sqlalchemy_public_id import ImmutablePublicId, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
+from sqlalchemy_public_id import (
+    ImmutablePublicId,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    TypedId,
+    bigint_key,
+    public_id_column,
+)
 
 
 class Base(DeclarativeBase):
@@ -268,3 +276,33 @@ def test_update_of_other_columns_leaves_the_id_out(session: Session, user: User,
 
     assert not any("public_id" in statement for statement in statements if statement.startswith("UPDATE"))
     assert any(statement.startswith("UPDATE") for statement in statements)
+
+
+class Seat(PublicIdColumnMixin, Base):
+    """Has a key of two columns."""
+
+    __tablename__ = "seat"
+    line: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+@on("sqlite")
+def test_same_id_may_be_assigned_to_rows_of_a_composite_key(session: Session) -> None:
+    """An id that is not loaded is compared with that of its own row, and not of one with the same first column."""
+    seats = {A: Seat(line=1, place=1, public_id=A), B: Seat(line=1, place=2, public_id=B)}
+    session.add_all(seats.values())
+    session.commit()
+    for public_id, seat in seats.items():
+        seat.public_id = public_id
+    session.commit()
+
+    assert {public_id: seat.public_id for public_id, seat in seats.items()} == {A: A, B: B}
+
+
+@on("sqlite")
+def test_del_is_refused_at_once(session: Session, user: User) -> None:
+    """``del`` of the id of a stored row is an error before the flush."""
+    with pytest.raises(ImmutablePublicId) as caught:
+        del user.public_id
+
+    assert (caught.value.old, caught.value.new) == (A, None)

@@ -772,3 +772,17 @@ def test_async(async_engine: AsyncEngine) -> None:
             await async_engine.dispose()
 
     asyncio.run(story())
+
+
+@on("sqlite")
+def test_object_that_is_older_than_its_row(db: Session, engine: Engine) -> None:
+    """A repetition is compared with the row as it is now, though the session has an older object of it."""
+    with Session(engine, expire_on_commit=False) as session:
+        order, _ = idempotency.insert_once(session, Order(public_id=A, number="1"))
+        session.commit()
+        with Session(engine) as other, other.begin():
+            other.get_one(Order, order.id).number = "2"
+
+        with pytest.raises(PublicIdConflict) as caught:
+            idempotency.insert_once(session, Order(public_id=A, number="1"))
+    assert caught.value.differing == ("number",)

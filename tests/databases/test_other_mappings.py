@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
+    UniqueConstraint,
     column,
     func,
     insert,
@@ -37,6 +38,7 @@ from sqlalchemy.pool import QueuePool
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, lookup
 from sqlalchemy_public_id.keys import cluster_key
+from sqlalchemy_public_id.types import public_id_columns
 
 pytestmark = on("sqlite")
 
@@ -382,3 +384,23 @@ def test_copy_of_the_same_name(session: Session) -> None:
     assert Archived().public_id is None  # type: ignore[attr-defined]
     session.rollback()
     Own.metadata.drop_all(session.get_bind())
+
+
+def test_history_that_is_unique_with_the_version(session: Session) -> None:
+    """A copied column that is unique only together with another one generates no ids."""
+
+    class Own(DeclarativeBase): ...
+
+    class Draft(PublicIdMixin, Own):
+        __tablename__ = "draft"
+
+    history = Draft.__table__.to_metadata(Own.metadata, name="draft_history")  # type: ignore[attr-defined]
+    history.indexes.clear()
+    history.append_column(Column("version", Integer))
+    history.append_constraint(UniqueConstraint("public_id", "version"))
+    history.c.public_id.nullable = True
+    Own.metadata.create_all(session.get_bind())
+    session.connection().execute(insert(history), {"version": 1})
+
+    assert public_id_columns(history) == []
+    assert session.scalars(select(history.c.public_id)).all() == [None]

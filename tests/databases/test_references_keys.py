@@ -234,3 +234,36 @@ def test_a_new_row_of_a_text_key(fill: Callable[[int], None], engine: Engine) ->
         session.flush()
 
         assert speller.spelled_public_id == spelled.public_id
+
+
+class OnSQLite(DeclarativeBase):
+    """Models with a collation that only SQLite has."""
+
+
+class Currency(PublicIdMixin, OnSQLite):
+    __tablename__ = "currency"
+    __public_id__ = NanoId(prefix="rckcurrency")
+    code: Mapped[str] = mapped_column(String(3, collation="NOCASE"), unique=True)
+
+
+class Price(OnSQLite):
+    __tablename__ = "price"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    currency_code: Mapped[str] = mapped_column(ForeignKey(Currency.code))
+    currency: Mapped[Currency] = relationship()
+    currency_public_id: Mapped[str] = public_ref("currency")
+
+
+@on("sqlite")
+def test_foreign_key_in_another_case(create: Callable[[MetaData], None], session: Session) -> None:
+    """A foreign key refers to the row that the collation of its column takes for the same key."""
+    create(OnSQLite.metadata)
+    euro = Currency(code="eur")
+    session.add(euro)
+    session.flush()
+    session.add(Price(currency_code="EUR"))
+    session.commit()
+    expected = euro.public_id
+    session.expunge_all()
+
+    assert session.scalars(select(Price)).one().currency_public_id == expected

@@ -42,7 +42,7 @@ from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.formats import Uuid7
 from sqlalchemy_public_id.keys import ShardRouter
 from sqlalchemy_public_id.references import public_ref
-from sqlalchemy_public_id.testing import collisions
+from sqlalchemy_public_id.testing import collisions, fixed_ids
 
 
 class Base(DeclarativeBase):
@@ -528,3 +528,18 @@ def test_asynchronous_sessions_are_sharded_too() -> None:
     assert sum(held) == 12
     assert min(held) > 0
     assert ids == IDS
+
+
+@pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
+def test_a_collision_in_one_of_two_shards(shards: Shards) -> None:
+    """If one flush writes to two shards, a generated id that is taken in the second one is replaced there."""
+    taken, first, second = "t" * 12, "1" * 12, "2" * 12
+    with shards.router(by={range(1, 100): "a", range(100, 200): "b"}).session() as db:
+        db.add(Region(id=100, public_id=taken))
+        db.commit()
+        regions = [Region(id=1), Region(id=101)]
+        db.add_all(regions)
+        with fixed_ids(Region, first, taken, second):
+            db.flush()
+
+        assert [region.public_id for region in regions] == [first, second]

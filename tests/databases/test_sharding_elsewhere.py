@@ -12,7 +12,16 @@ from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.pool import NullPool
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, bulk, idempotency, public_ref, references
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdMixin,
+    bulk,
+    idempotency,
+    lookup,
+    public_ref,
+    references,
+)
 from sqlalchemy_public_id.keys import ShardRouter
 
 
@@ -107,3 +116,25 @@ def test_insert_once(db: ShardedSession) -> None:
         idempotency.insert_once(db, Owner(public_id="shown_izkpm55j334u"))
 
     assert not db.in_transaction()
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_pages_over_a_join(db: ShardedSession, router: ShardRouter, limit: int, newest_first: bool) -> None:
+    """A join that repeats the rows of one shard fills its part of a page; rows behind them are not skipped."""
+    owners = [Owner() for _ in range(20)]
+    db.add_all(owners)
+    db.flush()
+    for owner in owners:
+        db.add_all([Pet(owner=owner) for _ in range(3 if router.shard_of(owner) == "a" else 1)])
+    db.commit()
+    seen: list[str] = []
+    after: str | None = None
+    while not seen or after is not None:
+        joined = select(Owner).join(Pet, Pet.owner_id == Owner.id)
+        page = lookup.page(db, joined, limit=limit, after=after, newest_first=newest_first)
+        seen += [owner.public_id for owner in page]
+        after = page.next
+
+    expected = sorted(owners, key=lambda owner: (owner.id, owner.public_id), reverse=newest_first)
+    assert seen == [owner.public_id for owner in expected]

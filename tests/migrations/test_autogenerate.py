@@ -14,6 +14,7 @@ from sqlalchemy import (
     Engine,
     FetchedValue,
     ForeignKey,
+    Index,
     MetaData,
     String,
     UniqueConstraint,
@@ -94,6 +95,21 @@ def test_other_changes_stay(project: Project) -> None:
 
     assert upgrade_of(others) == ["op.add_column('customer', sa.Column('city', sa.String(length=20), nullable=True))"]
     assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    ("columns", "unique"), [(["public_id"], False), (["public_id", "name"], False), (["public_id", "name"], True)]
+)
+def test_other_indexes_stay(project: Project, columns: list[str], unique: bool) -> None:
+    """One more index on the column is created beside the unique one, which is part of the operation."""
+    metadata = shop()
+    Index("one_more", *(metadata.tables["customer"].c[name] for name in columns), unique=unique)
+
+    written = [line for each in project.files(metadata) for line in upgrade_of(each)]
+
+    assert "op.add_public_id('customer')" in written
+    assert [line for line in written if "op.create_index('one_more'" in line]
 
 
 @on("sqlite")
@@ -381,3 +397,15 @@ def test_comment_is_kept(project: Project, engine: Engine) -> None:
 
     assert 'comment="shown in URLs, it\'s"' in written
     assert project.check(metadata) is None
+
+
+@on("sqlite")
+def test_second_unique_index(project: Project) -> None:
+    """A unique index that the model lacks, beside the one of a complete column, is dropped as Alembic does it."""
+    project.write("op.add_public_id('customer')")
+    project.upgrade()
+    project.execute("CREATE UNIQUE INDEX extra ON customer (public_id)")
+
+    written = upgrade_of(project.revision(shop()))
+
+    assert [line.replace("op.f('extra')", "'extra'").partition(",")[0] for line in written] == ["op.drop_index('extra'"]

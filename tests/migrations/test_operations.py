@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from marks import on
 from people import People, migrating, send
-from sqlalchemy import Engine, exc, inspect, text
+from sqlalchemy import Connection, Engine, exc, inspect, text
 
 from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.errors import BackfillIncomplete
@@ -629,3 +629,17 @@ def test_default_of_the_user(new_people: Callable[..., People], engine: Engine) 
 
     assert people.state().complete
     assert (people.written() or "").endswith("urs")
+
+
+@on("sqlite")
+def test_wait_while(new_people: Callable[..., People]) -> None:
+    """An operation that fills rows asks ``wait_while`` before a batch, with its connection."""
+    asked: list[str] = []
+
+    def wait_while(connection: Connection) -> bool:
+        asked.append(connection.dialect.name)
+        return False
+
+    new_people().add(wait_while=wait_while)
+
+    assert set(asked) == {"sqlite"}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from marks import on
 from people import People, send
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
 from sqlalchemy_public_id.dialects.column_state import FEW_ROWS
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 
 pytestmark = pytest.mark.backend
 
@@ -118,7 +118,7 @@ def test_strings_in_a_column_for_numbers(new_people: Callable[..., People], engi
     assert "wrong-type" in refused(people, format=Uuid7())
 
 
-@pytest.mark.parametrize("default", ["''", "'x'"])
+@pytest.mark.parametrize("default", ["''", "'x'", "'n/a (old)'"])
 def test_constant_default(new_people: Callable[..., People], default: str) -> None:
     """A default that gives all rows one id is refused, also where the operation wants none of its own."""
     people = new_people(rows=0, more=f", public_id varchar(12) DEFAULT {default}")
@@ -509,3 +509,27 @@ def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engi
     assert people.ids()[0] == "x" * 30
     columns = {column["name"]: column for column in inspect(engine).get_columns("person")}
     assert getattr(columns["public_id"]["type"], "length", None) == 36
+
+
+@on("sqlite")
+def test_foreign_keys_of_a_copy(new_people: Callable[..., People], engine: Engine) -> None:
+    """A dry run of ``loosen_public_id()``, which copies the table, reports foreign keys that the copy would fire."""
+    people = new_people()
+    people.add()
+    people.execute("CREATE TABLE visit (person integer REFERENCES person (id))")
+    engine.dispose()
+    event.listen(engine, "connect", lambda driver, record: driver.execute("PRAGMA foreign_keys=ON"))
+
+    with pytest.raises(DryRun) as caught:
+        people.run("loosen_public_id", dry_run=True)
+    assert [obstacle.code for obstacle in caught.value.report.obstacles] == ["foreign-keys"]
+
+
+@on("sqlite")
+def test_duplicates_under_an_index_that_is_replaced(new_people: Callable[..., People]) -> None:
+    """Ids that rows share are refused where the index that is to be replaced lets them in."""
+    people = new_people(more=", public_id varchar(12)")
+    people.execute("CREATE INDEX old ON person (public_id)")
+    with_ids(people, IDS[0], IDS[0], IDS[1])
+
+    assert refused(people, "contract_public_id", replaces="old").keys() == {"duplicates"}

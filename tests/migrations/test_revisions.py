@@ -141,3 +141,12 @@ def test_batches(project: Project) -> None:
     assert downgrade_of(backfill) == ["pass"]
     assert downgrade_of(contract)[-1] == f"batch_op.loosen_public_id({FORMAT})"
     assert project.check(wanted()) is None
+
+
+@on("sqlite")
+def test_imports_of_the_user(project: Project) -> None:
+    """Each of the three files has the imports that a function of the project has added to the revision."""
+    own = "def own(context, revision, directives):\n    directives[0].imports.add('import decimal')"
+    project.configure("process_revision_directives=three_revisions_after(own),", before=f"{IMPORT}\n\n{own}\n")
+
+    assert ["\nimport decimal\n" in file for file in files(project.revision(wanted()))] == [True] * 3

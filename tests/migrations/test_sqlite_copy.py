@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy.exc
+from marks import known_defect
 from people import People, migrating, send
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
+from support.interrupt import interrupted
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.errors import MigrationRefused
 
 UNIQUE = pytest.mark.parametrize("unique", ["index", "constraint"])
 
@@ -245,6 +249,24 @@ def test_foreign_keys_on(engine: Engine, connection: Connection, unique: str, on
     add(engine, unique=unique).check_complete(2)
 
 
+@pytest.mark.parametrize("parent", ["PERSON", "Person", '"pErson"', "[PERSON]"])
+@pytest.mark.parametrize("operation", ["add_public_id", "loosen_public_id"])
+def test_foreign_keys_in_another_case(engine: Engine, connection: Connection, parent: str, operation: str) -> None:
+    """A foreign key that writes the name of the table in other letters counts too: SQLite ignores their case."""
+    script(connection, *(each.replace("REFERENCES person", f"REFERENCES {parent}") for each in CHILDREN))
+    if operation != "add_public_id":
+        add(engine)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with pytest.raises(MigrationRefused, match="other tables refer to 'person'"), migrating(other) as op:
+            getattr(op, operation)("person")
+        other.invalidate()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+
+
 def test_foreign_keys_on_without_children(engine: Engine, connection: Connection) -> None:
     """With foreign keys on, a table that nobody refers to is copied."""
     script(connection, *CHILDREN)
@@ -258,6 +280,34 @@ def test_foreign_keys_on_without_children(engine: Engine, connection: Connection
 
     People(engine, table="card").run("backfill_public_id")
     assert rows(connection, "SELECT count(*) FROM card WHERE public_id IS NOT NULL") == [(3,)]
+
+
+NOT_DROPPED = known_defect(
+    "live tables", "a column whose UNIQUE constraint has no name is not dropped", raises=sqlalchemy.exc.OperationalError
+)
+
+
+@pytest.mark.parametrize(
+    ("unique", "more"),
+    [
+        ("constraint", "NOT NULL UNIQUE"),
+        pytest.param("constraint", "UNIQUE", marks=NOT_DROPPED),
+        pytest.param("index", "NOT NULL UNIQUE", marks=NOT_DROPPED),
+        pytest.param("index", "UNIQUE", marks=NOT_DROPPED),
+    ],
+)
+def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, unique: str, more: str) -> None:
+    """A column that is unique by a constraint without a name, and by an index beside it, is dropped with both."""
+    script(
+        connection,
+        f"CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, public_id VARCHAR(12) {more})",
+        "CREATE UNIQUE INDEX one_more ON person (public_id)",
+        "INSERT INTO person VALUES (1, 'Ada', 'izkpm55j334u')",
+    )
+
+    People(engine, unique=unique).run("drop_public_id")
+
+    assert rows(connection, "SELECT * FROM person") == [(1, "Ada")]
 
 
 def test_settings_stay(engine: Engine, connection: Connection) -> None:
@@ -276,3 +326,51 @@ def test_settings_stay(engine: Engine, connection: Connection) -> None:
                 op.drop_public_id("person")
             assert send(other, "PRAGMA legacy_alter_table").scalar() == value
         other.invalidate()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("statement", ["CREATE TABLE main.", "INSERT INTO main.", "DROP TABLE", "CREATE UNIQUE INDEX"])
+def test_settings_stay_after_an_error(
+    engine: Engine, connection: Connection, statement: str, error: type[BaseException], value: int
+) -> None:
+    """PRAGMA legacy_alter_table, which no ROLLBACK undoes, is what it was when an error has ended the copy."""
+    script(connection, *CHILDREN, "CREATE UNIQUE INDEX one ON person (name)")
+
+    with engine.connect() as other:
+        send(other, f"PRAGMA legacy_alter_table={value}")
+        other.commit()
+        with (
+            pytest.raises(error),
+            interrupted(engine, 2 if statement == "CREATE UNIQUE INDEX" else 1, error, "between", only=(statement,)),
+            migrating(other) as op,
+        ):
+            op.add_public_id("person")
+        assert send(other, "PRAGMA legacy_alter_table").scalar() == value
+        other.invalidate()
+    assert rows(connection, "SELECT name FROM person ORDER BY id") == [("Ada",), ("Grace",)]
+
+
+@known_defect(
+    "live tables",
+    "a COMMIT that finds the file busy leaves the transaction open, and BEGIN is refused in it",
+    raises=sqlalchemy.exc.OperationalError,
+)
+@pytest.mark.parametrize("work", ["backfill", "contract"])
+def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine, work: str) -> None:
+    """A COMMIT that waits in vain for a reader of the file is tried again, as a lock is that is not acquired."""
+    writer = new_engine("sqlite", engine.url, connect_args={"timeout": 0.05})
+    people = People(writer)
+    people.create(3)
+    people.run("expand_public_id")
+    if work == "contract":
+        people.run("backfill_public_id")
+
+    with engine.connect() as reader:
+        cursor = reader.connection.cursor()
+        cursor.execute("SELECT id FROM person")  # the lock of a reader lasts until it has fetched all rows
+        cursor.fetchone()
+        event.listen(writer, "handle_error", lambda context: cursor.close())
+        people.run(f"{work}_public_id")
+
+    assert None not in people.ids()

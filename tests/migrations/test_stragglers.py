@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from people import People
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import BackfillIncomplete, NanoId
 
@@ -78,3 +80,35 @@ def test_format_without_an_expression(people: People) -> None:
 
     with pytest.raises(BackfillIncomplete):
         people.run("contract_public_id")
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "raises"),
+    [
+        ("contract_public_id", {}, True),
+        ("contract_public_id", {"on_duplicate": "replace"}, False),
+        ("add_public_id", {}, False),
+    ],
+)
+def test_duplicate_after_the_preflight(people: People, operation: str, options: dict[str, str], raises: bool) -> None:
+    """A duplicate that arrives before the index is replaced with consent, or by the operation that has made all ids."""
+    people.run("expand_public_id")
+    if operation == "contract_public_id":
+        people.run("backfill_public_id")
+    writer, written = People(create_engine(people.engine.url)), list[str]()
+
+    def write(connection: Connection, cursor: object, statement: str, *_: object) -> None:
+        if statement == "BEGIN IMMEDIATE" and not written and None not in writer.ids():  # before the index
+            written.append(statement)
+            writer.execute("UPDATE person SET public_id = 'izkpm55j334u' WHERE id IN (1, 2)")
+
+    event.listen(people.engine, "before_cursor_execute", write)
+    with pytest.raises(IntegrityError) if raises else nullcontext():
+        people.run(operation, **options)
+    writer.engine.dispose()
+
+    assert people.ids()[0] == "izkpm55j334u"
+    if raises:
+        assert people.ids()[1] == "izkpm55j334u"
+    else:
+        people.check_complete(200)

@@ -88,6 +88,9 @@ class Judge:
     def judge_error(self, error: BaseException, incidents: list[Incident], wishes: list[Wish]) -> None:
         raised = list(_chain(error))
         made_up = [incident for incident in incidents if incident.fault is not None]
+        errors = [incident.error for incident in made_up]
+        if len(made_up) > 1 and (error in errors or getattr(error, "orig", None) in errors):
+            return  # the later one takes the place of the earlier one, in SQLAlchemy itself, too
         if made_up:
             last = [incident for incident in made_up if not self._may_be_hidden(incident)]
             for incident in last:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.plan import Lock, Plan
-from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, Step
+from sqlalchemy_public_id.online.run import plan_for, script
 
 FORMAT = NanoId(length=2, alphabet="ab", prefix="p")
 MADE = "CONCAT('p_', {0}, {0})".format(
@@ -24,6 +26,11 @@ TYPE = "VARCHAR(4) CHARACTER SET ascii COLLATE ascii_bin"
 def plan(dialect: str, **options: Any) -> Plan:
     options = {"format": FORMAT, "schema": "shop", **options}
     return plan_for(PublicIdColumn.of("person", **options), make_url(f"{dialect}://").get_dialect()())
+
+
+def step_of(plan: Plan, phase: str, name: str) -> Step:
+    (step,) = [step for step in getattr(plan, phase)() if step.name == name]
+    return step
 
 
 def of(plan: Plan, phase: str) -> str:
@@ -93,6 +100,68 @@ def test_mysql_contract(dialect: str) -> None:
         "ALTER TABLE shop.person ADD UNIQUE INDEX uq_person_public_id (public_id), ALGORITHM=INPLACE, LOCK=NONE" in sql
     )
     assert f"MODIFY COLUMN public_id {TYPE} NOT NULL DEFAULT ({MADE}), ALGORITHM=INPLACE, LOCK=NONE" in sql
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])
+@pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
+def test_names_have_their_schema(dialect: str, phase: str) -> None:
+    """A table is never named without its schema, where a namesake could be found; nor is an index that is dropped."""
+    for options in ({}, {"unique": "constraint"}, {"replaces": "old_name"}, {"server_default": "drop"}):
+        sql = of(plan(dialect, **options), phase)
+
+        assert re.findall(r"(?<!shop\.)(?<!')\bperson\b", sql) == []  # a catalog has the name as a string
+        dropped = re.findall(r"^ *DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?(\S+)", sql, re.MULTILINE)
+        assert [name for name in dropped if not name.startswith("shop.")] == []
+
+
+def test_postgresql_drops_an_invalid_index_of_the_schema() -> None:
+    """An invalid index that an earlier attempt has left is dropped in the schema of its table."""
+    step = step_of(plan("postgresql"), "contract", "build the unique index")
+    with create_engine("sqlite://").connect() as connection:  # the step reads nothing from it
+        drop, create = step.sql(connection, State(exists=True, index=True))
+
+    assert drop == "DROP INDEX CONCURRENTLY IF EXISTS shop.uq_person_public_id"
+    assert create == "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON shop.person (public_id)"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "last"),
+    [
+        *(
+            (name, ["SET SESSION lock_wait_timeout = @public_id_wait, SESSION sql_mode = @public_id_mode"])
+            for name in ("mysql", "mariadb")
+        ),
+        ("postgresql", ["RESET lock_timeout", "RESET statement_timeout"]),
+    ],
+)
+def test_scripts_put_settings_back(dialect: str, last: list[str]) -> None:
+    """A script ends with the settings of its session that were there before it."""
+    lines: list[str] = []
+    target = plan(dialect)
+
+    script(target.expand(), target.dialect, Patience(), lines.append)
+
+    assert lines[-len(last) :] == last
+    changed = {name for line in lines for name in re.findall(r"SET (?:SESSION )?(\w+) = ", line)}
+    assert {name for name in changed if name not in " ".join(last)} == set()
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"), [((10, 5, 28), False), ((10, 9, 8), False), ((10, 10, 0), True), ((11, 4, 2), True)]
+)
+def test_old_mariadb(version: tuple[int, ...], accepted: bool) -> None:
+    """A MariaDB without RANDOM_BYTES() is refused, unless it has to generate no ids."""
+    target = plan("mariadb")
+    target.dialect.server_version_info = version
+
+    if accepted:
+        assert "RANDOM_BYTES" in of(target, "expand")
+    else:
+        with pytest.raises(ConfigurationError, match=r"has no RANDOM_BYTES\(\) .* 10\.10 has"):
+            target.expand()
+    without = plan("mariadb", server_default="none")
+    without.dialect.server_version_info = version
+    assert "RANDOM_BYTES" not in of(without, "expand")
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "mariadb"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from marks import on
 from sqlalchemy import (
     Column,
     Integer,
@@ -24,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import CompileError
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import (
@@ -327,3 +328,31 @@ def test_malformed_text_is_not_written(accounts: Session, statements: list[str],
                 accounts.connection().execute(WRITES[way](text))
             assert caught.value.value == text
             assert not statements
+
+
+class OwnId(PublicIdType):
+    """A type of the program, which makes ids in its own way."""
+
+    cache_ok = True
+
+    def next_id(self) -> str:
+        return "own" + super().next_id()[3:]
+
+
+@on("sqlite")
+def test_subclass_makes_its_own_ids(session: Session) -> None:
+    """A flush calls ``next_id()`` of a subclass."""
+
+    class Own(DeclarativeBase): ...
+
+    class Song(Own):
+        __tablename__ = "song"
+        id = mapped_column(Integer, primary_key=True)
+        public_id = mapped_column(OwnId(NanoId()), default=NanoId().generate, unique=True, nullable=False)
+
+    Own.metadata.create_all(session.get_bind())
+    song = Song()
+    session.add(song)
+    session.flush()
+
+    assert song.public_id[:3] == "own"

@@ -516,6 +516,8 @@ UNUSABLE = [
     (f"postgresql+psycopg://user@127.0.0.1:1/x?password={SECRET}", "postgresql+psycopg://user@127.0.0.1:1/x: "),
     (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x", "mysql+pymysql://user:***@127.0.0.1:1/x: "),
     (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x?nonsense={SECRET}", "user:***@127.0.0.1:1/x: "),
+    # the driver repeats the value of sslmode
+    (f"postgresql+psycopg://user@127.0.0.1:1/x?sslpassword={SECRET}&sslmode={SECRET}", "invalid sslmode value"),
 ]
 
 
@@ -832,3 +834,17 @@ def test_models_that_cannot_be_used(arguments: list[str], expected: str) -> None
 
     assert result.exit_code == 2
     assert expected in result.stderr
+
+
+@on("sqlite")
+def test_plan_that_replaces_a_constraint(engine: Engine) -> None:
+    """``plan --replaces`` has the step that removes the old constraint, which is a copy of the table on SQLite."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE invoice (id INTEGER PRIMARY KEY, public_id VARCHAR(12) NOT NULL, "
+            "CONSTRAINT old UNIQUE (public_id))"
+        )
+    result = run("plan", url(engine), NAME, "--replaces", "old", "--output", "json")
+
+    names = [step["name"] for step in json.loads(result.stdout)["steps"]]
+    assert names == ["build the unique index", "copy the table, with NOT NULL"]

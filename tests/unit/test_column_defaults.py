@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, event, inspect
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, event, insert, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapper
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, Uuid7
@@ -68,3 +68,26 @@ def test_instant_defaults() -> None:
     assert NanoId().is_valid(vars(Order())["public_id"])
     assert Order(public_id="a" * 12).public_id == "a" * 12
     assert isinstance(inspect(Order), Mapper)
+
+
+@pytest.mark.parametrize("order", [["copied", "public_id"], ["public_id", "copied"]], ids=" before ".join)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_history_table_with_an_id_of_its_own(order: list[str], rows: int) -> None:
+    """A column with the copied default of another table stays empty, and the one with an id of its own is filled."""
+    columns = {
+        "copied": Column("copied", String(60), default=copied_default(Text)),
+        "public_id": Column("public_id", Native.__table__.c.public_id.type, default=copied_default(Native)),
+    }
+    history = Table("history", MetaData(), Column("key", Integer, primary_key=True), *map(columns.get, order))
+    engine = create_engine("sqlite://")
+    history.create(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(history), [{"key": key} for key in range(rows)])
+        found = connection.execute(select(history.c.copied, history.c.public_id)).all()
+
+    assert [row.copied for row in found] == [None] * rows
+    assert len({row.public_id for row in found} - {None}) == rows
+
+
+def copied_default(model: Any) -> Any:
+    return model.__table__.c.public_id.default.arg

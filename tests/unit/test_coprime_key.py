@@ -291,3 +291,10 @@ def test_refused(arguments: Any, message: str) -> None:
     """Settings that cannot work are refused when they are declared."""
     with pytest.raises(ConfigurationError, match=message):
         CoprimeKey(*arguments)
+
+
+def test_all_ids_together() -> None:
+    """``generate_many()`` issues the last id, too."""
+    format = CoprimeKey(Counter(), CoprimeStep("01", 2))
+
+    assert sorted(format.generate_many(4)) == ["00", "01", "10", "11"]

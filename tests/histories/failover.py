@@ -1,0 +1,76 @@
+"""A PostgreSQL server with a synchronous replica, which becomes the primary when the first one is gone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from histories.places import Place, PostgreSQL
+from private_servers import HOST, Keeper, answer, execute, free_ports, owner, run, wait_until
+from sqlalchemy.engine import URL
+
+__all__ = ["Pair", "place_with_replica"]
+
+
+class Pair(PostgreSQL):
+    """Two servers, of which clients find the primary by themselves. What the primary has acknowledged, both have."""
+
+    def __init__(self, paths: dict[str, str], keeper: Keeper, folder: Path) -> None:
+        self._number = 0
+        super().__init__(paths, keeper, folder)
+        self._ports = [self.port, *free_ports(1)]
+        self._begin_replica()
+        execute(self._alone(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
+        execute(self._alone(), "SELECT pg_reload_conf()")
+        hosts = tuple(f"{HOST}:{port}" for port in self._ports)
+        query = {"host": hosts, "target_session_attrs": "read-write"}
+        self.url = URL.create(self.drivername, self.login, database="test", query=query)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / f"data{self._number}"
+
+    def _alone(self) -> URL:
+        """The URL of the primary."""
+        return URL.create(self.drivername, self.login, host=HOST, port=self.port, database="test")
+
+    def fail_over(self) -> None:
+        """Kill the primary, let the other one take its place, and make a new replica in place of the old primary."""
+        self.crash()
+        old = self._data
+        self._number = 1 - self._number
+        self.port, self.pid = self._ports[self._number], self._replica
+        execute(self._alone(), "SELECT pg_promote()")
+        shutil.rmtree(old)
+        self._begin_replica()
+
+    def _begin_replica(self) -> None:
+        number = 1 - self._number
+        folder, port = self.folder / f"data{number}", self._ports[number]
+        source = ["-h", HOST, "-p", str(self.port), "-U", self.login, "--checkpoint=fast", "--no-sync"]
+        run(["pg_basebackup", "-D", str(folder), "--write-recovery-conf", *source], self.user)
+        primary = self.port, self._number
+        self.port, self._number = port, number
+        command = self._command()
+        self.port, self._number = primary
+        log = self._keeper.folder / f"{port}.log"
+        self._replica = self._keeper.start(command, self.user, log, signal.SIGQUIT)
+        streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        wait_until(lambda: answer(self._alone(), streaming) == (1,), "the replica", log)
+
+
+@contextmanager
+def place_with_replica(paths: dict[str, str]) -> Iterator[Place]:
+    """Make a place on a pair of servers."""
+    keeper = Keeper("history-pair")
+    try:
+        shutil.chown(keeper.folder, *owner("postgres"))
+        folder = keeper.folder / "data"
+        folder.mkdir()
+        server = Pair(paths, keeper, folder)
+        yield Place("postgresql", server.url, server)
+    finally:
+        keeper.close()

@@ -1,0 +1,91 @@
+"""Dialects of other packages that are children of SQLAlchemy's, under a name of their own: ``auroradsql``, say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from marks import known_defect
+from rows import agree
+from sqlalchemy import Engine, MetaData, String
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
+from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.exc import IntegrityError, ProgrammingError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.schema import CreateTable
+
+from sqlalchemy_public_id import PublicIdMixin, Ulid, Uuid7, testing
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Invoice(PublicIdMixin, Base):
+    __tablename__ = "invoice"
+    __public_id__ = Uuid7()
+    name: Mapped[str] = mapped_column(String(9), default="a")
+
+
+class Receipt(PublicIdMixin, Base):
+    __tablename__ = "receipt"
+    __public_id__ = Ulid(prefix="rptrec")
+
+
+class OtherPostgreSQL(PGDialect_psycopg):
+    name = "other_postgresql"
+    supports_statement_cache = True
+
+
+class OtherMySQL(MySQLDialect_pymysql):
+    name = "other_mysql"
+    supports_statement_cache = True
+
+
+class OtherMariaDB(MariaDBDialect, MySQLDialect_pymysql):
+    name = "other_mariadb"
+    supports_statement_cache = True
+
+
+class OtherSQLite(SQLiteDialect_pysqlite):
+    name = "other_sqlite"
+    supports_statement_cache = True
+
+
+CHILDREN = {"postgresql": OtherPostgreSQL, "mysql": OtherMySQL, "mariadb": OtherMariaDB, "sqlite": OtherSQLite}
+for child in CHILDREN.values():
+    registry.register(child.name, __name__, child.__name__)
+    registry.register(f"{child.name}.own", __name__, child.__name__)
+
+
+def ddl(model: type[Any], dialect: Any) -> str:
+    return str(CreateTable(model.__table__).compile(dialect=dialect))
+
+
+@pytest.mark.parametrize("model", [Invoice, Receipt])
+@known_defect("write path", "a child has the types of an unknown database", raises=AssertionError)
+def test_types(database: str, engine: Engine, model: type[Any]) -> None:
+    """The columns of a child have the types of its family."""
+    assert ddl(model, engine.dialect) == ddl(model, CHILDREN[database]())
+
+
+@known_defect("write path", "a child has no retry", raises=(IntegrityError, ProgrammingError))
+def test_collisions(
+    database: str, create: Callable[[MetaData], None], engine: Engine, new_engine: Callable[..., Engine]
+) -> None:
+    """A collision is retried on a child, as on every database of its family."""
+    create(Base.metadata)
+    with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
+        session.add(first := Invoice())
+        session.flush()
+        with testing.collisions(Invoice, first.public_id):
+            session.add(second := Invoice())
+            session.flush()
+
+        agree(session, [first, second])

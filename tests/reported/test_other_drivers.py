@@ -1,0 +1,148 @@
+"""Drivers that the library does not name: a collision is retried, and values are stored as SQLAlchemy stores them.
+
+They are not installed with the tests. ``pip install pg8000 mariadb mysqlclient sqlalchemy-libsql`` adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from marks import known_defect, on
+from rows import agree
+from sqlalchemy import Engine, MetaData, String, create_engine, func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import StaticPool
+
+from conftest import url_of
+from sqlalchemy_public_id import PublicIdMixin, bulk, guard, testing
+
+A = "a" * 12
+
+pytestmark = pytest.mark.backend
+
+Create = Callable[[MetaData], None]
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    name: Mapped[str | None] = mapped_column(String(9))
+
+
+class ByHand(Base):
+    """A control without the library."""
+
+    __tablename__ = "by_hand"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None] = mapped_column(String(9))
+
+
+def flush_one(session: Session) -> None:
+    session.add(User(name="new"))
+    session.flush()
+
+
+def flush_three(session: Session) -> None:
+    session.add_all([User(name="new") for _ in range(3)])
+    session.flush()
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(User), [{"name": "new"}] * 3)
+
+
+def execute_values(session: Session) -> None:
+    session.execute(insert(User).values([{"name": "new"}] * 3))
+
+
+def insert_in_bulk(session: Session) -> None:
+    bulk.insert(session, [User(name="new") for _ in range(3)])
+
+
+NOT_RETRIED = known_defect("write path", "the collision is not retried, without a warning", raises=IntegrityError)
+WAYS = [flush_one, flush_three, execute, execute_values, insert_in_bulk]
+RETRIED = {("pg8000", flush_three), ("pg8000", insert_in_bulk), *(("MySQLdb", way) for way in WAYS)}
+
+
+@pytest.mark.parametrize(
+    ("module", "driver", "way", "database"),
+    [
+        pytest.param(
+            module,
+            driver,
+            way,
+            database,
+            id=f"{driver}-{way.__name__}-{database}",
+            marks=[] if (module, way) in RETRIED else NOT_RETRIED,
+        )
+        for module, driver, databases in (
+            ("pg8000", "pg8000", ["postgresql"]),
+            ("mariadb", "mariadbconnector", ["mariadb"]),
+            ("MySQLdb", "mysqldb", ["mysql", "mariadb"]),
+        )
+        for way in WAYS
+        for database in databases
+    ],
+    indirect=["database"],
+)
+def test_collisions(
+    database: str,
+    create: Create,
+    new_engine: Callable[..., Engine],
+    module: str,
+    driver: str,
+    way: Callable[[Session], None],
+) -> None:
+    """A collision is retried, whatever driver reports it."""
+    pytest.importorskip(module)
+    create(Base.metadata)
+    with Session(new_engine(database, url_of(database, driver))) as session:
+        session.add(User(name="first", public_id=A))
+        session.flush()
+        with testing.collisions(User, A, times=2):
+            way(session)
+
+        agree(session, list(session.scalars(select(User))))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ByHand,
+        pytest.param(User, marks=known_defect("write path", "NULL is stored instead of 'null'", raises=AssertionError)),
+    ],
+)
+@on("postgresql")
+def test_text_that_is_null_in_an_array(
+    database: str, create: Create, new_engine: Callable[..., Engine], model: type[User | ByHand]
+) -> None:
+    """The text 'null' is stored as text by a flush of many objects, through pg8000 too."""
+    pytest.importorskip("pg8000")
+    create(Base.metadata)
+    with Session(new_engine(database, url_of(database, "pg8000"))) as session:
+        session.add_all([model(name="null") for _ in range(25)])
+        session.flush()
+
+        assert session.scalar(select(func.count(model.name))) == 25
+
+
+@on("sqlite")
+@known_defect("write path", "an AttributeError hides the error of the driver", raises=AssertionError)
+def test_module_without_an_integrity_error(database: str) -> None:
+    """A violation is raised as the driver reports it, if the module of the driver has no IntegrityError."""
+    pytest.importorskip("sqlalchemy_libsql")
+    engine = create_engine("sqlite+libsql://", poolclass=StaticPool)
+    Base.metadata.create_all(engine)
+    raised = []
+    for switch in (guard.uninstall, guard.install):
+        switch(engine)
+        with engine.connect() as connection, pytest.raises(Exception, match="UNIQUE") as error:
+            connection.execute(insert(User.__table__).values([{"public_id": A}, {"public_id": A}]))
+        raised.append(type(error.value))
+
+    assert [raised[0]] * 2 == raised

@@ -1,0 +1,139 @@
+"""``page_of(filter=…)``: the fields of a filter, whatever their names, aliases and defaults are."""
+# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI
+from marks import known_defect
+from pydantic import BaseModel, Field
+from sqlalchemy import Engine, MetaData, String, true
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin
+from sqlalchemy_public_id.ext.fastapi import Matches, Page, install, page_of
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(PublicIdMixin, Base):
+    __tablename__ = "item"
+    name: Mapped[str] = mapped_column(String(20))
+    number: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    condition: Mapped[str] = mapped_column(String(20))
+    session: Mapped[str] = mapped_column(String(20))
+
+
+class ItemOut(BaseModel):
+    name: str
+
+
+class ByState(BaseModel):
+    state: str | None = None
+
+
+class ByCondition(BaseModel):
+    condition: str | None = None
+
+
+class BySession(BaseModel):
+    session: str | None = None
+
+
+class ByAliasOfCursor(BaseModel):
+    above: Annotated[int | None, Matches(lambda above: Item.number > above)] = Field(None, alias="after")
+
+
+class ByAliasOfLimit(BaseModel):
+    number: int | None = Field(None, alias="limit")
+
+
+def every_row() -> Any:
+    return true()
+
+
+Get = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def get(engine: Engine, create: Callable[[MetaData], None], send: Get) -> Get:
+    """Declare a route with a filter on two items, the new "a" and the used "b", and send a request, or several."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        for number, (name, state) in enumerate({"a": "new", "b": "used"}.items(), 1):
+            session.add(Item(name=name, number=number, state=state, condition=state, session=state))
+        session.commit()
+
+    def open_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    def get(filter: type[BaseModel], query: str, times: int = 1, **options: Any) -> httpx.Response:
+        app = FastAPI()
+        install(app)
+        page_of_items = page_of(Item, session=open_session, filter=filter, **options)
+
+        @app.get("/items", response_model=Page[ItemOut])
+        def items(page: Annotated[Any, Depends(page_of_items)]) -> Any:
+            return page
+
+        return [send(app, "GET", f"/items?{query}") for _ in range(times)][-1]
+
+    return get
+
+
+def names_in(response: httpx.Response) -> tuple[int, list[str]]:
+    """Return the status of the answer, and the names of its items."""
+    body = response.json() if response.status_code == 200 else {"items": []}
+    return response.status_code, [item["name"] for item in body["items"]]
+
+
+OWN_PARAMETER = known_defect(
+    "edge", "a filter field called condition or session meets a parameter of the dependency", raises=AssertionError
+)
+
+
+@pytest.mark.parametrize(
+    ("filter", "field"),
+    [
+        (ByState, "state"),
+        pytest.param(ByCondition, "condition", marks=OWN_PARAMETER),
+        pytest.param(BySession, "session", marks=OWN_PARAMETER),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"scope": every_row}], ids=["no scope", "scope"])
+def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options: dict[str, Any]) -> None:
+    """A filter selects rows, whatever the name of its field is."""
+    assert names_in(get(filter, f"{field}=used", **options)) == (200, ["b"])
+
+
+@known_defect("edge", "the alias of a filter field may be a parameter of every page", raises=pytest.fail.Exception)
+@pytest.mark.parametrize("filter", [ByAliasOfCursor, ByAliasOfLimit])
+def test_aliases_of_fields(get: Get, filter: type[BaseModel]) -> None:
+    """A filter field whose alias is a parameter of every page is refused when the dependency is made."""
+    with pytest.raises(ConfigurationError):
+        get(filter, "")
+
+
+@known_defect("edge", "the default_factory of a filter field is called once for all requests", raises=AssertionError)
+def test_default_factory(get: Get) -> None:
+    """A filter field that a request leaves out gets a new default for each request."""
+    clock = itertools.count(1)
+    used: list[int] = []
+
+    def since(number: int) -> Any:
+        used.append(number)
+        return Item.number >= number
+
+    class Since(BaseModel):
+        since: Annotated[int, Matches(since)] = Field(default_factory=lambda: next(clock))
+
+    get(Since, "", times=3)
+
+    assert used == [1, 2, 3]

@@ -1,0 +1,115 @@
+"""Sessions that route writes to a leader and reads to a replica, by the recipe of SQLAlchemy's documentation.
+
+https://docs.sqlalchemy.org/en/20/orm/persistence_techniques.html#custom-vertical-partitioning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from marks import known_defect
+from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency
+
+PUBLIC_ID = "izkpm55j334u"
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Customer(PublicIdMixin, Base):
+    __tablename__ = "customer"
+    name: Mapped[str] = mapped_column(String(9), default="ada")
+
+
+@pytest.fixture
+def leader(new_engine: Callable[..., Engine]) -> Engine:
+    engine = new_engine("sqlite")
+    Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.fixture
+def replica(new_engine: Callable[..., Engine]) -> Engine:
+    """A replica that lags behind: no row of the leader arrives during a test."""
+    engine = new_engine("sqlite")
+    Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.fixture
+def new_session(leader: Engine, replica: Engine) -> type[Session]:
+    class RoutingSession(Session):
+        def get_bind(self, mapper: Any = None, *, clause: Any = None, **options: Any) -> Engine:
+            return leader if self._flushing or isinstance(clause, (Insert, Update, Delete)) else replica
+
+    return RoutingSession
+
+
+def names(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.scalars(select(Customer.__table__.c.name)))
+
+
+def flush(session: Session) -> None:
+    session.add_all([Customer(), Customer()])
+    session.flush()
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(Customer).values([{"name": "ada"}, {"name": "ada"}]))
+
+
+def insert_in_bulk(session: Session) -> None:
+    bulk.insert(session, [Customer(), Customer()])
+
+
+def insert_in_batches(session: Session) -> None:
+    bulk.insert_many(session, (Customer() for _ in range(2)))
+
+
+def insert_once(session: Session) -> None:
+    for public_id in (PUBLIC_ID, "a" * 12):
+        idempotency.insert_once(session, Customer(public_id=public_id))
+
+
+TO_REPLICA = known_defect("write path", "the rows are written to the replica", raises=AssertionError)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        flush,
+        execute,
+        insert_once,
+        pytest.param(insert_in_bulk, marks=TO_REPLICA),
+        pytest.param(insert_in_batches, marks=TO_REPLICA),
+    ],
+)
+def test_rows_are_written_to_the_leader(
+    new_session: type[Session], leader: Engine, replica: Engine, write: Callable[[Session], None]
+) -> None:
+    """Every way to insert rows takes the engine that the session names for writes."""
+    with new_session() as session:
+        write(session)
+        session.commit()
+
+    assert (names(leader), names(replica)) == (["ada", "ada"], [])
+
+
+@known_defect("write path", "the stored row is looked for on the replica", raises=IntegrityError)
+def test_insert_once_finds_the_row_on_the_leader(new_session: type[Session]) -> None:
+    """A repeated ``insert_once()`` finds the row where it was written, although the replica does not have it yet."""
+    created = []
+    for _ in range(2):
+        with new_session() as session:
+            created.append(idempotency.insert_once(session, Customer(public_id=PUBLIC_ID))[1])
+            session.commit()
+
+    assert created == [True, False]
