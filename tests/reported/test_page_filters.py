@@ -127,12 +127,12 @@ def test_default_factory(get: Get) -> None:
     clock = itertools.count(1)
     used: list[int] = []
 
-    def since(number: int) -> Any:
+    def at_least(number: int) -> Any:
         used.append(number)
         return Item.number >= number
 
     class Since(BaseModel):
-        since: Annotated[int, Matches(since)] = Field(default_factory=lambda: next(clock))
+        since: Annotated[int, Matches(at_least)] = Field(default_factory=lambda: next(clock))
 
     get(Since, "", times=3)
 

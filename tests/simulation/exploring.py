@@ -175,7 +175,7 @@ def with_every_order(history: History, free: int = FREE) -> Iterator[Result]:
 
 
 def with_every_order_and_fault(history: History, free: int = FREE) -> Iterator[Result]:
-    """Run *history* in every order; and those orders that make a difference with every error at each of these calls."""
+    """Run *history* in every order; and the orders that make a difference with every error at each of these calls."""
     seen: set[object] = set()
     for result in with_every_order(history, free):
         yield result
@@ -183,7 +183,7 @@ def with_every_order_and_fault(history: History, free: int = FREE) -> Iterator[R
         if observed in seen:
             continue
         seen.add(observed)
-        for fault in faults_of(result):
+        for fault in faults_of(result, until=free):
             yield run(replace(result.history, faults=(fault,)))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -16,13 +16,14 @@ from sqlalchemy import Connection, Engine, inspect
 
 from sqlalchemy_public_id import NanoId
 
+Meeting: TypeAlias = AbstractContextManager[Sent]
 ROWS = 5
 VARIANTS: dict[str, dict[str, Any]] = {
     "index": {},
     "constraint": {"unique": "constraint", "server_default": "drop"},
     "check digit": {"format": NanoId(prefix="per", check_digit=True)},
 }
-"""Options of the operations; with a check digit, MySQL and MariaDB have a trigger instead of a default."""
+"""Options of the operations. With a check digit, MySQL and MariaDB have a trigger instead of a default."""
 
 _MORE = ", email varchar(50) UNIQUE, age integer DEFAULT 1 CHECK (age >= 0)"
 _POSTGRESQL = """
@@ -69,8 +70,11 @@ def operations(connection: Connection) -> Iterator[Operations]:
 class Table:
     """People whose catalog is known without ids, and with them."""
 
-    def __init__(self, people: People) -> None:
-        self.people, self.engine = people, people.engine
+    def __init__(self, engine: Engine, variant: str = "index") -> None:
+        options = VARIANTS[variant]
+        if engine.name == "sqlite" and variant == "check digit":
+            options = {**options, "server_default": "none"}  # SQLite has no expression for it
+        self.people, self.engine = People(engine, **options), engine
         self.create()
         self.beginning = catalog(self.engine)
         self.up = self.run("add_public_id").statements
@@ -86,24 +90,31 @@ class Table:
         if self.engine.name == "sqlite":
             self.people.execute("CREATE TRIGGER person_born AFTER INSERT ON person BEGIN SELECT 1; END")
 
-    def run(self, operation: str, fault: Fault | None = None, **options: Any) -> Sent:
-        """Run *operation* on a connection of its own; raises what the operation raises."""
-        with failing(self.engine, fault) as sent, self.engine.connect() as connection, operations(connection) as op:
+    def run(self, operation: str, during: Meeting | None = None, **options: Any) -> Sent:
+        """Run *operation* on a connection of its own, with what happens *during* it."""
+        during = during or failing(self.engine, None)
+        with during as sent, self.engine.connect() as connection, operations(connection) as op:
             self.people.say(op, operation, **options)
         return sent
 
-    def try_to(self, operation: str, fault: Fault | None = None, **options: Any) -> tuple[Sent, str]:
+    def try_to(self, operation: str, during: Meeting | None = None, **options: Any) -> tuple[Sent, str]:
         """Run *operation*, and return its error, or the empty string."""
         told = ""
-        with failing(self.engine, fault) as sent:
+        with during or failing(self.engine, None) as sent:
             try:
-                with self.engine.connect() as connection, operations(connection) as op:
-                    self.people.say(op, operation, **options)
+                self.run(operation, nullcontext(sent), **options)
             except (Exception, KeyboardInterrupt) as error:
                 told = f"{type(error).__name__}: {error}"
         if told and self.engine.name == "sqlite":
             gc.collect()  # cursors in the frames of the error keep a connection alive that was closed, with its locks
         return sent, told
+
+    def tidy(self, *, anew: bool) -> None:
+        """Prepare the table for the next history: remove the rows that were written, or create it *anew*."""
+        if anew:
+            self.create()
+        else:
+            self.people.execute(f"DELETE FROM person WHERE id > {ROWS}")
 
     def write(self) -> None:
         """Insert a row as an old program does, unless the goal is to refuse that."""
@@ -155,21 +166,20 @@ class Table:
             found = list(self._there_and_back(up, down))
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]
-        if found:
-            self.create()
-        else:
-            self.people.execute(f"DELETE FROM person WHERE id > {ROWS}")
+        self.tidy(anew=bool(found))
         return [f"{up} {self.up[up.number - 1][:80]!r}, {down}: {problem}" for problem in found]
 
     def _there_and_back(self, up: Fault, down: Fault | None) -> Iterator[str]:
-        sent, _ = self.try_to("add_public_id", up, attempts=1)
+        sent, _ = self.try_to("add_public_id", failing(self.engine, up), attempts=1)
         if not sent.is_hit:
             yield "the operation did not come to it"
         self.write()
         rows, given = self.rows(), self.ids()
         self.run("add_public_id")
         yield from self.problems_at_goal(given, rows)
-        if down is not None and not self.try_to("drop_public_id", down, attempts=1)[0].is_hit:
-            yield "the way back did not come to it"
+        if down is not None:
+            sent, _ = self.try_to("drop_public_id", failing(self.engine, down), attempts=1)
+            if not sent.is_hit:
+                yield "the way back did not come to it"
         self.run("drop_public_id")
         yield from self.problems_at_beginning(rows)
