@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from marks import known_defect, on
 from sqlalchemy import BigInteger, MetaData, Sequence, String, Uuid, func, insert, select
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin
@@ -80,8 +80,9 @@ def _tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
 
 
+# SQLAlchemy 2.0 wraps the ProgrammingError once more
 ADDED_TO_SELECT = known_defect(
-    "write path", "ON CONFLICT is added to the SELECT that reads the key", raises=ProgrammingError
+    "write path", "ON CONFLICT is added to the SELECT that reads the key", raises=StatementError
 )
 
 

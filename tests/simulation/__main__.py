@@ -2,7 +2,7 @@
 
 .. code-block:: sh
 
-    make simulate                                        # ten minutes
+    make simulate                                        # half an hour
     make simulate ARGS="--random 1000000 --seed 7"       # hours
     make simulate ARGS="--repeat '{…}'"                  # one history, as a failure has printed it
 """

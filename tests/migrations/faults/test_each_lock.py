@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from marks import known_defect, on
@@ -93,9 +92,7 @@ class Holder:
 @pytest.fixture
 def new_quick_engine(database: str, new_engine: Callable[..., Engine]) -> Callable[..., Engine]:
     """Make an engine whose connections wait for locks of SQLite only briefly."""
-    options: dict[str, Any] = (
-        {"connect_args": {"timeout": 0.05, "check_same_thread": False}} if database == "sqlite" else {}
-    )
+    own = {"timeout": 0.05, "check_same_thread": False} if database == "sqlite" else {}
     return lambda url: new_engine(database, url, poolclass=NullPool, connect_args=own)
 
 
