@@ -67,6 +67,10 @@ def operations(connection: Connection) -> Iterator[Operations]:
         yield op
 
 
+_known: dict[tuple[str, str], tuple[str, list[str], str, list[str]]] = {}
+"""Database and variant → catalogs and statements of an undisturbed migration, there and back."""
+
+
 class Table:
     """People whose catalog is known without ids, and with them."""
 
@@ -76,11 +80,13 @@ class Table:
             options = {**options, "server_default": "none"}  # SQLite has no expression for it
         self.people, self.engine = People(engine, **options), engine
         self.create()
-        self.beginning = catalog(self.engine)
-        self.up = self.run("add_public_id").statements
-        self.goal = catalog(self.engine)
-        self.down = self.run("drop_public_id").statements
-        assert self.beginning == catalog(self.engine)
+        if (engine.name, variant) not in _known:
+            beginning = catalog(engine)
+            up, goal = self.run("add_public_id").statements, catalog(engine)
+            down = self.run("drop_public_id").statements
+            assert beginning == catalog(engine)
+            _known[engine.name, variant] = beginning, up, goal, down
+        self.beginning, self.up, self.goal, self.down = _known[engine.name, variant]
 
     def create(self) -> None:
         """Create the table, with rows, and with what a migration has to leave in place."""
