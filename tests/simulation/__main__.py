@@ -32,9 +32,6 @@ from simulation.known import KNOWN
 from simulation.running import Result, run
 from simulation.storage import FAMILIES
 
-Found = tuple[str, str]
-"""A kind of defect, and a history that shows it."""
-
 
 def every_error(name: str) -> Iterator[Result]:
     """All histories of one session, with each error at each call, and two errors in a row."""
@@ -117,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     for suite, number in runs.items():
         write(f"{number:9} histories: {suite}")
     for kind, number in kinds.most_common():
-        write(f"{number:9} {'known: ' if kind in KNOWN else 'NEW:   '}{kind}")
+        write(f"{number:9} {KNOWN[kind].part if kind in KNOWN else 'NEW':10} {kind}")
     for kind, text in examples.items():
         write(f"\n{kind}\n  make simulate ARGS=\"--repeat '{text}'\"")
     write(f"{time.monotonic() - began:.0f} s, {options.n} processes")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from simulation.histories import History, Op, program
+from simulation.judging import GIVES
 from simulation.models import IDS
 from simulation.players import LISTENERS
 from simulation.running import Result, run
@@ -65,17 +66,7 @@ _ONLY = {
 LISTENED = {
     f"{name}, listener: {listener}": (steps, listener)
     for name, steps in (("one row", ("flush -",)), ("many rows", ("flush - -",)), ("bulk.insert", ("bulk - -",)))
-    for listener in (
-        "core",
-        "core, given",
-        "core, twice",
-        "session",
-        "session, given",
-        "session, orm",
-        "session, bulk",
-        "gives early",
-        "gives late",
-    )
+    for listener in LISTENERS
 }
 
 
@@ -252,7 +243,7 @@ def random_history(seed: int) -> History:
 def _random_op(chance: random.Random, family: str, few: list[str], listener: str | None) -> Op:
     names, weights = zip(*_STEPS, strict=True)
     name = chance.choices(names, weights)[0]
-    if family not in _ONLY.get(name, FAMILIES) or (name == "once" and (listener or "").startswith("gives")):
+    if family not in _ONLY.get(name, FAMILIES) or (name == "once" and listener in GIVES):
         name = "flush"
     if name in _ROWLESS:
         return Op(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulation.histories import DUPLICATE, History, Op, Violation
-from simulation.stage import RAISED, Incident, Stage
+from simulation.stage import INTERRUPTIONS, RAISED, Incident, Stage
 from simulation.storage import Kind
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 
@@ -20,8 +20,13 @@ ONCE = 5_000
 
 
 GIVES = frozenset({"gives early", "gives late"})
+"""Listeners that give an id to every second object."""
+WRITES = frozenset({"core", "core, given", "session", "session, given", "session, orm", "session, bulk"})
+"""Listeners that write a row for each row of a flush."""
 WRITES_GIVEN = frozenset({"core, given", "core, twice", "session, given"})
+"""Those that write it with an id of their own."""
 FLUSHES = frozenset({"flush", "merge", "bulk", "again"})
+"""Steps whose rows listeners see."""
 
 
 @dataclass(eq=False)
@@ -86,32 +91,34 @@ class Judge:
         return self.op.name == "once" and incident.fault.trouble in {"deadlock", "serialization", "other unique"}
 
     def judge_error(self, error: BaseException, incidents: list[Incident], wishes: list[Wish]) -> None:
-        raised = list(_chain(error))
         made_up = [incident for incident in incidents if incident.fault is not None]
-        errors = [incident.error for incident in made_up]
-        if len(made_up) > 1 and (error in errors or getattr(error, "orig", None) in errors):
-            return  # the later one takes the place of the earlier one, in SQLAlchemy itself, too
         if made_up:
-            last = [incident for incident in made_up if not self._may_be_hidden(incident)]
-            for incident in last:
-                is_undoing = incident.call.kind == "savepoint" and not isinstance(
-                    incident.error, tuple(RAISED.values())
-                )
-                if is_undoing and any(other.error in raised for other in incidents):
-                    continue  # the error before it is raised
-                if isinstance(error, PublicIdConflict) and self._is_expected(error, wishes):
-                    continue  # the id is found to be there as well
-                if incident.error not in raised:
-                    self.report(f"an error is masked{_while(incident)}", f"{error!r} instead of {incident.error!r}")
-                elif isinstance(incident.error, tuple(RAISED.values())) and not self._is_passed_on(
-                    incident.error, error
-                ):
-                    self.report(f"an interruption is masked{_while(incident)}", f"{error!r} for {incident.error!r}")
-            return
-        if not any(self._explains(incident, error, wishes) for incident in incidents) and not self._is_expected(
+            errors = [incident.error for incident in made_up]
+            if len(made_up) > 1 and (error in errors or getattr(error, "orig", None) in errors):
+                return  # the later one takes the place of the earlier one, in SQLAlchemy itself, too
+            for incident in made_up:
+                if not self._may_be_hidden(incident) and not self._is_explained(incident, error, incidents, wishes):
+                    self._judge_made_up(incident, error)
+        elif not any(self._explains(incident, error, wishes) for incident in incidents) and not self._is_expected(
             error, wishes
         ):
             self.report(f"{type(error).__name__} without a reason", str(error)[:200])
+
+    def _is_explained(
+        self, incident: Incident, error: BaseException, incidents: list[Incident], wishes: list[Wish]
+    ) -> bool:
+        """Return True if *error* may be raised in the place of what was made up."""
+        if self._is_expected(error, wishes):
+            return True  # the id is found to be there as well
+        is_undoing = incident.call.kind == "savepoint" and not isinstance(incident.error, INTERRUPTIONS)
+        raised = list(_chain(error))
+        return is_undoing and any(other.error in raised for other in incidents)  # the error before it
+
+    def _judge_made_up(self, incident: Incident, error: BaseException) -> None:
+        if incident.error not in _chain(error):
+            self.report(f"an error is masked{_while(incident)}", f"{error!r} instead of {incident.error!r}")
+        elif isinstance(incident.error, INTERRUPTIONS) and not self._is_passed_on(incident.error, error):
+            self.report(f"an interruption is masked{_while(incident)}", f"{error!r} for {incident.error!r}")
 
     def _is_passed_on(self, interruption: BaseException, error: BaseException) -> bool:
         raised = [incident.error for incident in self.stage.incidents if incident.actor == self.number]
@@ -149,9 +156,10 @@ class Judge:
             yield from (wish.instance.__dict__.get("public_id") for wish in wishes if wish.instance is not None)
 
     def _is_expected(self, error: BaseException, wishes: list[Wish]) -> bool:
-        if isinstance(error, PublicIdConflict):  # the id belongs to another row
-            return any(self._is_taken(wish.given) for wish in wishes if wish.given is not None)
-        return False
+        """Return True if ``insert_once()`` has found that the id belongs to another row."""
+        return isinstance(error, PublicIdConflict) and any(
+            self._is_taken(wish.given) for wish in wishes if wish.given is not None
+        )
 
     def check_object(self, wish: Wish) -> None:
         """Compare an object with its row."""
@@ -173,10 +181,7 @@ class Judge:
         """Return what the tables have for *marker*, in whatever transaction."""
         tables = self.stage.database.tables
         return [
-            row.values
-            for name in ("item", "elsewhere")
-            for row in tables[name].rows
-            if row.values["marker"] == marker and row.removed_by is None
+            row.values for name in ("item", "elsewhere") for row in tables[name].rows if row.values["marker"] == marker
         ]
 
 

@@ -1,4 +1,4 @@
-"""The table that histories write to, its two mappings, and the listeners of the second one."""
+"""The table that histories write to, its mappings, and the listeners of some of them."""
 
 from __future__ import annotations
 
@@ -25,34 +25,33 @@ class Base(DeclarativeBase): ...
 class HeardBase(DeclarativeBase): ...
 
 
-class Item(PublicIdMixin, Base):
+class Columns:
+    """What all mappings of the table have, besides key and public id."""
+
+    __tablename__ = "item"
+    code: Mapped[int | None] = mapped_column(unique=True, index=True)
+    marker: Mapped[int]
+
+
+class Item(PublicIdMixin, Columns, Base):
     """The table as an application without listeners maps it."""
 
-    __tablename__ = "item"
     __public_id__ = FORMAT
-    code: Mapped[int | None] = mapped_column(unique=True, index=True)
-    marker: Mapped[int]
 
 
-class Heard(PublicIdMixin, HeardBase):
+class Heard(PublicIdMixin, Columns, HeardBase):
     """The same table in an application whose listeners write rows, or give ids."""
 
-    __tablename__ = "item"
     __public_id__ = FORMAT
-    code: Mapped[int | None] = mapped_column(unique=True, index=True)
-    marker: Mapped[int]
 
 
 class RefreshedBase(DeclarativeBase): ...
 
 
-class Refreshed(PublicIdMixin, RefreshedBase):
+class Refreshed(PublicIdMixin, Columns, RefreshedBase):
     """The table with a listener that is told of the defaults of an INSERT, as extensions for mutable values have it."""
 
-    __tablename__ = "item"
     __public_id__ = FORMAT
-    code: Mapped[int | None] = mapped_column(unique=True, index=True)
-    marker: Mapped[int]
     note: Mapped[str | None] = mapped_column(default=lambda: "new")
 
 
@@ -64,15 +63,12 @@ def _note_refresh(item: Refreshed, context: object, attributes: object) -> None:
 class SequencedBase(DeclarativeBase): ...
 
 
-class Sequenced(PublicIdColumnMixin, SequencedBase):
+class Sequenced(PublicIdColumnMixin, Columns, SequencedBase):
     """The table with a key that SQLAlchemy reads from a sequence before the INSERT."""
 
-    __tablename__ = "item"
     __table_args__: ClassVar[Any] = {"implicit_returning": False}
     __public_id__ = FORMAT
     id: Mapped[int] = mapped_column(Sequence("item_id"), primary_key=True)
-    code: Mapped[int | None] = mapped_column(unique=True, index=True)
-    marker: Mapped[int]
 
 
 class RoutedSession(Session):
@@ -121,9 +117,9 @@ def write_by_session(made: list[Any], way: str = "flush", own_id: str | None = N
     """Return a listener that adds another object through a second session on the same connection."""
 
     def listen(connection: Connection, item: Heard) -> None:
-        values = (
-            {"marker": item.marker + NEVER} if own_id is None else {"marker": item.marker + NEVER, "public_id": own_id}
-        )
+        values: dict[str, Any] = {"marker": item.marker + NEVER}
+        if own_id is not None:
+            values["public_id"] = own_id
         with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as inner:
             if way == "orm":
                 inner.execute(insert(Heard), [values])

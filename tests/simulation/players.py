@@ -11,7 +11,7 @@ from simulation.histories import DUPLICATE, NEITHER, READ, History, Op
 from simulation.judging import FLUSHES, GIVEN, GIVES, ONCE, Judge, Wish
 from simulation.models import MODELS, RoutedSession, gets_id, give_id, write_by_core, write_by_session
 from simulation.stage import Incident, Stage, Stuck
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.orm import Session
@@ -205,7 +205,7 @@ class Player(Judge):
         lost = [wish for wish in self._last_undone if wish.instance is not None and wish.marker < ONCE]
         self._last_undone = []
         for wish in lost:
-            if wish.instance in self.session or not _is_transient(wish.instance):
+            if wish.instance in self.session or not inspect(wish.instance).transient:
                 continue
             shown = wish.instance.__dict__.get("public_id")
             given = GIVEN if self._is_given_by_listener(wish.marker) else shown
@@ -306,9 +306,3 @@ def _alike(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             end += 1
         yield rows[at:end]
         at = end
-
-
-def _is_transient(instance: Any) -> bool:
-    from sqlalchemy import inspect
-
-    return bool(inspect(instance).transient)

@@ -11,7 +11,7 @@ from typing import Any
 
 from simulation.driver import Connection, Driver
 from simulation.histories import History, Violation, program
-from simulation.judging import Wish
+from simulation.judging import GIVES, WRITES, Wish
 from simulation.models import FORMAT, NEVER, tables
 from simulation.players import Player
 from simulation.stage import Stage, Stuck
@@ -20,9 +20,6 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
 from sqlalchemy_public_id import testing
-
-WRITES = frozenset({"core", "core, given", "session", "session, given", "session, orm", "session, bulk"})
-"""Listeners that write a row for each row of a flush."""
 
 
 @dataclass
@@ -106,7 +103,7 @@ def run(history: History) -> Result:
     engine = engine_for(history, stage)
     follower = engine_for(history, stage, follower=True) if history.routed else engine
     fill(stage)
-    for each in {engine, follower}:
+    for each in dict.fromkeys((engine, follower)):
         _connect_first(each)
     stage.calls.clear()
     stage.connections.clear()
@@ -116,13 +113,11 @@ def run(history: History) -> Result:
         warnings.simplefilter("ignore")
         players = [Player(stage, engine, follower, history, number) for number in range(len(history.programs))]
         try:
-            try:
-                stage.play([player.play for player in players])
-            except Stuck:
-                stage.is_over = True
-                return Result(history, [Violation("the history does not end", "end")], stage, players)
+            stage.play([player.play for player in players])
             violations = [violation for player in players for violation in player.violations]
             violations += _check(history, stage, players)
+        except Stuck:
+            violations = [Violation("the history does not end", "end")]
         finally:
             stage.is_over = True
             engine.dispose()
@@ -216,7 +211,7 @@ def _check_marker(
     last = next((wish for wish in reversed(wishes) if wish.fate in {"stored", "unknown"}), None)
     if last is not None and last.given not in (None, rows[0]["public_id"]):
         rule = "an id that was read is replaced" if last.word.startswith("?") else "a given id is replaced"
-        if last.word.startswith("-") and not (history.listener or "").startswith("gives"):
+        if last.word.startswith("-") and history.listener not in GIVES:
             rule = "an id that an object has kept is replaced"
         report(rule, "end", f"{last}, {rows}")
     if history.listener in WRITES and last is not None and last.is_flushed and marker < NEVER:

@@ -1,4 +1,4 @@
-"""The SQL of a write path: INSERT, SELECT, UPDATE and DELETE of one table, parsed once for each text.
+"""The SQL of a write path: INSERT and SELECT of one table, parsed once for each text.
 
 A statement becomes a function of a transaction and its parameters. Whatever the parser does not know is an error at
 once, so that a new kind of statement cannot pass unnoticed.
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from simulation.expressions import Expression, ExpressionParser, Scope, Unknown
-from simulation.storage import Row, Table, Transaction
+from simulation.storage import Table, Transaction
 
 
 @dataclass
@@ -43,10 +43,6 @@ class _Parser(ExpressionParser):
             return self.insert()
         if self.peek() in {"SELECT", "("}:
             return self.select()
-        if self.has("UPDATE"):
-            return self.update()
-        if self.has("DELETE", "FROM"):
-            return self.delete()
         if self.has("DO"):  # of MySQL: evaluates an expression
             value = self.expression()
             return lambda transaction, parameters: _evaluated(value, Scope(transaction, parameters))
@@ -98,44 +94,6 @@ class _Parser(ExpressionParser):
         def run(transaction: Transaction, parameters: Any) -> Answer:
             names, rows = read(Scope(transaction, parameters))
             return Answer(names, rows, len(rows))
-
-        return run
-
-    def update(self) -> Statement:
-        table = self.name()
-        self.expect("SET")
-        changes = self.list_of(self.change)
-        condition = self.where()
-        self.end()
-
-        def run(transaction: Transaction, parameters: Any) -> Answer:
-            scope, of = Scope(transaction, parameters), _table(transaction, table)
-            count = 0
-            for row in _matching(transaction, of, condition, scope, lock=True):
-                within = scope.with_row(row.values)
-                values = row.values | {name: value(within) for name, value in changes}
-                transaction.remove(of, row)
-                transaction.insert(of, values)
-                count += 1
-            return Answer(count=count)
-
-        return run
-
-    def change(self) -> tuple[str, Expression]:
-        name = self.name()
-        self.expect("=")
-        return name, self.expression()
-
-    def delete(self) -> Statement:
-        table, condition = self.name(), self.where()
-        self.end()
-
-        def run(transaction: Transaction, parameters: Any) -> Answer:
-            of = _table(transaction, table)
-            rows = list(_matching(transaction, of, condition, Scope(transaction, parameters), lock=True))
-            for row in rows:
-                transaction.remove(of, row)
-            return Answer(count=len(rows))
 
         return run
 
@@ -266,14 +224,6 @@ def _unnested(columns: list[str], arrays: list[Expression], numbered: bool) -> S
 
 def _table(transaction: Transaction, name: str) -> Table:
     return transaction.database.tables[name]
-
-
-def _matching(
-    transaction: Transaction, table: Table, condition: Expression, scope: Scope, *, lock: bool
-) -> Iterator[Row]:
-    for row in transaction.scan(table, lock=lock):
-        if condition(scope.with_row(row.values)):
-            yield row
 
 
 def _evaluated(value: Expression, scope: Scope) -> Answer:

@@ -43,6 +43,8 @@ REFUSED = {
 RAISED: dict[str, type[BaseException]] = {"interrupt": KeyboardInterrupt, "limit": TimeLimit}
 """Trouble that a signal makes → the exception."""
 
+INTERRUPTIONS = tuple(RAISED.values())
+
 TROUBLES = {
     "connect": ("lost", "interrupt", "limit"),
     "execute": ("deadlock", "serialization", "timeout", "lost", "interrupt", "limit"),

@@ -1,4 +1,4 @@
-"""A database in memory, as far as a write path can see one: rows with versions, unique indexes, transactions.
+"""A database in memory, as far as INSERTs can see one: rows, unique indexes, transactions, savepoints.
 
 What PostgreSQL, InnoDB and SQLite do differently is an attribute of :class:`Family`. Statements are in ``sql.py``.
 """
@@ -70,11 +70,10 @@ class Index:
 
 @dataclass(eq=False)
 class Row:
-    """One version of a row."""
+    """A row, and the transaction that has inserted it."""
 
     values: dict[str, Any]
     made_by: Transaction
-    removed_by: Transaction | None = None
 
 
 @dataclass(eq=False)
@@ -103,7 +102,7 @@ class Transaction:
         self.state = "active"
         self.committed_at = 0
         self.snapshot: int | None = None
-        self.log: list[tuple[str, Row, Table]] = []
+        self.log: list[tuple[Row, Table]] = []
         self.savepoints: list[tuple[str, int]] = []
         self.is_aborted = False
 
@@ -116,11 +115,7 @@ class Transaction:
 
     def sees(self, row: Row, *, latest: bool = False) -> bool:
         """Return True if the row is there for this transaction; with *latest*, as it is committed now."""
-        return self._sees(row.made_by, latest) and not (
-            row.removed_by is not None and self._sees(row.removed_by, latest)
-        )
-
-    def _sees(self, other: Transaction, latest: bool) -> bool:
+        other = row.made_by
         if other is self:
             return True
         if other.state != "committed":
@@ -139,10 +134,8 @@ class Transaction:
                 yield row
 
     def _other_writer(self, row: Row) -> Transaction | None:
-        for writer in (row.made_by, row.removed_by):
-            if writer is not None and writer is not self and writer.state == "active":
-                return writer
-        return None
+        writer = row.made_by
+        return writer if writer is not self and writer.state == "active" else None
 
     # --- writing
 
@@ -177,14 +170,8 @@ class Transaction:
             return None
         row = Row(values, self)
         table.rows.append(row)
-        self.log.append(("made", row, table))
+        self.log.append((row, table))
         return values
-
-    def remove(self, table: Table, row: Row) -> None:
-        """Delete a row."""
-        self.database.lock_for_writing(self)
-        row.removed_by = self
-        self.log.append(("removed", row, table))
 
     def _find_taken(self, table: Table, index: Index, value: Any) -> Row | None:
         """Return the row that has *value*, after others have decided whether it stays."""
@@ -202,11 +189,8 @@ class Transaction:
     def undo_to(self, position: int) -> None:
         """Undo what was written after *position* of the log."""
         while len(self.log) > position:
-            action, row, table = self.log.pop()
-            if action == "made":
-                table.rows.remove(row)
-            else:
-                row.removed_by = None
+            row, table = self.log.pop()
+            table.rows.remove(row)
 
     def set_savepoint(self, name: str) -> None:
         self.savepoints.append((name, len(self.log)))
@@ -290,8 +274,4 @@ class Database:
 
     def committed(self, table: str) -> list[dict[str, Any]]:
         """Return the rows that everybody sees."""
-        return [
-            row.values
-            for row in self.tables[table].rows
-            if row.made_by.state == "committed" and (row.removed_by is None or row.removed_by.state != "committed")
-        ]
+        return [row.values for row in self.tables[table].rows if row.made_by.state == "committed"]

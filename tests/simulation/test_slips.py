@@ -21,7 +21,7 @@ SLIPS = {slip["what"]: slip for slip in tomllib.loads((Path(__file__).parent / "
 """What somebody could get wrong → the file, the lines as they are, and the lines with the mistake."""
 
 SEARCH = """
-import itertools, sys
+import sys
 sys.path.insert(0, sys.argv[1])
 from simulation.exploring import plain_histories, random_history, with_every_fault
 from simulation.known import KNOWN
