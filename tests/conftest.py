@@ -238,8 +238,10 @@ def create(engine: Engine, create_on: Callable[[Engine, MetaData], None]) -> Cal
 
 
 @pytest.fixture
-def session(engine: Engine) -> Iterator[Session]:
+def session(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Session]:
     """A session on *engine*; whatever is open at the end is rolled back."""
+    if "create_on" in request.fixturenames:
+        request.getfixturevalue("create_on")  # first, so that it drops tables when the session has let go of them
     with Session(engine) as session:
         yield session
 

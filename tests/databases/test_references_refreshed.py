@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, select, update
+from sqlalchemy import ForeignKey, MetaData, String, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from sqlalchemy_public_id import PublicIdMixin, public_ref
@@ -27,7 +27,7 @@ class Ticket(PublicIdMixin, Base):
     reader_id: Mapped[int] = mapped_column(ForeignKey(Person.id))
     reader: Mapped[Person] = relationship(foreign_keys=reader_id)
     reader_public_id: Mapped[str] = public_ref("reader")
-    title: Mapped[str] = mapped_column(default="")
+    title: Mapped[str] = mapped_column(String(20), default="")
 
 
 pytestmark = pytest.mark.backend

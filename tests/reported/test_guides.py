@@ -129,7 +129,7 @@ def test_condition_of_a_tenant() -> None:
     session, ours, ada = names["session"], names["ours"], names["ada"]
     try:
         ids = [ours.public_id, ada.public_id]
-        found = [lookup.resolve(session, each, where=names["mine_of"]) for each in ids]
+        found = [lookup.resolve(session, each, base=names["Base"], where=names["mine_of"]) for each in ids]
     finally:
         session.close()
         names["engine"].dispose()
