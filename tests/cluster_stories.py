@@ -19,8 +19,9 @@ from private_clusters import Cluster
 from sqlalchemy import Engine, MetaData, column, create_engine, event, select, table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
+from support.retrying import run_transaction
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, guard
+from sqlalchemy_public_id import NanoId, PublicIdMixin
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.idempotency import insert_once
 
@@ -74,9 +75,7 @@ class Writers:
     def run(self, home: int) -> None:
         """Write what is waiting, at first on the node *home*."""
         while (number := self.waiting.get()) is not None:
-            node = guard.run_transaction(
-                self.sessions(home), self.write(number), attempts=200, timeout=120, idempotent=True
-            )
+            node = run_transaction(self.sessions(home), self.write(number), attempts=200, timeout=120, idempotent=True)
             with self.changed:
                 self.written[node] += 1
                 self.changed.notify_all()
@@ -174,7 +173,7 @@ class OfClusters:
 
         with Session(nodes[0]) as first:
             insert_once(first, order())
-            guard.run_transaction(sessionmaker(nodes[1]), send)
+            run_transaction(sessionmaker(nodes[1]), send)
 
         assert answers == [True, False]
         stored = [self.rows(cluster, node, Order.public_id, Order.number) for node in nodes]
@@ -193,7 +192,7 @@ class OfClusters:
 
             for number in range(home, NARROW.capacity * 3 // 4, WRITERS):
                 sessions = sessionmaker(nodes[home % len(nodes)])
-                written[number] = guard.run_transaction(sessions, line, attempts=100, timeout=60)
+                written[number] = run_transaction(sessions, line, attempts=100, timeout=60)
 
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(write, range(WRITERS)))

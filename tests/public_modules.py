@@ -7,7 +7,6 @@ PUBLIC = [
     ".alembic.revisions",
     ".asyncio",
     ".asyncio.bulk",
-    ".asyncio.guard",
     ".asyncio.idempotency",
     ".asyncio.lookup",
     ".asyncio.references",

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
-from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdCollision, PublicIdMixin, bulk, guard, testing
+from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdCollision, PublicIdMixin, bulk, testing
 from sqlalchemy_public_id.asyncio import bulk as asynchronous
 
 pytestmark = pytest.mark.backend
@@ -163,12 +163,6 @@ class TestInsertMany:
         session.commit()
 
         assert numbers(session) == [0, 1, 2, 3, 4]
-
-    def test_inside_run_transaction(self, engine: Engine) -> None:
-        """A whole import is a transaction that is run again from its beginning."""
-        assert guard.run_transaction(sessionmaker(engine), lambda session: bulk.insert_many(session, items(50))) == 50
-        with Session(engine) as other:
-            assert len(numbers(other)) == 50
 
     def test_scoped_session(self, engine: Engine) -> None:
         """A ``scoped_session`` stands for the session that it has."""

@@ -14,9 +14,9 @@ from rows import agree
 from sqlalchemy import Engine, MetaData, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.retrying import run_transaction
 
 from sqlalchemy_public_id import BASE36, NanoId, PublicIdMixin, bulk
-from sqlalchemy_public_id.transactions import run_transaction
 
 IDS = ["".join(letters) for letters in itertools.product(BASE36, repeat=2)]
 FREE = 60

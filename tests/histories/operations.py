@@ -18,8 +18,9 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.pool import NullPool
+from support.retrying import run_transaction
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, guard, idempotency, lookup
+from sqlalchemy_public_id import NanoId, PublicIdMixin, idempotency, lookup
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 from sqlalchemy_public_id.references import public_ref
 
@@ -305,7 +306,7 @@ class Work:
     @staticmethod
     def _in_transaction(act: Callable[[Session], None], plan: Plan, sessions: Callable[[], Session]) -> None:
         if plan.repeats:
-            guard.run_transaction(sessions, act, timeout=5)
+            run_transaction(sessions, act, timeout=5)
             return
         with sessions() as session:
             act(session)

@@ -58,7 +58,7 @@ class Plan:
     repeatable: bool = False
     """Not at the usual isolation level: at REPEATABLE READ, or at READ COMMITTED where that is the usual one."""
     repeats: bool = False
-    """By ``run_transaction``."""
+    """The transaction is run again if the database gave it up."""
     pause: float = 0.0
     """Seconds before the COMMIT, in which others meet the row."""
     limit: float | None = None

@@ -10,8 +10,7 @@ from private_clusters import GroupReplication
 from private_servers import execute
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
-
-from sqlalchemy_public_id import guard
+from support.retrying import run_transaction
 
 READ_ONLY = 1290
 
@@ -43,7 +42,7 @@ class TestGroupReplication(OfClusters):
         if moment == "before":
             leave()
         try:
-            guard.run_transaction(lambda: Session(next(turns)), order)
+            run_transaction(lambda: Session(next(turns)), order)
         finally:
             cluster.wait(2)
 

@@ -12,6 +12,6 @@ from sqlalchemy_public_id.errors import require
 with require("greenlet", extra="asyncio"):
     import_module("greenlet")
 
-from sqlalchemy_public_id.asyncio import bulk, guard, idempotency, lookup, references, tokens
+from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup, references, tokens
 
-__all__ = ["bulk", "guard", "idempotency", "lookup", "references", "tokens"]
+__all__ = ["bulk", "idempotency", "lookup", "references", "tokens"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
-__all__ = ["ManyRows", "Outcome", "Traits", "Violation", "is_autocommit", "traits_for"]
+__all__ = ["ManyRows", "Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
 
 _UNSUPPORTED = Traits()
 _BY_NAME: dict[str, Traits] = {
@@ -24,6 +25,38 @@ _BY_NAME: dict[str, Traits] = {
 def traits_for(dialect: Dialect) -> Traits:
     """Return the traits of the database of *dialect*."""
     return _BY_NAME.get(dialect.name, _UNSUPPORTED)
+
+
+def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
+    """Return True if the database gave up the transaction of *error*, which may succeed if it is run again as a whole.
+
+    Such are deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL and
+    MariaDB, and a busy SQLite file (``docs/guides/several-nodes.md`` has the numbers). The code is read from the error
+    of any driver. An error that another one hides is seen: a deadlock ends the savepoints, so that the ``ROLLBACK TO
+    SAVEPOINT`` of a ``with session.begin_nested()`` fails after it.
+
+    >>> from sqlalchemy.exc import OperationalError
+    >>> from sqlalchemy_public_id.guard import is_retryable
+    >>> is_retryable(OperationalError("COMMIT", {}, Exception(1213, "Deadlock found when trying to get lock")))
+    True
+    >>> is_retryable(ValueError(1213))
+    False
+
+    :param idempotent: the transaction may be run again after it was committed, because it looks for its own rows
+        (:func:`~sqlalchemy_public_id.idempotency.insert_once`). Then a lost connection is retryable, too, although the
+        COMMIT may have been stored.
+    """
+    wanted = {Outcome.RETRYABLE, Outcome.UNKNOWN} if idempotent else {Outcome.RETRYABLE}
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, DBAPIError):
+            if idempotent and cause.connection_invalidated:
+                return True
+            orig = cause.orig
+            if isinstance(orig, Exception) and any(each.outcome(orig) in wanted for each in _BY_NAME.values()):
+                return True
+        cause = cause.__context__
+    return False
 
 
 def is_autocommit(connection: Connection) -> bool:

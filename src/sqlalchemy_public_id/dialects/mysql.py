@@ -14,7 +14,7 @@ from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Viola
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
-_RETRYABLE_MESSAGES = {
+_RETRYABLE_MESSAGES: dict[object, re.Pattern[str]] = {
     # InnoDB has rolled it back in favour of one that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),
     # a member that has left its group; other options of the server forbid for good
@@ -123,7 +123,9 @@ class MySQL(Traits):
         return super().integer_type(bits) if bits == 64 else BINARY(bits // 8)
 
     def error_code(self, error: BaseException | None) -> object:
-        return error.args[0] if error is not None and error.args else None
+        args = error.args if error is not None else ()
+        code = getattr(error, "errno", None) or next(iter(args), None)  # MariaDB Connector has only a message in args
+        return code if isinstance(code, int) else None
 
     def violation(self, error: Exception) -> Violation | None:
         if self.error_code(error) != _DUPLICATE_ENTRY:
@@ -132,8 +134,8 @@ class MySQL(Traits):
         return Violation(constraint=match[1] if match else None)
 
     def outcome(self, error: Exception) -> Outcome:
-        code, message = (*error.args, None, None)[:2]
-        if code in _RETRYABLE_MESSAGES and _RETRYABLE_MESSAGES[code].match(str(message)):
+        pattern = _RETRYABLE_MESSAGES.get(self.error_code(error))
+        if pattern is not None and any(pattern.match(text) for text in error.args if isinstance(text, str)):
             return Outcome.RETRYABLE
         return super().outcome(error)
 

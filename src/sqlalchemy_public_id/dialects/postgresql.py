@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from sqlalchemy import String, Uuid, text
@@ -105,7 +105,7 @@ class _PostgresProtocol(Traits):
 
     def error_code(self, error: BaseException | None) -> object:
         # psycopg has sqlstate, psycopg2 pgcode
-        codes = (getattr(error, name, None) for name in ("sqlstate", "pgcode"))
+        codes = (_fields(error).get("C"), *(getattr(error, name, None) for name in ("sqlstate", "pgcode")))
         return next((code for code in codes if code is not None), None)
 
     def outcome(self, error: Exception) -> Outcome:
@@ -117,7 +117,7 @@ class _PostgresProtocol(Traits):
 
 
 class PostgreSQL(_PostgresProtocol):
-    """PostgreSQL, through psycopg, psycopg2 and asyncpg, which report the SQLSTATE and the constraint."""
+    """PostgreSQL, through psycopg, psycopg2, asyncpg and pg8000, which report the SQLSTATE and the constraint."""
 
     retries = True
     max_parameters: int | None = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
@@ -136,10 +136,10 @@ class PostgreSQL(_PostgresProtocol):
         if self.error_code(error) != _UNIQUE_VIOLATION:
             return None
         # psycopg has diag; SQLAlchemy's asyncpg adapter wraps the driver's own error
-        diagnostics = getattr(error, "diag", None)
+        diagnostics, fields = getattr(error, "diag", None), _fields(error)
         name = getattr(diagnostics, "constraint_name", None) or getattr(error.__cause__, "constraint_name", None)
         detail = getattr(diagnostics, "message_detail", None) or getattr(error.__cause__, "detail", None)
-        return Violation(constraint=name, entry=_entry(detail))
+        return Violation(constraint=name or fields.get("n"), entry=_entry(detail or fields.get("D")))
 
     def format_in_error(self, value: Any) -> str:
         return f"\\x{value.hex()}" if isinstance(value, (bytes, bytearray)) else str(value)
@@ -180,6 +180,12 @@ class CockroachDB(_PostgresProtocol):
     ``VARCHAR``, which CockroachDB compares byte by byte. Transactions are run again as its documentation recommends:
     after SQLSTATE 40001, and after 40003 if the commit is ambiguous.
     """
+
+
+def _fields(error: BaseException | None) -> dict[str, Any]:
+    """Return the fields of the server's message, which pg8000 has in place of a text."""
+    first = error.args[0] if error is not None and error.args else None
+    return cast("dict[str, Any]", first) if isinstance(first, dict) else {}
 
 
 def _entry(detail: object) -> tuple[str, str] | None:

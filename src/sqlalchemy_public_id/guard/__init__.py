@@ -14,6 +14,8 @@ other constraint are raised as they are. While nothing collides, nothing more is
 PostgreSQL: INSERTs of one row, and those of several rows in a flush whose keys the database makes, get an ``ON CONFLICT
 DO NOTHING`` there, after they were logged; the others are executed inside a savepoint, which is two short statements
 more (``docs/guides/collisions.md`` has the list). Statements of an ``AUTOCOMMIT`` connection get neither.
+
+:func:`is_retryable` tells whether the database gave up a whole transaction, which only its program can run again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm.attributes import set_committed_value
 
 from sqlalchemy_public_id._compat import bulk_saved_objects
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import is_retryable, traits_for
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.execution import GuardedInsert
 from sqlalchemy_public_id.guard.held import held_savepoints, send_held_savepoint
@@ -38,13 +40,12 @@ from sqlalchemy_public_id.guard.on_conflict import insert_one_row
 from sqlalchemy_public_id.guard.parameters import id_parameters, known, may_contain_generated, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
 from sqlalchemy_public_id.orm.marks import marks_of
-from sqlalchemy_public_id.transactions import run_transaction
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["install", "run_transaction", "uninstall"]
+__all__ = ["install", "is_retryable", "uninstall"]
 
 guarded_dialects: RefDict[Dialect, None] = RefDict()
 """The dialects of guarded engines."""

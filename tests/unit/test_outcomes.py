@@ -1,26 +1,17 @@
-"""What ``run_transaction`` makes of errors and of arguments, without a server."""
+"""What an error says of its transaction, without a server."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.dialects import mysql
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from sqlalchemy_public_id import ConfigurationError, guard
-from sqlalchemy_public_id.asyncio import guard as asyncio_guard
 from sqlalchemy_public_id.dialects import Outcome, Traits
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.guard import is_retryable
 from sqlalchemy_public_id.online.run import can_be_retried
-from sqlalchemy_public_id.transactions import Tries
 
 
 class WithState(Exception):
@@ -110,81 +101,64 @@ def test_steps_of_migrations(cause: Exception, expected: bool) -> None:
     assert can_be_retried(OperationalError("…", {}, cause), mysql.dialect()) is expected
 
 
-def of_sqlite(message: str) -> OperationalError:
-    return OperationalError("…", {}, Exception(message))
+class OfConnector(Exception):
+    """An error of MariaDB Connector: the number is an attribute."""
+
+    errno = 1213
 
 
-@pytest.fixture
-def sessions() -> sessionmaker[Session]:
-    return sessionmaker(create_engine("sqlite://"))
+CODES: list[tuple[str, Exception]] = [
+    ("psycopg, asyncpg", WithState("40001")),
+    ("pg8000", Exception({"S": "ERROR", "C": "40001", "M": "…"})),
+    ("PyMySQL, mysqlclient, asyncmy", Exception(1213, "…")),
+    ("MariaDB Connector", OfConnector("Deadlock found")),
+    ("MariaDB Connector, 1180", type("Error", (Exception,), {"errno": 1180})(f"Got error 149 - {RETRY!r}")),
+    ("sqlite3", Exception("database is locked")),
+]
 
 
-def test_pauses_have_a_limit(sessions: sessionmaker[Session]) -> None:
-    """Pauses are between nothing and a limit, which doubles from 10 ms to one second."""
-    limits = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1]
-    tries = Tries(10, 30, False)
-    with sessions() as session, tries.watching(session):
-        pauses = [tries.pause_after(of_sqlite("database is locked")) for _ in range(10)]
-
-    assert pauses[-1] is None
-    assert all(pause is not None and 0 <= pause <= limit for pause, limit in zip(pauses, limits, strict=False))
+@pytest.mark.parametrize("cause", [each for _, each in CODES], ids=[name for name, _ in CODES])
+def test_drivers(cause: Exception) -> None:
+    """The code is found where each driver keeps it."""
+    assert is_retryable(OperationalError("…", {}, cause))
 
 
-def test_the_first_error_counts(sessions: sessionmaker[Session]) -> None:
+OTHERS: list[tuple[str, BaseException]] = [
+    ("an error that is not of a database", ValueError(1213)),
+    ("a driver's error by itself", WithState("40001")),
+    ("a duplicate", IntegrityError("…", {}, Exception(1062, "…"))),
+    ("pg8000", ProgrammingError("…", {}, Exception({"C": "42P01"}))),
+    ("a cause that is no exception", OperationalError("…", {}, KeyboardInterrupt())),
+    ("no arguments", OperationalError("…", {}, Exception())),
+    ("an interruption", KeyboardInterrupt()),
+]
+
+
+@pytest.mark.parametrize("error", [each for _, each in OTHERS], ids=[name for name, _ in OTHERS])
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_other_errors(error: BaseException, idempotent: bool) -> None:
+    """Whatever else was raised is no reason to run the transaction again."""
+    assert not is_retryable(error, idempotent=idempotent)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("COMMIT", {}, Exception(2013, "Lost connection"), connection_invalidated=True),
+        OperationalError("COMMIT", {}, Exception("any driver"), connection_invalidated=True),
+        OperationalError("COMMIT", {}, WithState("08006")),
+        OperationalError("COMMIT", {}, Exception(1180, "Got error 6")),
+    ],
+    ids=str,
+)
+def test_unknown_outcome(error: OperationalError) -> None:
+    """A transaction that may have been committed is run again only if that does no harm."""
+    assert (is_retryable(error), is_retryable(error, idempotent=True)) == (False, True)
+
+
+def test_hidden_error() -> None:
     """An error behind another one, such as that of a savepoint that went with its transaction, is seen."""
-    error = of_sqlite("no such savepoint")
-    error.__context__ = of_sqlite("database is locked")
-    tries = Tries(10, 30, False)
-    with sessions() as session, tries.watching(session):
-        assert tries.pause_after(error) is not None
-        assert tries.pause_after(of_sqlite("no such savepoint")) is None
-
-
-def nothing(session: Session) -> None: ...
-
-
-async def nothing_async(session: Any) -> None: ...
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], Any, str]] = {
-    "a scoped_session": (lambda: scoped_session(sessionmaker()), nothing, "session_factory"),
-    "a session": (Session, nothing, "expected a sessionmaker"),
-    "an async_sessionmaker": (async_sessionmaker, nothing, "asyncio.guard"),
-    "an async function": (sessionmaker, nothing_async, "asyncio.guard"),
-    "a function that answers a coroutine": (sessionmaker, lambda session: nothing_async(session), "asyncio.guard"),
-    "a factory of something else": (lambda: dict, nothing, "makes a Session"),
-}
-
-
-@pytest.mark.parametrize(("make", "fn", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(make: Callable[[], Any], fn: Any, message: str) -> None:
-    """What cannot be run again, or not here, is a TypeError that says what to give instead."""
-    with pytest.raises(TypeError, match=message):
-        guard.run_transaction(make(), fn)
-
-
-def test_a_session_that_is_in_a_transaction(sessions: sessionmaker[Session]) -> None:
-    """A factory that gives a session with a transaction is refused: its work would be committed or lost."""
-    with sessions() as session:
-        session.begin()
-        with pytest.raises(ConfigurationError, match="in a transaction already"):
-            guard.run_transaction(lambda: session, nothing)
-
-
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"timeout": -1}, {"timeout": float("nan")}], ids=str)
-def test_limits_that_allow_nothing(wrong: dict[str, Any], sessions: sessionmaker[Session]) -> None:
-    """There is one attempt at least, and no negative time."""
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is "):
-        guard.run_transaction(sessions, nothing, **wrong)
-
-
-def test_the_twin_refuses_sessions_that_are_not_async(sessions: sessionmaker[Session]) -> None:
-    """The asynchronous twin wants sessions that can be awaited, and new ones."""
-
-    async def run(factory: Any) -> None:
-        await asyncio_guard.run_transaction(factory, nothing_async)
-
-    with pytest.raises(TypeError, match="makes an AsyncSession"):
-        asyncio.run(run(sessions))
-    with pytest.raises(TypeError, match="expected a sessionmaker"):
-        asyncio.run(run(AsyncSession()))
+    error = OperationalError("…", {}, Exception("no such savepoint"))
+    assert not is_retryable(error)
+    error.__context__ = OperationalError("…", {}, Exception("database is locked"))
+    assert is_retryable(error)

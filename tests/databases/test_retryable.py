@@ -1,4 +1,4 @@
-"""``run_transaction``: run again where the database asks for it, and never otherwise."""
+"""Which errors say that a transaction may be run again: real deadlocks, locks, snapshots and lost connections."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from connections import kill, number_of, own_number
 from marks import on
-from sqlalchemy import Connection, Engine, MetaData, event, func, select, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy import Connection, Engine, MetaData, event, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
+from support.retrying import run_transaction
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, guard
-from sqlalchemy_public_id.asyncio import guard as asyncio_guard
+from sqlalchemy_public_id import PublicIdMixin, guard
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -65,23 +67,6 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
     event.remove(engine, "commit", committing)
 
 
-def test_commits_what_fn_did(engine: Engine) -> None:
-    """The transaction is committed, the session closed, and the answer is that of the function."""
-    given: list[Session] = []
-
-    def add(session: Session) -> str:
-        given.append(session)
-        account = Account(balance=1)
-        session.add(account)
-        return account.public_id
-
-    public_id = guard.run_transaction(sessionmaker(engine), add)
-
-    with Session(engine) as session:
-        assert session.scalars(select(Account.public_id)).all() == [public_id]
-    assert [session.in_transaction() for session in given] == [False]
-
-
 @on(*SERVERS)
 def test_deadlocks(database: str, engine: Engine) -> None:
     """Two transactions that change two rows in opposite orders are both done, one of them twice."""
@@ -100,7 +85,7 @@ def test_deadlocks(database: str, engine: Engine) -> None:
                     update(Account).values(balance=Account.balance + 1).where(Account.public_id == public_id)
                 )
 
-        guard.run_transaction(sessionmaker(engine), change)
+        run_transaction(sessionmaker(engine), change)
 
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(add, ID, OTHER_ID), threads.submit(add, OTHER_ID, ID)]:
@@ -127,7 +112,7 @@ def test_serialization_failures(database: str, engine: Engine, new_engine: Calla
                 other.execute(update(Account).values(balance=5))
         account.balance = account.balance + 1
 
-    guard.run_transaction(sessionmaker(serializable), add)
+    run_transaction(sessionmaker(serializable), add)
 
     assert seen == [0, 5]
     assert balances(engine) == [6]
@@ -160,7 +145,7 @@ def test_locks_that_are_waited_for_in_vain(database: str, engine: Engine, new_en
         session.add(Account(balance=len(calls)))
 
     with locked(engine, impatient) as blocker:
-        guard.run_transaction(sessionmaker(impatient), add)
+        run_transaction(sessionmaker(impatient), add)
 
     assert balances(engine) == [2]
 
@@ -182,49 +167,9 @@ def test_a_commit_that_finds_the_file_busy(database: str, engine: Engine, new_en
             reader.exec_driver_sql("SELECT 1 FROM account").all()
 
     with engine.connect() as reader:
-        guard.run_transaction(sessionmaker(impatient), add)
+        run_transaction(sessionmaker(impatient), add)
 
     assert balances(engine) == [2]
-
-
-@on("sqlite")
-def test_gives_up(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """The last error comes after so many attempts, and tells of them."""
-    impatient = new_engine(database, engine.url, connect_args={"timeout": 0})
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        session.add(Account(balance=1))
-        session.flush()
-
-    with locked(engine, impatient), pytest.raises(OperationalError) as caught:
-        guard.run_transaction(sessionmaker(impatient), add, attempts=3)
-    with locked(engine, impatient), pytest.raises(OperationalError, match="gave up after attempt 1 of 10"):
-        guard.run_transaction(sessionmaker(impatient), add, timeout=0)
-
-    assert len(calls) == 3 + 1
-    assert "gave up after attempt 3 of 3" in str(caught.value)
-    assert str(caught.value.orig) == "database is locked"
-
-
-@on(*SERVERS)
-def test_connections_lost_before_the_commit(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """Nothing was committed, so the transaction is run again on another connection."""
-    other = new_engine(database, engine.url)
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        session.add(Account(balance=len(calls)))
-        session.flush()
-        if len(calls) == 1:
-            kill(other, number_of(session))
-        session.add(Account(balance=10))
-
-    guard.run_transaction(sessionmaker(engine), add)
-
-    assert balances(engine) == [2, 10]
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed"])
@@ -232,7 +177,7 @@ def test_connections_lost_before_the_commit(database: str, engine: Engine, new_e
 def test_connections_lost_during_the_commit(
     database: str, committed: bool, engine: Engine, new_engine: Callable[..., Engine]
 ) -> None:
-    """Nobody knows what became of the transaction, so the error says so, and there is no second attempt."""
+    """Nobody knows what became of the transaction, so there is no second attempt."""
     calls = []
 
     def add(session: Session) -> None:
@@ -240,8 +185,8 @@ def test_connections_lost_during_the_commit(
         session.add(Account(balance=1))
 
     other = new_engine(database, engine.url)
-    with lost_at_commit(engine, other, committed=committed), pytest.raises(DBAPIError, match="idempotent=True"):
-        guard.run_transaction(sessionmaker(engine), add)
+    with lost_at_commit(engine, other, committed=committed), pytest.raises(DBAPIError):
+        run_transaction(sessionmaker(engine), add)
 
     assert len(calls) == 1
     assert balances(engine) == [1] * committed
@@ -257,15 +202,15 @@ def test_idempotent(database: str, committed: bool, engine: Engine, new_engine: 
         created.append(insert_once(session, Account(public_id=ID, balance=1))[1])
 
     with lost_at_commit(engine, new_engine(database, engine.url), committed=committed):
-        guard.run_transaction(sessionmaker(engine), add, idempotent=True)
-    guard.run_transaction(sessionmaker(engine), add, idempotent=True)
+        run_transaction(sessionmaker(engine), add, idempotent=True)
+    run_transaction(sessionmaker(engine), add, idempotent=True)
 
     assert balances(engine) == [1]
     assert created == [True, not committed, False]
 
 
 def test_other_errors_of_the_database(engine: Engine) -> None:
-    """A violated constraint is no reason to try again: it goes through, after a rollback."""
+    """A violated constraint is no reason to try again."""
     calls = []
 
     def add(session: Session) -> None:
@@ -273,132 +218,36 @@ def test_other_errors_of_the_database(engine: Engine) -> None:
         session.add_all([Account(public_id=ID, balance=1), Account(public_id=ID, balance=2)])
 
     with pytest.raises(IntegrityError):
-        guard.run_transaction(sessionmaker(engine), add)
+        run_transaction(sessionmaker(engine), add)
 
     assert balances(engine) == []
     assert len(calls) == 1
-
-
-def test_exceptions_of_the_function(engine: Engine) -> None:
-    """An exception of the function goes through as it is, after a rollback."""
-    error = LookupError("mine")
-
-    def add(session: Session) -> None:
-        session.add(Account(balance=1))
-        session.flush()
-        raise error
-
-    with pytest.raises(LookupError) as caught:
-        guard.run_transaction(sessionmaker(engine), add)
-
-    assert caught.value is error
-    assert balances(engine) == []
-
-
-def test_a_function_that_commits(engine: Engine) -> None:
-    """A commit inside the function is refused before it is sent."""
-
-    def add(session: Session) -> None:
-        session.add(Account(balance=1))
-        session.commit()
-
-    with pytest.raises(ConfigurationError, match="leave the commit to run_transaction"):
-        guard.run_transaction(sessionmaker(engine), add)
-
-    assert balances(engine) == []
-
-
-def test_savepoints_and_rollbacks_of_the_function(engine: Engine) -> None:
-    """The function may use savepoints, and begin its transaction anew."""
-
-    def add(session: Session) -> None:
-        session.add(Account(balance=1))
-        session.flush()
-        session.rollback()
-        session.add(Account(balance=2))
-        with session.begin_nested():
-            session.add(Account(balance=3))
-
-    guard.run_transaction(sessionmaker(engine), add)
-
-    assert balances(engine) == [2, 3]
-
-
-def test_collisions_are_no_matter_of_the_transaction(engine: Engine) -> None:
-    """An id that collides is replaced by the guard, and the function is called once."""
-    format = NanoId(length=1, alphabet="01")
-
-    class Own(DeclarativeBase):
-        metadata = MetaData()
-
-    class Coin(PublicIdMixin, Own):
-        __tablename__ = "coin"
-        __public_id__ = format
-
-    Own.metadata.create_all(engine)
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        session.add(Coin())
-
-    try:
-        guard.run_transaction(sessionmaker(engine), add)
-        guard.run_transaction(sessionmaker(engine), add)
-        with engine.connect() as connection:
-            assert connection.scalar(select(func.count()).select_from(Coin)) == 2
-    finally:
-        Own.metadata.drop_all(engine)
-    assert len(calls) == 2
-
-
-def test_transactions_of_others(engine: Engine) -> None:
-    """Inside of a transaction that somebody else began, there is nothing to run again."""
-    calls = []
-
-    def fail(session: Session) -> None:
-        calls.append(1)
-        session.add(Account(balance=1))
-        session.flush()
-        raise OperationalError("…", {}, engine.dialect.loaded_dbapi.OperationalError(1213, "database is locked"))
-
-    with engine.connect() as connection, connection.begin(), pytest.raises(OperationalError):
-        guard.run_transaction(sessionmaker(connection, join_transaction_mode="create_savepoint"), fail)
-
-    assert len(calls) == 1
-
-
-@on("postgresql", "sqlite")
-def test_autocommit(database: str, new_engine: Callable[..., Engine]) -> None:
-    """What commits each statement by itself cannot be run again, and is refused."""
-    engine = new_engine(database).execution_options(isolation_level="AUTOCOMMIT")
-
-    with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
-        guard.run_transaction(sessionmaker(engine), lambda session: session.scalar(select(1)))
 
 
 def test_async(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
-    """With an AsyncSession and every asynchronous driver, a lost connection or a busy file is a second attempt too."""
+    """The error of a lost connection, or of a busy file, is recognized with every asynchronous driver."""
     name = async_engine.dialect.name
     other = new_engine(name, async_engine.url.set(drivername="sqlite") if name == "sqlite" else None)
     calls: list[int] = []
 
-    async def add(session: AsyncSession) -> int:
-        calls.append(1)
-        session.add(Account(balance=len(calls)))
-        if name != "sqlite":
-            await session.flush()
-            if len(calls) == 1:
-                number: Any = await session.scalar(text(own_number(name)))
-                await asyncio.to_thread(kill, other, number)
-        elif len(calls) == 2:
-            blocker.rollback()
-        session.add(Account(balance=10))
+    async def add() -> int:
+        async with AsyncSession(async_engine) as session, session.begin():
+            calls.append(1)
+            session.add(Account(balance=len(calls)))
+            if name != "sqlite":
+                await session.flush()
+                if len(calls) == 1:
+                    number: Any = await session.scalar(text(own_number(name)))
+                    await asyncio.to_thread(kill, other, number)
+            elif len(calls) == 2:
+                blocker.rollback()
+            session.add(Account(balance=10))
         return len(calls)
 
     async def main() -> int:
+        retryable = retry_if_exception(partial(guard.is_retryable, idempotent=name != "sqlite"))
         try:
-            return await asyncio_guard.run_transaction(async_sessionmaker(async_engine), add)
+            return await AsyncRetrying(retry=retryable, stop=stop_after_attempt(3), reraise=True)(add)
         finally:
             await async_engine.dispose()
 
@@ -413,3 +262,29 @@ def test_async(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> 
         assert asyncio.run(main()) == 2
     assert balances(other) == [2, 10]
     Base.metadata.drop_all(other)
+
+
+@on(*SERVERS)
+def test_deadlock_inside_a_savepoint(database: str, engine: Engine) -> None:
+    """A deadlock is seen although ``begin_nested()`` has failed after it, because its savepoint was gone."""
+    with Session(engine) as session:
+        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
+        session.commit()
+    both, errors = threading.Barrier(2), list[BaseException]()
+
+    def change(*ids: str) -> None:
+        first, second = (update(Account).values(balance=1).where(Account.public_id == public_id) for public_id in ids)
+        try:
+            with Session(engine) as session, session.begin():
+                session.execute(first)
+                both.wait(30)
+                with session.begin_nested():
+                    session.execute(second)
+        except DBAPIError as error:
+            errors.append(error)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(change, ID, OTHER_ID), threads.submit(change, OTHER_ID, ID)]:
+            done.result(60)
+
+    assert [guard.is_retryable(error) for error in errors] == [True]
