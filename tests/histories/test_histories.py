@@ -32,7 +32,7 @@ FIRST_LEASE = "deque mutated during iteration"
 REBUILT = "_public_id_cc"
 """The names that PostgreSQL gives to an index which REINDEX CONCURRENTLY replaces end in _ccold and _ccnew."""
 PIPELINE = "pipeline mode"
-"""A connection that insert_once() has left in the middle of psycopg's pipeline: rare, and not understood."""
+"""The error of a ROLLBACK that hides a lost connection: the session was ended in the middle of psycopg's pipeline."""
 
 
 class KnownDefect(AssertionError):
