@@ -13,7 +13,7 @@ from typing import Any
 
 from histories.checking import Failure, Row, Stored
 from histories.plans import BLOCK, CUSTOMERS, Plan, weight_of
-from sqlalchemy import ForeignKey, Index, MetaData, String, create_engine, delete, select, text
+from sqlalchemy import ForeignKey, Index, MetaData, String, create_engine, delete, event, select, text
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
@@ -140,9 +140,11 @@ class Done:
 class _Watched(Session):
     """A session that tells when it commits: what fails then may have been committed or not."""
 
-    def commit(self) -> None:
-        self.info["done"].outcome = "unknown"
-        super().commit()
+
+@event.listens_for(_Watched, "before_commit")
+def _before_commit(session: Session) -> None:
+    if not session.in_nested_transaction():
+        session.info["done"].outcome = "unknown"
 
 
 class Work:
