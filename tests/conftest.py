@@ -266,7 +266,8 @@ def statements(engine: Engine) -> Iterator[Statements]:
     sent = Statements()
 
     def listen(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
-        sent.append(statement)
+        if "pg_rewrite" not in statement:  # the guard asks once for the triggers and rules of a table
+            sent.append(statement)
 
     event.listen(engine, "before_cursor_execute", listen)
     yield sent

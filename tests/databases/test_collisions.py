@@ -301,17 +301,19 @@ def test_waiting_in_a_batch_under_repeatable_read(new_engine: Callable[..., Engi
 
 @pytest.mark.parametrize("rows", [1, 30])
 def test_autocommit(new_engine: Callable[..., Engine], engine: Engine, rows: int) -> None:
-    """Under AUTOCOMMIT there is no transaction to save, and no savepoint."""
+    """Under AUTOCOMMIT there is no transaction to save, and no savepoint: only single statements are executed again."""
     auto = new_engine(engine.dialect.name, engine.url, isolation_level="AUTOCOMMIT")
     with Session(auto) as session:
         objects = [Tiny(number=number) for number in range(rows)]
         session.add_all(objects)
         session.flush()
-        session.bulk_insert_mappings(Tiny, [{"number": 50 + number} for number in range(5)])  # type: ignore[arg-type]
+        session.execute(insert(Tiny).values([{"number": 50 + number} for number in range(5)]))
+        with testing.fixed_ids(Tiny, objects[0].public_id), pytest.raises(IntegrityError):
+            session.execute(insert(Tiny.__table__), [{"number": 60}, {"number": 61}])
 
     with Session(engine) as session:
         agree(session, objects)
-        assert session.scalar(select(func.count()).select_from(Tiny)) == rows + 5
+        assert session.scalar(select(func.count()).select_from(Tiny).where(Tiny.number < 60)) == rows + 5
 
 
 def test_engine_copies_and_options(engine: Engine) -> None:

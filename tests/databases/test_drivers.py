@@ -196,7 +196,7 @@ def without_transaction(session: Session) -> None:
     objects = numbered(30)
     flush(session, objects[:1])
     flush(session, objects[1:15])
-    session.execute(insert(Tiny), [{"number": number} for number in range(30, 36)])
+    session.execute(insert(Tiny).values([{"number": number} for number in range(30, 36)]))
     bulk.insert(session, objects[15:])
 
     agree(session, objects)

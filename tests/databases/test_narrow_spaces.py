@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from marks import on
-from rows import agree
-from sqlalchemy import Engine, MetaData, String, event, func, insert, select
+from sqlalchemy import Engine, MetaData, String, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.retrying import run_transaction
@@ -63,37 +62,6 @@ def insert_in_bulk(session: Session) -> list[Narrow]:
 def insert_by_core(session: Session) -> list[Narrow]:
     session.execute(insert(Narrow), [{"number": number} for number in range(ROWS)])
     return list(session.scalars(select(Narrow).where(Narrow.number >= 0).order_by(Narrow.number)))
-
-
-@pytest.mark.parametrize("write", [flush, insert_in_bulk, insert_by_core])
-def test_few_statements_find_free_ids(
-    session: Session, engine: Engine, database: str, write: Callable[..., Any]
-) -> None:
-    """Of 1 296 ids 1 236 are taken; forty rows get ids by fewer statements than there are rows."""
-    sent: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
-    session.connection()
-    objects = write(session)
-
-    agree(session, objects)
-    assert [each.number for each in objects] == list(range(ROWS))
-    # MySQL executes an INSERT for each row of a flush, and SQLite one for each row without RETURNING
-    is_alone = (database, write) in {("mysql", flush), ("sqlite", insert_in_bulk), ("sqlite", insert_by_core)}
-    assert len(sent) <= (12 * ROWS if is_alone else ROWS)
-
-
-def test_one_object_after_the_other(session: Session, engine: Engine) -> None:
-    """A flush of one object in a space that is nearly full sends about ten statements, not twenty INSERTs."""
-    sent: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: sent.append(arguments[2]))
-    objects: list[Narrow] = []
-    for number in range(ROWS):
-        objects.append(Narrow(number=number))
-        session.add(objects[-1])
-        session.flush()
-
-    agree(session, objects)
-    assert len(sent) <= 12 * ROWS
 
 
 def test_last_ids(session: Session) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import JSON, MetaData, String, select
 from sqlalchemy.ext.mutable import MutableDict
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -41,12 +41,8 @@ def flush(session: Session, objects: list[Any]) -> None:
 @pytest.mark.backend
 @pytest.mark.parametrize("write", [flush, bulk.insert])
 @on("sqlite", "postgresql", "mysql", "mariadb")
-def test_default_of_a_mutable_column(
-    session: Session, write: Callable[[Session, list[Any]], None], request: pytest.FixtureRequest
-) -> None:
+def test_default_of_a_mutable_column(session: Session, write: Callable[[Session, list[Any]], None]) -> None:
     """A change in place of a value that a column default has made is stored."""
-    if write is bulk.insert and session.get_bind().name != "postgresql":
-        request.applymarker(known_defect("write path", "the change is lost", raises=AssertionError))
     documents = [Document(), Document()]
     write(session, documents)
     documents[0].data["pages"] = 3
@@ -55,13 +51,7 @@ def test_default_of_a_mutable_column(
     assert session.scalar(select(Document.data).where(Document.id == documents[0].id)) == {"pages": 3}
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        flush,
-        pytest.param(bulk.insert, marks=known_defect("write path", "no refresh_flush is fired", raises=AssertionError)),
-    ],
-)
+@pytest.mark.parametrize("write", [flush, bulk.insert])
 def test_listeners_see_what_was_filled_in(
     session: Session, listen: Callable[..., None], write: Callable[[Session, list[Any]], None]
 ) -> None:

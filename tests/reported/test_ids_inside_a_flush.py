@@ -9,7 +9,7 @@ import pytest
 from marks import known_defect
 from sqlalchemy import Connection, ForeignKey, MetaData, String, insert, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, object_session, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, testing
 
@@ -267,64 +267,6 @@ def test_given_id_in_a_second_session(session: Session, listen: Listen) -> None:
     session.add(Ticket(name="outer"))
     with testing.fixed_ids(Ticket, "bb", "ab", "ba"), pytest.raises(IntegrityError):
         session.flush()
-
-
-# --- objects that Session.bulk_save_objects() saves inside a flush ---------------------------------------------------
-
-
-def save_audit(session: Session, saved: list[Audit]) -> None:
-    saved.append(Audit(name="audit"))
-    session.bulk_save_objects(saved[-1:])
-
-
-@pytest.mark.parametrize("event_name", ["after_insert", "after_update", "before_delete"])
-@pytest.mark.parametrize("same", [True, False], ids=["same session", "second session"])
-def test_objects_saved_in_bulk_during_a_flush(
-    session: Session, listen: Listen, event_name: str, same: bool, request: pytest.FixtureRequest
-) -> None:
-    """An object that ``bulk_save_objects()`` saves in a mapper event never shows an id that no row has."""
-    if event_name == "after_insert":
-        defect = known_defect("write path", "the object makes up an id that no row has", raises=AssertionError)
-        request.applymarker(defect)
-    saved: list[Audit] = []
-    ticket = Ticket(name="ticket")
-    if event_name != "after_insert":
-        session.add(ticket)
-        session.flush()
-
-    def save(mapper: object, connection: Connection, target: Ticket) -> None:
-        if same:
-            save_audit(object_session(target) or session, saved)
-        else:
-            with Session(connection, join_transaction_mode="create_savepoint") as second:
-                save_audit(second, saved)
-                second.commit()
-
-    listen(Ticket, event_name, save)
-    if event_name == "after_update":
-        ticket.name = "changed"
-    elif event_name == "before_delete":
-        session.delete(ticket)
-    else:
-        session.add(ticket)
-    session.flush()
-
-    assert saved[0].public_id in {None, *stored(session, Audit).values()}
-
-
-@known_defect("write path", "the object makes up an id that no row has", raises=AssertionError)
-def test_objects_saved_in_bulk_by_the_first_listener_after_a_flush(session: Session, listen: Listen) -> None:
-    """``bulk_save_objects()`` in an ``after_flush`` that was registered before the library shows no invented id."""
-    saved: list[Audit] = []
-
-    def save(session: Session, context: object) -> None:
-        save_audit(session, saved)
-
-    listen(Session, "after_flush", save, insert=True)  # before the listener of the library, as in an older module
-    session.add(Ticket(name="ticket"))
-    session.flush()
-
-    assert saved[0].public_id in {None, *stored(session, Audit).values()}
 
 
 # --- ids that were read before the flush -----------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import BigInteger, MetaData, Sequence, String, Uuid, func, insert, select
-from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin
@@ -80,17 +79,8 @@ def _tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
 
 
-# SQLAlchemy 2.0 wraps the ProgrammingError once more
-ADDED_TO_SELECT = known_defect(
-    "write path", "ON CONFLICT is added to the SELECT that reads the key", raises=StatementError
-)
-
-
 @pytest.mark.parametrize("write", [flush_one, flush_three, execute])
-@pytest.mark.parametrize(
-    "model",
-    [Returned, ByHand, *(pytest.param(each, marks=ADDED_TO_SELECT) for each in (OfIdentity, OfSequence, OfFunction))],
-)
+@pytest.mark.parametrize("model", [Returned, ByHand, OfIdentity, OfSequence, OfFunction])
 def test_without_returning(session: Session, model: type[Any], write: Callable[[Session, type[Any]], None]) -> None:
     """A table with ``implicit_returning=False`` takes rows, whatever makes its keys."""
     write(session, model)

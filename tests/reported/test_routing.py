@@ -79,19 +79,7 @@ def insert_once(session: Session) -> None:
         idempotency.insert_once(session, Customer(public_id=public_id))
 
 
-TO_REPLICA = known_defect("write path", "the rows are written to the replica", raises=AssertionError)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        flush,
-        execute,
-        insert_once,
-        pytest.param(insert_in_bulk, marks=TO_REPLICA),
-        pytest.param(insert_in_batches, marks=TO_REPLICA),
-    ],
-)
+@pytest.mark.parametrize("write", [flush, execute, insert_in_bulk, insert_in_batches, insert_once])
 def test_rows_are_written_to_the_leader(
     new_session: type[Session], leader: Engine, replica: Engine, write: Callable[[Session], None]
 ) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pymysql
 import pytest
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import Connection, Engine, MetaData, String, func, select, text
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -51,10 +50,8 @@ def upsert_many(engine: Engine) -> int:
 
 
 @on("mysql", "mariadb")
-def test_upsert_of_many_rows(engine: Engine, request: pytest.FixtureRequest) -> None:
+def test_upsert_of_many_rows(engine: Engine) -> None:
     """An upsert of many rows is as many statements with the guard as without."""
-    if engine.name == "mysql" and pymysql.VERSION >= (1, 2):  # older ones send a statement for each row themselves
-        request.applymarker(known_defect("write path", "each row is a statement", raises=AssertionError))
     guard.uninstall(engine)
     without_guard = upsert_many(engine)
     guard.install(engine)
@@ -62,16 +59,7 @@ def test_upsert_of_many_rows(engine: Engine, request: pytest.FixtureRequest) -> 
     assert without_guard == upsert_many(engine)
 
 
-@pytest.mark.parametrize(
-    "switch",
-    [
-        guard.uninstall,
-        pytest.param(
-            guard.install,
-            marks=known_defect("write path", "the rows that were skipped are counted", raises=AssertionError),
-        ),
-    ],
-)
+@pytest.mark.parametrize("switch", [guard.uninstall, guard.install])
 @on("sqlite")
 def test_count_of_rows_that_are_skipped(engine: Engine, switch: Callable[[Engine], Any]) -> None:
     """``result.rowcount`` leaves out the rows that ON CONFLICT DO NOTHING has skipped."""

@@ -133,6 +133,8 @@ class Judge:
         if refusal is None or not isinstance(error, DBAPIError):
             return False
         if refusal.kind is Kind.UNIQUE and refusal.index is not None:
+            if self.op.name == "or_rollback":  # it has ended the transaction, whose earlier rows are gone
+                return isinstance(error, IntegrityError)
             if refusal.index.column == "code":
                 return any(wish.word.endswith(DUPLICATE) for wish in wishes)
             given = list(self._given(wishes))

@@ -39,7 +39,7 @@ KNOWN: dict[str, Known] = {
     ),
     "an id that an object has kept is replaced": Known(
         "write path",
-        _plain("sqlite", "flush - -", "rollback", "again", draws="repeated", faults=(Fault(5, "unique"),)),
+        _plain("sqlite", "flush - -", "rollback", "again", draws="repeated", faults=(Fault(7, "unique"),)),
         "an object that was rolled back and added again gets another id if its id collides",
     ),
     f"{_OTHER_ROW} (a listener: core)": Known("write path", _heard("core", "flush -"), _BY_VALUE),
@@ -52,62 +52,6 @@ KNOWN: dict[str, Known] = {
     ),
     "a given id is replaced (a listener: gives late)": Known(
         "write path", _heard("gives late", "flush - -"), "an id that a listener to before_insert gives is replaced"
-    ),
-    "a trigger has run twice for a row (a trigger: audit)": Known(
-        "write path",
-        _plain("postgresql", "flush -", trigger="audit"),
-        "triggers BEFORE INSERT are looked up after the first collision of a table, and have run for it by then",
-    ),
-    "a row is stored twice (a trigger: redirect)": Known(
-        "write path",
-        _plain("postgresql", "keyed -", trigger="redirect"),
-        "a row that a trigger stores elsewhere is taken for one that was left out, and inserted once more",
-    ),
-    "IntegrityError without a reason (a trigger: redirect)": Known(
-        "write path",
-        _plain("postgresql", "keyed -", trigger="redirect", faults=(Fault(2, "lost", after=True),)),
-        "a row that a trigger stores elsewhere is inserted once more, and collides with itself",
-    ),
-    "an error is swallowed while a statement is freed": Known(
-        "write path",
-        _plain("sqlite", "flush -", faults=(Fault(2, "limit"),)),
-        "the exception of a signal handler is lost if it arrives while the guard frees the statement that failed",
-    ),
-    "an error is masked while a statement is freed": Known(
-        "write path",
-        _plain("sqlite", "flush 00", faults=(Fault(2, "limit"),)),
-        "the error of the collision hides the exception of a signal handler",
-    ),
-    "a row is lost (or_rollback)": Known(
-        "write path",
-        _plain("sqlite", "flush -", "or_rollback -"),
-        "INSERT OR ROLLBACK ends the transaction, and the guard executes it again in the next one",
-    ),
-    f"{_OTHER_ROW} (or_rollback)": Known(
-        "write path", _plain("sqlite", "flush -", "or_rollback -"), "the row is gone with its transaction"
-    ),
-    "a part of a transaction is stored (or_rollback)": Known(
-        "write path",
-        _plain("sqlite", "flush -", "or_rollback -", faults=(Fault(8, "lost", after=True),)),
-        "the rows before INSERT OR ROLLBACK are gone, the later ones are committed",
-    ),
-    "a row count is wrong (skipping)": Known(
-        "write path",
-        _plain("sqlite", "skipping - -! -"),
-        "the row count of executemany on SQLite includes rows that ON CONFLICT has left out",
-    ),
-    "StatementError without a reason (a model: sequenced)": Known(
-        "write path",
-        _plain("postgresql", "flush -", model="sequenced"),
-        "the SELECT of a sequence gets the ON CONFLICT of the INSERT that it is for",
-    ),
-    "an object is not refreshed (a model: refreshed)": Known(
-        "write path",
-        _plain("mariadb", "bulk - -", model="refreshed"),
-        "bulk.insert() does not fire refresh_flush, so that mutable values lose their changes",
-    ),
-    "a follower is written to (a follower)": Known(
-        "write path", _plain("sqlite", "bulk - -", routed=True), "bulk.insert() asks for the bind of a read"
     ),
     "a connection is back in the pool with a lock": Known(
         "edge",

@@ -381,15 +381,6 @@ def test_parameters_that_are_complete(engine: Engine) -> None:
         assert connection.scalars(select(thing.c.name).order_by(thing.c.id)).all() == ["0", "1", "y"]
 
 
-def test_rows_of_bulk_saved_objects(engine: Engine) -> None:
-    """The objects of ``bulk_save_objects()`` are found in the frame that executes the INSERT, and get their ids."""
-    things = [Thing(name=str(number)) for number in range(3)]
-    with Session(engine) as session:
-        session.bulk_save_objects(things)
-
-        assert {thing.public_id for thing in things} == set(session.scalars(select(Thing.public_id)))
-
-
 def test_listeners_are_installed_again(engine: Engine) -> None:
     """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
     configure_mappers()  # those of other tests, which need the listeners

@@ -9,12 +9,9 @@ here, so that a new release of SQLAlchemy fails with the name of the part that h
 
 from __future__ import annotations
 
-import sys
-from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from operator import attrgetter
-from types import CodeType, FrameType
 from typing import Any
 
 from sqlalchemy import Column, Insert, Table
@@ -24,7 +21,6 @@ from sqlalchemy.orm import (
     Mapper,
     Session,
     attributes,
-    persistence,
     registry,
 )
 from sqlalchemy.orm.attributes import History, get_history
@@ -153,19 +149,6 @@ def return_rows(context: Any, rows: list[Any]) -> None:
     context.fetchall_for_returning = fetchall_for_returning
 
 
-def read_pipelined_rows(cursor: Any, dbapi_connection: Any) -> None:
-    """Fetch the rows of a statement that psycopg has sent in a pipeline, for an asynchronous connection.
-
-    SQLAlchemy's cursor has looked for them right after the statement was sent, when there were none.
-    """
-
-    def fetch(_: object) -> Any:
-        return cursor._cursor.fetchall()
-
-    if hasattr(dbapi_connection, "run_async") and cursor.description:
-        cursor._rows = deque(dbapi_connection.run_async(fetch))
-
-
 def default_columns(compiled: Any) -> dict[str, Column[Any]]:
     """Return the parameters of an INSERT that column defaults fill in each execution: name → column.
 
@@ -174,14 +157,13 @@ def default_columns(compiled: Any) -> dict[str, Column[Any]]:
     return {column.key: getattr(column, "original", column) for column in compiled.insert_prefetch}
 
 
-def set_rowcount(context: Any, rows: int) -> None:
-    """Make ``result.rowcount`` *rows*, if the cursor counts the last of several calls only."""
-    context._rowcount = rows
-
-
 def insert_listeners(mapper: Mapper[Any]) -> list[Callable[..., Any]]:
-    """Return the functions that listen to INSERTs of *mapper*; those without ``raw`` and ``retval`` are wrapped."""
-    return [*mapper.dispatch.before_insert, *mapper.dispatch.after_insert]
+    """Return the functions that listen to INSERTs of *mapper*, and to what they have filled in.
+
+    Those without ``raw`` and ``retval`` are wrapped.
+    """
+    events = mapper.dispatch
+    return [*events.before_insert, *events.after_insert, *mapper.class_manager.dispatch.refresh_flush]
 
 
 def flush_listeners(session: Session) -> list[Callable[..., Any]]:
@@ -271,26 +253,6 @@ def register_stored(
             vars(state).pop("_pending_mutations", None)
     known.update(new)
     transaction._new.update(dict.fromkeys(states, True))
-
-
-_EXECUTING: CodeType = persistence._emit_insert_statements.__code__  # pyright: ignore[reportUnknownMemberType]
-
-
-def bulk_saved_objects(context: Any) -> list[dict[str, Any]]:
-    """Return the ``__dict__`` of each object whose row ``Session.bulk_save_objects()`` is inserting, in their order.
-
-    The session passes values to the connection, and fires no event that names the objects. They stand in the frame of
-    the function that executes the INSERT.
-    """
-    frame: FrameType | None = sys._getframe(1) if "compiled_cache" in context.execution_options else None
-    while frame is not None and frame.f_code is not _EXECUTING:
-        frame = frame.f_back
-    if frame is None:
-        return []
-    rows = [record[1] for record in frame.f_locals["records"]]
-    if len(rows) != len(context.compiled_parameters):  # a statement for each row
-        rows = [frame.f_locals["state_dict"]]
-    return rows if all("_sa_instance_state" in row for row in rows) else []
 
 
 def history_without_loading(instance: object, attribute: str) -> History:

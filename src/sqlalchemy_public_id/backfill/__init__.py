@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
-from sqlalchemy_public_id.dialects import ManyRows, traits_for
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import try_lock
 from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
@@ -271,7 +271,7 @@ class _Backfill:
     def _savepoint(self) -> AbstractContextManager[object]:
         if not _in_autocommit(self.connection):  # the caller's transaction has to survive a failed statement
             return self.connection.begin_nested()
-        if self.traits.many_rows is ManyRows.ROW_BY_ROW:  # SQLite: its driver commits each row by itself
+        if self.traits.commits_each_row:
             return transaction(self.connection, "BEGIN IMMEDIATE")
         return transaction(self.connection, "BEGIN") if self.update_triggers == "skip" else nullcontext()
 

@@ -25,12 +25,12 @@ from sqlalchemy_public_id._compat import (
 from sqlalchemy_public_id._compat.flush_insert import FEW_ROWS
 from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
 from sqlalchemy_public_id.bulk.rows import columns_of, send
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.events import flush
 from sqlalchemy_public_id.events.flush import Values
 from sqlalchemy_public_id.guard import generated
-from sqlalchemy_public_id.orm.inspection import id_attributes, is_sharded, session_of
+from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
@@ -135,7 +135,10 @@ def _choose(session: Session, group: _Group) -> _Way:
     if not _is_plain(session, group):
         return "flush"
     mapper, rows = group.mapper, group.rows
-    dialect = session.get_bind(mapper).dialect
+    connection = connection_to_write(session, mapper)
+    dialect = connection.dialect
+    if is_autocommit(connection):  # a collision among many rows could not be taken back
+        return "flush"
     if not (dialect.insert_executemany_returning and traits_for(dialect).aborts_transaction):
         return "rows"
     columns, ids = columns_of(mapper), id_attributes(mapper)
@@ -143,7 +146,6 @@ def _choose(session: Session, group: _Group) -> _Way:
     # SQLAlchemy calls a default for each row of its own statements
     if len(rows) < FEW_ROWS or any(row.get(name) is None for name in made for row in rows):
         return "flush"
-    connection = session.connection(bind_arguments={"mapper": mapper})
     can = can_insert_arrays(connection, cast("Table", mapper.local_table), columns, rows)
     return "arrays" if can else "flush"
 
@@ -155,7 +157,7 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
         register_pending(session, states)
     with session.no_autoflush, as_flush(session):
         try:
-            connection = session.connection(bind_arguments={"mapper": mapper})
+            connection = connection_to_write(session, mapper)
             are_new = flush.give_many_ids(session, connection, mapper, states, group.rows)
             send(connection, mapper, group.rows, arrays=arrays, are_new=are_new)
         except BaseException:

@@ -12,16 +12,12 @@ from sqlalchemy.orm import Mapper
 from sqlalchemy_public_id._compat.flush_insert import CheckedInsert, PreparedInsert
 from sqlalchemy_public_id.bulk.arrays import ArrayInsert
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.events import flush
 from sqlalchemy_public_id.events.flush import Values
-from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 
 _AT_ONCE = 10_000
 """Rows that are sent and read back at a time: enough for speed, and far below the packet sizes of databases."""
-_ROUNDS = 5
-"""The number of times that rows that collide are sent together, before each of them is retried by itself."""
 
 
 def columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
@@ -55,7 +51,8 @@ def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arr
         for at in range(0, len(alike), _AT_ONCE):
             batch = alike[at : at + _AT_ONCE] if len(alike) > _AT_ONCE else alike
             if array_insert is not None:
-                _insert_until_none_collides(array_insert, batch, ids)
+                for row in array_insert.insert(batch):
+                    array_insert.insert_alone(row)
             else:
                 connection.execute(insert, _parameters(sent, constant, batch))
                 _read_back(connection, mapper, batch, unset)
@@ -68,20 +65,6 @@ def _parameters(sent: dict[str, Column[Any]], constant: Values, rows: list[Value
         keys.append(key)
         values.append([constant[key]] * len(rows))
     return [dict(zip(keys, row)) for row in zip(*values)]  # noqa: B905  # strict=True costs a third of the time
-
-
-def _insert_until_none_collides(arrays: ArrayInsert, rows: list[Values], ids: dict[str, Column[Any]]) -> None:
-    missing = arrays.insert(rows)
-    for _ in range(_ROUNDS):
-        if not missing or not flush.replace_stored_ids(arrays.connection, ids, missing):
-            break
-        connection = arrays.connection
-        on_conflict.warn_of_triggers(
-            connection, on_conflict.names_of(connection, arrays.table), connection.begin_nested
-        )
-        missing = arrays.insert(missing)
-    for row in missing:
-        arrays.insert_alone(row)
 
 
 def _group_by_columns(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
-__all__ = ["ManyRows", "Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
+__all__ = ["Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
 
 _UNSUPPORTED = Traits()
 _BY_NAME: dict[str, Traits] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,17 +23,6 @@ class Outcome(enum.Enum):
     """It was rolled back in favour of others, or has to be. It can be run again from its beginning."""
     UNKNOWN = enum.auto()
     """If its COMMIT was sent it may be committed; otherwise it was rolled back."""
-
-
-class ManyRows(enum.Enum):
-    """The unit that the driver's ``executemany`` sends, and that a collision rolls back."""
-
-    ALL_OR_NOTHING = enum.auto()
-    """One unit: either all rows are there afterwards, or none (inside a savepoint)."""
-    ROW_BY_ROW = enum.auto()
-    """Row after row, each taken from the iterable just before it is sent: the rows before the failed one stay."""
-    SLICES = enum.auto()
-    """Multi-row statements of limited size; the slices before the failed one stay."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,8 @@ class Traits:
     """True if a failed statement aborts the transaction, so that only a savepoint allows another attempt."""
     reads_old_snapshot: bool = False
     """True if a plain SELECT may miss the committed row that an INSERT collided with; a locking read does not."""
-    many_rows: ManyRows = ManyRows.ALL_OR_NOTHING
+    commits_each_row: bool = False
+    """True if the driver's ``executemany`` commits each row by itself under AUTOCOMMIT."""
     max_parameters: int | None = 900
     """The limit of bound parameters in one statement; ``None`` if no limit is in reach."""
     array_parameters: bool = False
@@ -154,16 +144,16 @@ class Traits:
         """Return True if each statement commits by itself, so that there is no transaction to save."""
         return False
 
+    def in_transaction(self, dbapi_connection: Any) -> bool:
+        """Return True if there is a transaction, which a failed statement may have rolled back."""
+        return True
+
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         """Return True if a statement sees what others have committed since the transaction began."""
         return True
 
-    def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
-        """Return a context whose statements are sent together, and which raises the error of the first that fails.
-
-        Return ``None`` if the driver has none.
-        """
-        return None
+    def begin(self, connection: PoolProxiedConnection) -> None:
+        """Begin the transaction, if the driver would begin it with the next INSERT only, after a SAVEPOINT."""
 
     def send(self, connection: PoolProxiedConnection, command: str) -> None:
         """Execute a *command* about a savepoint, past SQLAlchemy and its log."""
@@ -175,20 +165,19 @@ class Traits:
         return False
 
     def forget_statement(self, cursor: Any) -> None:
-        """Free the statement of *cursor* if it would keep the locks of a connection that is closed."""
+        """Free the statement of *cursor* if it would keep the locks of a connection that is closed.
+
+        Python 3.14 does so, too, and raises its error once more.
+        """
 
     def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
         """Return the name of the engine of the table if a statement that fails leaves the rows that it has written."""
         return None
 
-    def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
-        """Return the names of the triggers that run even for a row that ``ON CONFLICT DO NOTHING`` leaves out."""
-        return []
+    def runs_early(self, connection: Connection, table: str, schema: str | None) -> bool:
+        """Return True if triggers or rules of the table run even for a row that ``ON CONFLICT DO NOTHING`` skips."""
+        return False
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
         """Return the row count that the database estimates; ``None`` if it has no estimate."""
         return None
-
-    def slice_bytes(self, driver: str) -> int:
-        """Return the largest multi-row statement of *driver*, in bytes (:attr:`ManyRows.SLICES` only)."""
-        return 0

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import ManyRows, Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
@@ -78,7 +78,6 @@ class MySQL(Traits):
     retries = True
     aborts_transaction = False
     reads_old_snapshot = True  # REPEATABLE READ is the default
-    many_rows = ManyRows.SLICES
     # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
     max_parameters: int | None = None
     indexes_row_values = False
@@ -151,10 +150,6 @@ class MySQL(Traits):
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
         return connection.scalar(_ROWS, {"schema": schema, "name": table}) or None
-
-    def slice_bytes(self, driver: str) -> int:
-        # max_stmt_length of the drivers' cursors: 1 024 000 for PyMySQL and its kin, 64 KiB for mysqlclient
-        return 1_000_000 if driver in {"pymysql", "aiomysql", "asyncmy"} else 60_000
 
 
 def _definition(connection: Connection, table: str, schema: str | None) -> str:

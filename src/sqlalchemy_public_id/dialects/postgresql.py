@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from sqlalchemy import String, Uuid, text
 from sqlalchemy.engine import Connection, Dialect
-from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
-from sqlalchemy_public_id.dialects.pipelines import can_pipeline, pipeline, unprepared
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE_VIOLATION = "23505"
 _ENTRY = re.compile(r"""\(("(?:[^"]|"")+"|\w+)\)=\((.*)\)""", re.DOTALL)
 """``Key (public_id)=(a1b2c3) already exists.``, whatever the language of the words around it."""
 
-_EARLY_TRIGGERS = text(
-    "SELECT DISTINCT tgname FROM pg_catalog.pg_trigger"
-    " WHERE (tgrelid = to_regclass(:name) OR tgrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(:name))))"
-    " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
-    " AND tgtype & 4 <> 0 AND (tgtype & 2 <> 0 OR tgtype & 1 = 0) ORDER BY tgname"
-)
-"""4: for INSERT; 2: before it; 1: for each row. Those for each statement run even if there is no row."""
+_RUNS_EARLY = text("""
+SELECT c.relkind NOT IN ('r', 'p')
+    OR EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '3')
+    OR EXISTS (SELECT FROM pg_catalog.pg_trigger t
+               WHERE (t.tgrelid = c.oid OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+               AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+               AND t.tgtype & 4 <> 0 AND (t.tgtype & 2 <> 0 OR t.tgtype & 1 = 0))
+FROM pg_catalog.pg_class c WHERE c.oid = to_regclass(:name)
+""")
+"""Views, rules for INSERT (ev_type 3), and triggers for INSERT (4) that run before it (2) or for the statement (not 1).
+
+A statement trigger runs even if there is no row.
+"""
 
 
 # unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
@@ -152,21 +155,14 @@ class PostgreSQL(_PostgresProtocol):
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in _SEES_COMMITS or str(name).upper().replace("_", " ") in _SEES_COMMITS
 
-    def early_triggers(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+    def runs_early(self, connection: Connection, table: str, schema: str | None) -> bool:
         name = quoted_table(table, schema, connection.dialect)
-        return list(connection.execute(_EARLY_TRIGGERS, {"name": name}).scalars())
+        return bool(connection.scalar(_RUNS_EARLY, {"name": name}))
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
         query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")
         rows = connection.scalar(query, {"name": quoted_table(table, schema, connection.dialect)})
         return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
-
-    def pipeline(self, dbapi_connection: Any) -> AbstractContextManager[None] | None:
-        return pipeline(dbapi_connection) if can_pipeline(dbapi_connection) else None
-
-    def send(self, connection: PoolProxiedConnection, command: str) -> None:
-        with unprepared(connection.driver_connection):
-            super().send(connection, command)
 
     def defers_results(self, driver_connection: Any) -> bool:
         # inside ``with connection.pipeline()`` of psycopg; other drivers have no such attribute

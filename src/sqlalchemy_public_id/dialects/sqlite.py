@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
+from sqlalchemy.pool import PoolProxiedConnection
 
-from sqlalchemy_public_id.dialects._base import ManyRows, Traits, Violation
+from sqlalchemy_public_id.dialects._base import Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
@@ -39,7 +39,7 @@ class SQLite(Traits):
 
     retries = True
     aborts_transaction = False
-    many_rows = ManyRows.ROW_BY_ROW
+    commits_each_row = True
     # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but SQLAlchemy takes longer for each of so many.
     max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
@@ -50,8 +50,18 @@ class SQLite(Traits):
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         # an application that sends BEGIN itself has done so by now
-        driver = getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
-        return driver.isolation_level is None and not driver.in_transaction
+        driver = _driver(dbapi_connection)
+        # since Python 3.12 there is autocommit=True as well
+        is_wanted = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
+        return is_wanted and not driver.in_transaction
+
+    def in_transaction(self, dbapi_connection: Any) -> bool:
+        return bool(_driver(dbapi_connection).in_transaction)
+
+    def begin(self, connection: PoolProxiedConnection) -> None:
+        driver: Any = connection.driver_connection
+        if not driver.in_transaction:
+            self.send(connection, f"BEGIN {driver.isolation_level}".strip())  # as the driver does
 
     def violation(self, error: Exception) -> Violation | None:
         match = _UNIQUE.search(str(error))
@@ -67,8 +77,11 @@ class SQLite(Traits):
 
     def forget_statement(self, cursor: Any) -> None:
         # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage
-        with suppress(Exception):  # Python 3.14 forgets it, too, and raises its error once more
-            cursor.execute("")
+        cursor.execute("")
+
+
+def _driver(dbapi_connection: Any) -> Any:
+    return getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
 
 
 def begin(connection: Connection, statement: Literal["BEGIN", "BEGIN IMMEDIATE"] = "BEGIN") -> None:

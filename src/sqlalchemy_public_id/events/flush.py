@@ -5,7 +5,6 @@ The events of a session begin and end the time in which they may be replaced.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 from weakref import ref
@@ -18,7 +17,6 @@ from sqlalchemy.orm.interfaces import EXT_CONTINUE
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._compat import flush_listeners, insert_listeners
 from sqlalchemy_public_id.guard import generated, guarded_dialects
-from sqlalchemy_public_id.guard.draws import draw_free
 from sqlalchemy_public_id.guard.generated import GeneratedIds, exhausted
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of, replace
@@ -147,38 +145,6 @@ def _draw_another(ids: GeneratedIds, column: Column[Any], connection: Connection
         if value not in ids[column]:
             return value
     raise exhausted(connection, column)
-
-
-def replace_stored_ids(connection: Connection, attributes: dict[str, Column[Any]], rows: list[dict[str, Any]]) -> bool:
-    """Replace the generated ids of *rows* that the table holds already. Return True if there was one."""
-    ids = generated.of(connection)
-    if ids is None:
-        return False
-    replaced = [
-        _replace_stored(ids, connection, column, [row[key] for row in rows]) for key, column in attributes.items()
-    ]
-    return any(replaced)
-
-
-def _replace_stored(ids: GeneratedIds, connection: Connection, column: Column[Any], texts: list[str]) -> bool:
-    stored_ids = generated.stored_ids(connection, column, texts, {})
-    collided = [text for text in stored_ids if ids.state_of(column, text) is not None]
-
-    def stored(new: list[str]) -> set[str]:
-        # after one collision, another one is unlikely; after several, few ids are free
-        return generated.stored_ids(connection, column, new, {}, may_lock=False) if len(collided) > 1 else set()
-
-    new = draw_free(
-        column,
-        collided,
-        Counter(),
-        is_used=ids[column].__contains__,
-        stored=stored,
-        exhausted=lambda: exhausted(connection, column),
-    )
-    for text, other in list(new):
-        generated.replace(ids, column, text, other)
-    return bool(collided)
 
 
 _PACKAGE = f"{__name__.partition('.')[0]}."

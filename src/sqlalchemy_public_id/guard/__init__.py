@@ -29,17 +29,12 @@ from weakref import ref
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
-from sqlalchemy.orm.attributes import set_committed_value
 
-from sqlalchemy_public_id._compat import bulk_saved_objects
 from sqlalchemy_public_id.dialects import is_retryable, traits_for
-from sqlalchemy_public_id.guard import generated
-from sqlalchemy_public_id.guard.execution import GuardedInsert
-from sqlalchemy_public_id.guard.held import held_savepoints, send_held_savepoint
+from sqlalchemy_public_id.guard.execution import GuardedInsert, integrity_error
 from sqlalchemy_public_id.guard.on_conflict import insert_one_row
-from sqlalchemy_public_id.guard.parameters import id_parameters, known, may_contain_generated, rows_in
+from sqlalchemy_public_id.guard.parameters import id_parameters, known, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
-from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -103,31 +98,13 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     # every statement of a program passes here, and on MySQL each row of a flush: every call counts
-    if held_savepoints and context is not None and ref(context.root_connection) in held_savepoints:
-        return _execute_held(cursor, statement, parameters, context)
     if context is None or not context.compiled:
         return None
     with_ids = known.get(ref(context.compiled))
     if with_ids is None:
         with_ids = id_parameters(context.compiled)
-    return _execute(cursor, statement, parameters, context) if with_ids else None
-
-
-def _execute_held(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """Execute a statement on a connection whose savepoint is held back."""
-    has_ids = bool(context.compiled and id_parameters(context.compiled))
-
-    def execute() -> None:
-        if has_ids:
-            _execute(cursor, statement, parameters, context)
-        else:
-            context.dialect.do_execute(cursor, statement, parameters, context)
-
-    waits = context.execute_style is ExecuteStyle.EXECUTE and not context.execution_options.get("stream_results")
-    reads_result = not waits or (has_ids and may_contain_generated(context))
-    held = held_savepoints[ref(context.root_connection)]
-    held.execute(cursor, statement, context, execute, reads_result=reads_result)
-    return True
+    # the SELECT of a sequence for the INSERT comes with its context, but has no parameters
+    return _execute(cursor, statement, parameters, context) if with_ids and parameters else None
 
 
 def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
@@ -142,47 +119,22 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool
     else:
         try:  # a statement that fails alone needs no preparation
             dialect.do_execute(cursor, statement, parameters, context)
-        except dialect.dbapi.IntegrityError as error:
+        except integrity_error(dialect) as error:
             with GuardedInsert(context, cursor, statement) as guarded:
                 run_again(guarded, parameters, error, first)
     if is_batch:
-        _rows_sent[context] = first = first + (rows or rows_in(context, parameters))
-        if first < len(context.compiled_parameters):
-            return True
-    if not generated.of(context.root_connection):  # otherwise, it is a flush, whose objects have their ids
-        _show_generated_ids(context)
+        _rows_sent[context] = first + (rows or rows_in(context, parameters))
     return True
-
-
-def _do_execute_no_params(cursor: Any, statement: str, context: Any) -> None:
-    send_held_savepoint(context)
 
 
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
-    send_held_savepoint(context)
     if context is None or not (context.compiled and id_parameters(context.compiled)):
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
-        run_many(guarded, parameters)
-    if not generated.of(context.root_connection):
-        _show_generated_ids(context)
-    return True
+        return run_many(guarded, parameters)
 
 
 _EVENTS: dict[str, Callable[..., Any]] = {
     "do_execute": _do_execute,
-    "do_execute_no_params": _do_execute_no_params,
     "do_executemany": _do_executemany,
 }
-
-
-def _show_generated_ids(context: Any) -> None:
-    # Session.bulk_save_objects() does not flush: the column default has made the ids, and the objects have none. On
-    # first access they would make ids that no row has.
-    for values, row in zip(bulk_saved_objects(context), context.compiled_parameters, strict=False):
-        state = values["_sa_instance_state"]
-        for parameter in id_parameters(context.compiled):
-            name = state.mapper.get_property_by_column(parameter.column).key
-            if parameter.is_default:
-                set_committed_value(state.obj(), name, row[parameter.name])
-            marks_of(state, create=True).mark_given(name)

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import cached_property
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Column
+from sqlalchemy import Column, Table
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id._compat import plain_table, read_pipelined_rows
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.constraints import Match, match_violation
-from sqlalchemy_public_id.guard.draws import draw_free
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
-from sqlalchemy_public_id.types import public_id_type, to_database
+from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
 
 _FEW = 10
 """So many collisions of a batch are taken one by one, if the database names them.
 
 Under REPEATABLE READ a SELECT may not see the rows, and under SERIALIZABLE it can make the transaction fail.
 """
+
+
+def integrity_error(dialect: Any) -> type[Exception]:
+    """Return the class of errors among which violations are: not every driver has an ``IntegrityError``."""
+    found: type[Exception] = getattr(dialect.dbapi, "IntegrityError", dialect.dbapi.Error)
+    return found
+
+
+def names_of(table: Table, options: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the names of *table* and of its schema in an execution with *options*."""
+    schemas: Mapping[str | None, str | None] = options.get("schema_translate_map") or {}
+    return str(table.name), schemas.get(table.schema, table.schema)
 
 
 class GuardedInsert:
@@ -38,7 +48,8 @@ class GuardedInsert:
         self.statement = statement
         self.dialect: Any = context.dialect
         self.traits: Traits = traits_for(context.dialect)
-        self.integrity_error: type[Exception] = context.dialect.dbapi.IntegrityError
+        self.driver_error: type[Exception] = context.dialect.dbapi.Error
+        self.integrity_error: type[Exception] = integrity_error(context.dialect)
         self.connection: Any = context.root_connection
         self.options: dict[str, Any] = {
             key: value for key, value in context.execution_options.items() if key == "schema_translate_map"
@@ -75,9 +86,7 @@ class GuardedInsert:
     @property
     def names(self) -> tuple[str, str | None]:
         """The names of the table and of its schema in this execution."""
-        table = plain_table(self.context.compiled.statement.table)
-        schemas: Mapping[str | None, str | None] = self.options.get("schema_translate_map") or {}
-        return str(table.name), schemas.get(table.schema, table.schema)
+        return names_of(self.context.compiled.statement.table, self.options)
 
     @cached_property
     def engine_without_transactions(self) -> str | None:
@@ -90,10 +99,19 @@ class GuardedInsert:
         return self.traits.sees_commits(self.connection.connection.dbapi_connection, self.dialect)
 
     @property
+    def in_transaction(self) -> bool:
+        """False if the failed statement has rolled back the whole transaction."""
+        return self.traits.in_transaction(self.connection.connection.dbapi_connection)
+
+    @property
+    def in_autocommit(self) -> bool:
+        """True if each statement commits by itself, so that there is no transaction."""
+        return self.traits.in_autocommit(self.connection.connection.dbapi_connection)
+
+    @property
     def risks_transaction(self) -> bool:
-        """True if a failed statement aborts the transaction. Under AUTOCOMMIT there is none."""
-        driver_connection = self.connection.connection.dbapi_connection
-        return self.traits.aborts_transaction and not self.traits.in_autocommit(driver_connection)
+        """True if a failed statement aborts the transaction."""
+        return self.traits.aborts_transaction and not self.in_autocommit
 
     @property
     def has_immediate_result(self) -> bool:
@@ -105,43 +123,36 @@ class GuardedInsert:
     # --- retries
 
     def execute_with_retries(
-        self, batch: Batch, execute: Callable[[Any], None], *, may_be_skipped: bool = False
+        self,
+        batch: Batch,
+        execute: Callable[[Any], None],
+        *,
+        in_savepoint: bool,
     ) -> None:
         """Call *execute* until no id collides. Collided ids are replaced before each retry.
 
-        *execute* inserts all rows or none. A savepoint keeps the transaction usable if an error would abort it; the
-        driver sends it together with the statement, if it can.
-
-        :param may_be_skipped: a trigger may have left the row out before. Then its effects must not happen twice.
+        :param in_savepoint: a failure would undo more than *execute* has done, or less.
         """
-        if not self.risks_transaction:
+        if not in_savepoint:
             self._execute_until_stored(batch, execute)
             return
-        is_set, is_released = False, False
-        while not is_released:
+        self.traits.begin(self.connection.connection)
+        self.send("SAVEPOINT")
+        while True:
             try:
-                with self._together():
-                    if not is_set:
-                        self.send("SAVEPOINT")
-                    execute(batch.for_driver())
-                    if is_set or not may_be_skipped:
-                        self.send("RELEASE SAVEPOINT")
-                        is_released = True
+                execute(batch.for_driver())
+                break
             except self.integrity_error as error:
+                if not self.in_transaction:  # INSERT OR ROLLBACK has ended it, and the earlier work of the caller
+                    raise
                 # first of all: until then, PostgreSQL refuses the SELECT that looks for the collided ids, too
                 self.send("ROLLBACK TO SAVEPOINT")
-                is_set, is_released = True, False
                 try:
                     self.replace(batch, self.collided(batch, error))
-                except Exception as raised:
-                    self._undo(is_rolled_back=raised is error)
+                except Exception:
+                    self._undo()
                     raise
-                continue
-            if not is_released:
-                if self.cursor.rowcount == 0:
-                    self.send("ROLLBACK TO SAVEPOINT")
-                self.send("RELEASE SAVEPOINT")
-                is_released = True
+        self.send("RELEASE SAVEPOINT")
 
     def _execute_until_stored(self, batch: Batch, execute: Callable[[Any], None]) -> None:
         while True:
@@ -151,35 +162,11 @@ class GuardedInsert:
             except self.integrity_error as error:
                 self.replace(batch, self.collided(batch, error))
 
-    @contextmanager
-    def _together(self) -> Generator[None]:
-        """Send the statements of the block in one round trip, if the driver can."""
-        dbapi_connection = self.connection.connection.dbapi_connection
-        context = self.traits.pipeline(dbapi_connection)
-        if context is None:
-            yield
-            return
-        with context:
-            yield
-        read_pipelined_rows(self.cursor, dbapi_connection)
-
-    @contextmanager
-    def savepoint(self) -> Generator[None]:
-        """Keep the transaction usable if statements of the guard fail."""
-        self.send("SAVEPOINT")
-        try:
-            yield
-        except Exception:
-            self._undo()
-            raise
-        self.send("RELEASE SAVEPOINT")
-
-    def _undo(self, *, is_rolled_back: bool = False) -> None:
+    def _undo(self) -> None:
         # called while an error is raised, which no other error may hide
         if not self.connection.invalidated:
-            with suppress(self.dialect.dbapi.Error), self._together():
-                if not is_rolled_back:
-                    self.send("ROLLBACK TO SAVEPOINT")
+            with suppress(self.driver_error):
+                self.send("ROLLBACK TO SAVEPOINT")
                 self.send("RELEASE SAVEPOINT")
 
     # --- collided ids
@@ -187,9 +174,10 @@ class GuardedInsert:
     def collided(self, batch: Batch, error: Exception) -> list[Slot]:
         """Return the slots whose ids have to be replaced; raise *error* if it is not about generated ids."""
         violation = self.traits.violation(error)
-        if violation is None:
+        if violation is None or not (self.in_transaction or self.in_autocommit):
             raise error
-        self.traits.forget_statement(self.cursor)
+        with suppress(self.driver_error):
+            self.traits.forget_statement(self.cursor)
         slots = None
         try:
             slots = self._slots_of(batch, violation)
@@ -267,10 +255,10 @@ class GuardedInsert:
             seen.add(text)
         return duplicates
 
-    def _readable(self, column: Column[Any], texts: list[str], *, may_lock: bool = True) -> set[str]:
+    def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:
         # a role that may insert need not have the right to SELECT
         try:
-            return generated.stored_ids(self.connection, column, texts, self.options, may_lock=may_lock)
+            return generated.stored_ids(self.connection, column, texts, self.options)
         except DBAPIError as error:
             if not self.traits.is_permission_error(error.orig):
                 raise
@@ -281,34 +269,20 @@ class GuardedInsert:
     # --- new ids
 
     def replace(self, batch: Batch, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has.
+        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has."""
+        used = {(slot.column, batch.text(slot)) for slot in batch.slots} | self.taken
+        for slot in slots:
+            of_flush: Collection[str] = batch.ids.get(slot.column, ()) if batch.ids else ()
+            new = self._next_id(slot, used)
+            while (slot.column, new) in used or new in of_flush:
+                new = self._next_id(slot, used)
+            used.add((slot.column, new))
+            batch.replace(slot, new)
 
-        If several ids have collided, or one again, few are free. Then the table is read before the next INSERT: that
-        takes one statement for many ids, and less than an INSERT that fails.
-        """
-        is_narrow = len(slots) > 1 or any(self._tries[slot.row, slot.parameter.name] for slot in slots)
-        for column in dict.fromkeys(slot.column for slot in slots):
-            own = [slot for slot in slots if slot.column is column]
-            self._replace_ids(batch, column, own, may_read=is_narrow and self.sees_commits)
-
-    def _replace_ids(self, batch: Batch, column: Column[Any], slots: list[Slot], *, may_read: bool) -> None:
-        rows = {(slot.row, slot.parameter.name): slot for slot in slots}
-        of_batch = {batch.text(slot) for slot in batch.slots if slot.column is column}
-        of_flush: Collection[str] = batch.ids.get(column, ()) if batch.ids else ()
-
-        def is_used(text: str) -> bool:
-            return text in of_batch or text in of_flush or (column, text) in self.taken
-
-        def stored(texts: list[str]) -> set[str]:
-            # no locks: those on free ids would make two transactions wait for each other
-            taken = self._readable(column, texts, may_lock=False) if may_read else set[str]()
-            self.taken.update((column, text) for text in taken)
-            return taken
-
-        def exhausted() -> Exception:
-            held = {(slot.column, batch.text(slot)) for slot in batch.slots}
-            return generated.exhausted(self.connection, column, self.taken | held, self.options)
-
-        new = draw_free(column, list(rows), self._tries, is_used=is_used, stored=stored, exhausted=exhausted)
-        for row, text in new:
-            batch.replace(rows[row], text)
+    def _next_id(self, slot: Slot, used: set[tuple[Column[Any], str]]) -> str:
+        """Return a new id for a row; raise the error for a row that has used up its retries."""
+        row = slot.row, slot.parameter.name
+        if self._tries[row] >= max_retries(slot.column):
+            raise generated.exhausted(self.connection, slot.column, used, self.options)
+        self._tries[row] += 1
+        return public_id_type(slot.column).next_id()

@@ -93,15 +93,13 @@ def replace(ids: GeneratedIds | None, column: Column[Any], old: str, new: str) -
         marks.replace(state, state.mapper.get_property_by_column(column).key, new)
 
 
-def stored_ids(
-    connection: Any, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any], *, may_lock: bool = True
-) -> set[str]:
-    """Return those of *texts* that the table holds now; without *may_lock*, those that the transaction sees."""
+def stored_ids(connection: Any, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any]) -> set[str]:
+    """Return those of *texts* that the table holds now."""
     traits = traits_for(connection.dialect)
     stored: set[str] = set()
     for condition in traits.any_of(column, list(texts), public_id_type(column).as_parameter):
         query = select(column).where(condition)
-        if may_lock and traits.reads_old_snapshot:  # a plain SELECT would not see the row that the INSERT has run into
+        if traits.reads_old_snapshot:  # a plain SELECT would not see the row that the INSERT has run into
             query = query.with_for_update(read=True)
         stored.update(connection.execute(query, execution_options=options).scalars())
     return stored

@@ -33,7 +33,6 @@ from sqlalchemy_public_id.dialects.advisory_locks import Turn, take_turns
 from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.constraints import Match, match_violation
-from sqlalchemy_public_id.guard.held import hold_savepoint
 from sqlalchemy_public_id.idempotency.contents import (
     changed_attributes,
     flushed_foreign_keys,
@@ -43,6 +42,7 @@ from sqlalchemy_public_id.idempotency.contents import (
 from sqlalchemy_public_id.lookup import Where
 from sqlalchemy_public_id.orm.inspection import (
     condition_of,
+    connection_to_write,
     id_attributes,
     is_sharded,
     public_id_attribute,
@@ -157,7 +157,7 @@ def _insert_or_find(
 ) -> tuple[Any, bool]:
     state = instance_state(obj)
     public_id = state.dict[name]
-    connection = session.connection(bind_arguments={"mapper": state.mapper})
+    connection = connection_to_write(session, state.mapper)
     if is_autocommit(connection):
         raise ConfigurationError(
             "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
@@ -168,15 +168,14 @@ def _insert_or_find(
     with take_turns(connection, public_id) as turn:
         with _without_parents(state):
             session.flush()
-        with hold_savepoint(connection):
-            with _without_parents(state):
-                savepoint = session.begin_nested()
-            try:
-                with savepoint:
-                    session.add(obj)
-                return obj, True
-            except IntegrityError as error:
-                violation = error
+        with _without_parents(state):
+            savepoint = session.begin_nested()
+        try:
+            with savepoint:
+                session.add(obj)
+            return obj, True
+        except IntegrityError as error:
+            violation = error
         given |= flushed_foreign_keys(state, keys)
         stored = _find(session, connection, state.mapper, name, public_id, given, turn)
     if stored is None:

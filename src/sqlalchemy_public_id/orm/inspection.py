@@ -6,7 +6,7 @@ import sys
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from sqlalchemy import Column, FromClause, SQLColumnExpression, inspect
+from sqlalchemy import Column, Connection, FromClause, SQLColumnExpression, Table, insert, inspect
 from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipProperty, Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -119,6 +119,11 @@ def session_of(session: Session | scoped_session[Session]) -> Session:
     """Return *session*, or the one of a scoped session; raise as :func:`require_session` does."""
     require_session(session)
     return session() if isinstance(session, scoped_session) else session
+
+
+def connection_to_write(session: Session, mapper: Mapper[Any]) -> Connection:
+    """Return the connection on which *session* inserts rows of *mapper*: ``get_bind()`` sees an INSERT."""
+    return session.connection(bind_arguments={"mapper": mapper, "clause": insert(cast("Table", mapper.local_table))})
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:

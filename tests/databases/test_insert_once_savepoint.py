@@ -1,19 +1,17 @@
-"""A savepoint that is sent late, together with others, or not at all: what it promises stays true."""
+"""The savepoint of ``insert_once()``: what it undoes, and what it leaves to the caller."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import on, on_async
+from marks import on
 from sqlalchemy import Engine, ForeignKey, MetaData, String, event, func, insert, select, text
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, testing
+from sqlalchemy_public_id import NanoId, PublicIdMixin
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -247,62 +245,6 @@ def test_many_in_one_transaction(db: Session, engine: Engine) -> None:
     assert stored(engine) == {A, *ids}
 
 
-# --- pipelines of psycopg
-
-
-def collide_often(session: Session) -> None:
-    """Collide in each way more often than psycopg executes a statement before it prepares it."""
-    table = Order.__table__
-    for number in range(9):
-        with testing.collisions(Order, A, times=1):
-            session.add(Order())
-            session.flush()
-        with testing.collisions(Order, A, times=1):
-            session.execute(insert(table), [{"number": f"a{number}{row}"} for row in range(3)])
-        with testing.collisions(Order, A, times=1):
-            rows = [{"number": f"b{number}{row}"} for row in range(3)]
-            returned = session.execute(insert(table).returning(table.c.number, sort_by_parameter_order=True), rows)
-            assert [row.number for row in returned] == [row["number"] for row in rows]
-        with testing.collisions(Order, A, times=1):
-            values = insert(table).values([{"number": f"c{number}{row}"} for row in range(3)])
-            assert len(session.execute(values.returning(table.c.id)).all()) == 3
-        with pytest.raises(IntegrityError), session.begin_nested():
-            session.execute(insert(table), [{"number": "new"}, {"number": "earlier"}])
-
-
-@on("postgresql")
-def test_prepared_statements(db: Session, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """A refused INSERT does not confuse what psycopg has prepared, and it logs no error of the statements behind."""
-    with caplog.at_level(logging.WARNING):
-        collide_often(db)
-    db.commit()
-
-    assert len(stored(engine)) == 1 + 9 * 10
-    assert caplog.records == []
-
-
-@on_async("postgresql")
-def test_prepared_statements_of_asynchronous_drivers(
-    async_engine: AsyncEngine, new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None]
-) -> None:
-    """The same with an asynchronous session."""
-    import asyncio
-
-    engine = new_engine("postgresql")
-    create_on(engine, Base.metadata)
-
-    async def run() -> None:
-        async with AsyncSession(async_engine) as session:
-            session.add(Order(public_id=A, number="earlier"))
-            await session.flush()
-            await session.run_sync(collide_often)
-            await session.commit()
-
-    asyncio.run(run())
-
-    assert len(stored(engine)) == 1 + 9 * 10
-
-
 @on("postgresql")
 def test_transaction_that_has_failed(db: Session) -> None:
     """In a transaction that has failed before, the error is that of the savepoint, and a rollback heals it."""
@@ -315,15 +257,3 @@ def test_transaction_that_has_failed(db: Session) -> None:
         db.execute(insert(Order.__table__), [{}, {}])
 
     assert db.scalar(select(func.count()).select_from(Order)) == 18
-
-
-@on("postgresql")
-def test_pipeline_is_left(db: Session) -> None:
-    """After an INSERT the connection is in no pipeline, whether it was refused or not."""
-    driver: Any = db.connection().connection.driver_connection
-    db.execute(insert(Order.__table__), [{}, {}])
-    assert driver.info.pipeline_status == 0
-    with pytest.raises(IntegrityError), db.begin_nested():
-        db.execute(insert(Order.__table__), [{"number": "earlier"}, {"number": "new"}])
-    assert driver.info.pipeline_status == 0
-    assert driver.prepare_threshold == 5
