@@ -52,6 +52,8 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._claims: dict[str, _Claim] = {}
+        self._separators: tuple[str, ...] = ()
+        self._max_length = 0
         self._lock = threading.Lock()
 
     def claim(self, owner: type[Any], *formats: Format) -> None:
@@ -67,45 +69,50 @@ class Prefixes:
             for part in format._chain()  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
             if part.prefix is not None
         ]
-        with self._lock:
-            for at, claim in enumerate(claims):
-                self._refuse_confusion(claim)
-                for other in claims[:at]:
-                    why = claim.confusion_with(other)
-                    if why is not None and other.format is not claim.format:
-                        raise DuplicatePrefix(
-                            claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why
-                        )
-            for lead in [lead for lead, old in self._claims.items() if old.name == name]:
-                del self._claims[lead]
-            self._claims.update((claim.lead, claim) for claim in claims)
+        for at, claim in enumerate(claims):
+            for other in claims[:at]:
+                why = claim.confusion_with(other)
+                if why is not None and other.format is not claim.format:
+                    raise DuplicatePrefix(claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why)
+        # A class is freed with its cycles of references: look again before the error. The young objects come first,
+        # because collecting all of them can take seconds.
+        for generation in range(3):
+            if self._reserve(claims) is None:
+                return
+            gc.collect(generation)
+        confusion = self._reserve(claims)
+        if confusion is not None:
+            claim, holder, why = confusion
+            raise DuplicatePrefix(claim.prefix, holder=holder.name, newcomer=name, why=why)
 
     def owner_of(self, text: object) -> type[Any] | None:
         """Return the owner whose format accepts *text*, found by the prefix before the last separator."""
-        if not isinstance(text, str):
+        if not isinstance(text, str) or len(text) > self._max_length:
             return None
-        claims = list(self._claims.values())
-        if len(text) > max((claim.format.max_length for claim in claims), default=0):
-            return None
-        for separator in dict.fromkeys(claim.separator for claim in claims):
+        for separator in self._separators:
             claim = self._claims.get("".join(text.rpartition(separator)[:2]))
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim.owner()
         return None
 
-    def _refuse_confusion(self, newcomer: _Claim) -> None:
-        for holder in list(self._claims.values()):
-            why = newcomer.confusion_with(holder)
-            if why is None or holder.name == newcomer.name:
-                continue
-            # A class is freed with its cycles of references: look again before the error. The young objects come first,
-            # because collecting all of them can take seconds.
-            for generation in range(3):
-                if holder.owner() is not None:
-                    gc.collect(generation)
-            if holder.owner() is not None:
-                raise DuplicatePrefix(newcomer.prefix, holder=holder.name, newcomer=newcomer.name, why=why)
-            del self._claims[holder.lead]
+    def _reserve(self, claims: list[_Claim]) -> tuple[_Claim, _Claim, str] | None:
+        """Reserve *claims*, and return None; or return one of them, a living holder, and how they are ambiguous."""
+        with self._lock:
+            for claim in claims:
+                for holder in list(self._claims.values()):
+                    why = claim.confusion_with(holder)
+                    if why is None or holder.name == claim.name:
+                        continue
+                    if holder.owner() is not None:
+                        return claim, holder, why
+                    del self._claims[holder.lead]
+            names = {claim.name for claim in claims}
+            for lead in [lead for lead, old in self._claims.items() if old.name in names]:
+                del self._claims[lead]
+            self._claims.update((claim.lead, claim) for claim in claims)
+            self._separators = tuple(dict.fromkeys(claim.separator for claim in self._claims.values()))
+            self._max_length = max((claim.format.max_length for claim in self._claims.values()), default=0)
+        return None
 
 
 typed_ids: Prefixes = Prefixes()

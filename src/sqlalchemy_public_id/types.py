@@ -15,6 +15,7 @@ Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
@@ -46,11 +47,19 @@ _COPIED = "sqlalchemy_public_id.copied"
 """In the ``info`` of a column: it belonged to a table before it was copied into another one."""
 
 _first_use: list[Callable[[], None]] = []
+_first_use_lock = threading.Lock()
 
 
 def when_first_used(callback: Callable[[], None]) -> None:
     """Call *callback* once, when the first column type is made: importing the package does nothing."""
     _first_use.append(callback)
+
+
+def _begin() -> None:
+    with _first_use_lock:  # another thread goes on only when all callbacks have returned
+        for callback in _first_use:
+            callback()
+        _first_use.clear()
 
 
 def format_of(declared: Format | type[TypedId]) -> Format:
@@ -133,8 +142,8 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         self._format = format_of(format)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
         super().__init__(self._format.max_length)
-        while _first_use:
-            _first_use.pop()()
+        if _first_use:
+            _begin()
 
     def next_id(self) -> str:
         """Return a new id for a row; it may be taken already."""

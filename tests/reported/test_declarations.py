@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, inspect, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
@@ -57,13 +56,7 @@ def duplicate_prefix(base: Any) -> type[Any]:
     ("declare", "error"),
     [
         (missing_relationship, InvalidRequestError),
-        pytest.param(
-            duplicate_prefix,
-            DuplicatePrefix,
-            marks=known_defect(
-                "write path", "the second use of the model works, half set up", raises=pytest.fail.Exception
-            ),
-        ),
+        (duplicate_prefix, DuplicatePrefix),
     ],
 )
 def test_refused_each_time(declare: Callable[[Any], type[Any]], error: type[Exception]) -> None:
@@ -93,19 +86,7 @@ def nothing(model: type[Any]) -> None:
     pass
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        nothing,
-        build_dependency,
-        pytest.param(
-            configure,
-            marks=known_defect(
-                "write path", "an id that is declared late is not protected", raises=pytest.fail.Exception
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("before", [nothing, build_dependency, configure])
 def test_added_to_a_configured_class(engine: Engine, before: Callable[[type[Any]], None]) -> None:
     """A public id that is added to a class whose mapper is configured is immutable, as every other."""
     base = type("Base", (DeclarativeBase,), {})

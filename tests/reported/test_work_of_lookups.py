@@ -101,7 +101,6 @@ def test_objects_that_are_collected_meanwhile(session: Session, stored: tuple[st
     assert [stored[0]] == list(found)
 
 
-@known_defect("edge", "the work grows with the number of types", raises=AssertionError)
 def test_parsing_among_many_types() -> None:
     """``TypedId.parse`` finds the type by its prefix, and does not ask each one."""
     types: list[type[TypedId]] = []

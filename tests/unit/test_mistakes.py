@@ -14,7 +14,6 @@ from sqlalchemy.orm import (
     Mapped,
     MappedAsDataclass,
     Session,
-    configure_mappers,
     mapped_column,
     scoped_session,
 )
@@ -60,7 +59,7 @@ def own_key() -> None:
         __tablename__ = "model"
         key: Mapped[int] = mapped_column(primary_key=True)
 
-    configure_mappers()
+    Model.registry.configure()
 
 
 def own_column() -> None:
@@ -68,7 +67,7 @@ def own_column() -> None:
         __tablename__ = "model"
         public_id: Mapped[str] = mapped_column(String(20))
 
-    configure_mappers()
+    Model.registry.configure()
 
 
 def format_in_brackets() -> None:
@@ -111,7 +110,7 @@ def format_of_a_subclass() -> None:
     class Cat(Animal):
         __public_id__ = NanoId(prefix="cat")
 
-    configure_mappers()
+    Cat.registry.configure()
 
 
 def length_of_a_typed_id() -> None:

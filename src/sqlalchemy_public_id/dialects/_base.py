@@ -64,6 +64,8 @@ class Traits:
     # Codes of errors, as error_code() returns them.
     permission_errors: ClassVar[frozenset[object]] = frozenset()
     """The role lacks a privilege."""
+    savepoint_errors: ClassVar[frozenset[object]] = frozenset()
+    """A storage engine that takes part in the transaction has no savepoints."""
     lock_errors: ClassVar[frozenset[object]] = frozenset()
     """A lock timeout, or a deadlock."""
     conflict_errors: ClassVar[frozenset[object]] = frozenset()

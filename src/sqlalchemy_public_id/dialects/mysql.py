@@ -85,6 +85,7 @@ class MySQL(Traits):
     escapes_reflected_names = True
 
     permission_errors: ClassVar[frozenset[object]] = frozenset({1142, 1143})  # for the table, for a column
+    savepoint_errors: ClassVar[frozenset[object]] = frozenset({1178})
     lock_errors: ClassVar[frozenset[object]] = frozenset({1205, 1213, 3572})  # a lock timeout, a deadlock, NOWAIT
     # a record that has changed since the snapshot (MariaDB), a deadlock
     conflict_errors: ClassVar[frozenset[object]] = frozenset({1020, 1213})

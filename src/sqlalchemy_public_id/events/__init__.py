@@ -7,6 +7,7 @@
 They are installed when the first column type is made, never at import.
 """
 
+from sqlalchemy import event
 from sqlalchemy.orm import Mapper, Session
 
 from sqlalchemy_public_id.events import flush, mappers
@@ -14,6 +15,7 @@ from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.types import when_first_used
 
 LISTENERS = Listeners(
+    Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
     Listener(Session, "after_begin", flush.after_begin),
     Listener(Session, "after_flush", flush.end_flush),
@@ -22,3 +24,5 @@ LISTENERS = Listeners(
 )
 
 when_first_used(LISTENERS.install)
+# SQLAlchemy cannot remove a listener of this kind
+when_first_used(lambda: event.listen(object, "attribute_instrument", mappers.attribute_instrument, propagate=True))

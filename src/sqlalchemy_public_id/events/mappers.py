@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import Column, FromClause, Table, event, select
+from sqlalchemy import Column, FromClause, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, QueryableAttribute
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
@@ -23,25 +23,33 @@ from sqlalchemy_public_id.events.flush import give_ids
 from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.orm.marks import marks_of
-from sqlalchemy_public_id.types import is_copy, is_expression, is_unique, public_id_type
+from sqlalchemy_public_id.types import is_copy, is_expression, is_public_id, is_unique, public_id_type
 
 # --- mappers
 
 
-def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Set up a mapper with public ids.
+def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Refuse a model that declares an id or a key twice, or the prefix of another one.
 
-    :raises ConfigurationError: if the model declares an id or a key twice.
+    Runs each time that SQLAlchemy configures mappers, until it has not raised.
+
+    :raises ConfigurationError: if the model is refused.
     """
     attributes = id_attributes(mapper)
     if _is_declared_here(mapper, model):
         _refuse_two_declarations(mapper, model, attributes)
+    if attributes:
+        _register(mapper, model, attributes)
+
+
+def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Set up a mapper with public ids. Runs once, when SQLAlchemy configures it."""
+    attributes = id_attributes(mapper)
     if not attributes:
         return
     for key, column in attributes.items():
         _listen_to_attribute(mapper.class_manager[key], column)
     watch_merges(mapper, attributes)
-    _register(mapper, model, attributes)
     for column in attributes.values():
         if is_unique(column) and not column.nullable:
             watch_flushed_inserts(mapper, FlushedIds(column, item_type, are_alike))
@@ -53,6 +61,22 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     event.listen(mapper, "before_insert", give_ids(attributes), raw=True, retval=True)
     event.listen(mapper, "before_update", before_update, raw=True)
     event.listen(model, "expire", _on_expire, raw=True)
+
+
+def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
+    """Set up a public id that is added to a model after its mapper was configured.
+
+    Runs whenever SQLAlchemy adds an attribute to a class, mostly before that.
+    """
+    mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
+    if mapper is None or not mapper.configured or key not in mapper.column_attrs:
+        return
+    column = mapper.column_attrs[key].columns[0]
+    if is_public_id(column):
+        attributes = id_attributes(mapper)
+        attributes[key] = column  # the listeners of the mapper have the same dictionary
+        _listen_to_attribute(attribute, column)
+        _register(mapper, model, attributes)
 
 
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:

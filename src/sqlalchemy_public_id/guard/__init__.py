@@ -10,10 +10,14 @@ Core alone call :func:`install` once for each engine:
 
 A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 by
 default), inside the application's transaction, which stays usable. Ids that the application gave and violations of any
-other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, except on
-PostgreSQL: INSERTs of one row, and those of several rows in a flush whose keys the database makes, get an ``ON CONFLICT
-DO NOTHING`` there, after they were logged; the others are executed inside a savepoint, which is two short statements
-more (``docs/guides/collisions.md`` has the list). Statements of an ``AUTOCOMMIT`` connection get neither.
+other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, with two
+exceptions (``docs/guides/collisions.md`` has the list):
+
+* Many parameter sets of one call are executed inside a savepoint, which is two short statements more.
+* On PostgreSQL, an INSERT of one row, and a flush of several rows whose keys the database makes, get an ``ON CONFLICT
+  DO NOTHING``, after they were logged; all others are executed inside a savepoint.
+
+A connection in ``AUTOCOMMIT`` mode gets neither, and many parameter sets are not retried there.
 
 :func:`is_retryable` tells whether the database gave up a whole transaction, which only its program can run again.
 """

@@ -137,7 +137,13 @@ class GuardedInsert:
             self._execute_until_stored(batch, execute)
             return
         self.traits.begin(self.connection.connection)
-        self.send("SAVEPOINT")
+        try:
+            self.send("SAVEPOINT")
+        except self.driver_error as error:
+            if self.traits.error_code(error) not in self.traits.savepoint_errors:
+                raise
+            self._execute_without_savepoint(batch, execute)
+            return
         while True:
             try:
                 execute(batch.for_driver())
@@ -153,6 +159,16 @@ class GuardedInsert:
                     self._undo()
                     raise
         self.send("RELEASE SAVEPOINT")
+
+    def _execute_without_savepoint(self, batch: Batch, execute: Callable[[Any], None]) -> None:
+        if batch.rows == 1:
+            self._execute_until_stored(batch, execute)
+            return
+        try:
+            execute(batch.for_driver())
+        except self.integrity_error as error:
+            self.collided(batch, error)  # may tell of a table without transactions
+            raise
 
     def _execute_until_stored(self, batch: Batch, execute: Callable[[Any], None]) -> None:
         while True:

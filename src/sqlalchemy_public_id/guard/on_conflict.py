@@ -184,8 +184,10 @@ def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserte
     slots = [slot for slot in batch.slots if slot.column is batch.slots[0].column]
     column = slots[0].column
     query = select(column, key).where(key == any_(bindparam(None, inserted, type_=ARRAY(key.type))))
-    found = guarded.connection.execute(query, execution_options=guarded.options) if inserted else ()
-    stored: dict[str, Any] = {public_id: row_key for public_id, row_key in found}
+    stored: dict[str, Any] = {}
+    if inserted:
+        rows = guarded.connection.execute(query, execution_options=guarded.options)
+        stored.update((row[0], row[1]) for row in rows)
     # of several rows with the same id, the first one was inserted
     keys = {slot.row: stored.pop(batch.text(slot)) for slot in slots if batch.text(slot) in stored}
     if stored:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import FromStatement, configure_mappers
 
 from sqlalchemy_public_id._compat import plain_table, post_values_clauses, selected_names, updated_columns
-from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdError
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, unwrapped
 
@@ -52,7 +52,8 @@ def _refuse(insert: Any) -> None:
 
 
 def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
-    with suppress(SQLAlchemyError):  # a model of another base may be broken; the error can do without the name
+    # a model of another base may be broken; the error can do without the name
+    with suppress(SQLAlchemyError, PublicIdError):
         configure_mappers()
     model = model_of(column.table, column.key)
     name = model.__name__ if model else column.table.name
