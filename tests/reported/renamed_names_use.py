@@ -247,9 +247,8 @@ class Use:
         assert set(self._rows(session)) in ({"first"}, {"first", "before"})
 
     def bulk_save_objects(self, session: Session) -> None:
-        session.bulk_save_objects([user := User(name="saved")])
-        stored = self._rows(session)["saved"][0]
-        assert user.public_id in (None, stored), f"the object shows {user.public_id}, and the row has {stored}"
+        session.bulk_save_objects([User(name="saved")])
+        assert "saved" in self._rows(session)
 
     def merge(self, session: Session) -> None:
         first = lookup.get_one(session, User, A)

@@ -25,7 +25,7 @@ NEEDED = """
     _post_values_clause _insertmanyvalues escaped_bind_names bind_names sentinel_columns insert_prefetch _generate
     _order_by_clauses _has_row_limiting_clause _with_options update_values_to_set _save_impl _autobegin_t _begin
     _capture_exception _identity_class _dict _wr _transaction _new _instance_dict _orphaned_outside_of_session hash_key
-    expired_attributes session_id committed_state _emit_insert_statements PASSIVE_NO_INITIALIZE in_greenlet _memo
+    expired_attributes session_id committed_state PASSIVE_NO_INITIALIZE in_greenlet _memo
     statement_compiler _group_number implicit_returning _generate_cache_key result_tuple compiled_parameters
     execute_style INSERTMANYVALUES isinsert root_connection
 """
@@ -33,7 +33,7 @@ NEEDED = """
 
 NEEDED_ON = {
     "sqlite": """
-        positiontup num_positional_params_counted _rowcount column_keys _cached_result_processor _bind_processors
+        positiontup num_positional_params_counted column_keys _cached_result_processor _bind_processors
         _deliver_insertmanyvalues_batches sentinel_values
     """,
     "postgresql": """
@@ -54,7 +54,7 @@ UNNOTICED = """
 SAMPLE = """
     _multi_values _values _select_names _deannotate effective_returning fetchall_for_returning _register_persistent
     _managers _strong_obj _compiler _post_values_clause _insertmanyvalues insert_prefetch compiled_parameters
-    execute_style positiontup _rowcount _save_impl _capture_exception _emit_insert_statements _memo statement_compiler
+    execute_style positiontup _save_impl _capture_exception _memo statement_compiler
     _deliver_insertmanyvalues_batches update_values_to_set _order_by_clauses _instance_dict bind_names root_connection
 """
 """Names of each kind: without some the import fails, without others the first flush, collision or page."""

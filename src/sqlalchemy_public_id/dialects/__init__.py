@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
-from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
+from sqlalchemy_public_id.dialects.postgresql import CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 __all__ = ["Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
@@ -22,9 +24,25 @@ _BY_NAME: dict[str, Traits] = {
 }
 
 
+_FAMILIES: tuple[tuple[str, str, Traits], ...] = (
+    ("sqlalchemy.dialects.postgresql.base", "PGDialect", OtherPostgreSQL()),
+    ("sqlalchemy.dialects.mysql.base", "MySQLDialect", _BY_NAME["mysql"]),
+    ("sqlalchemy.dialects.sqlite.base", "SQLiteDialect", _BY_NAME["sqlite"]),
+)
+"""Module and class of SQLAlchemy's own dialects, and the traits of their children in other packages."""
+_OF_CHILDREN: dict[type[Dialect], Traits] = {}
+
+
 def traits_for(dialect: Dialect) -> Traits:
-    """Return the traits of the database of *dialect*."""
-    return _BY_NAME.get(dialect.name, _UNSUPPORTED)
+    """Return the traits of the database of *dialect*: those of its name, or of the family of its class."""
+    return _BY_NAME.get(dialect.name) or _OF_CHILDREN.get(type(dialect)) or _traits_of_child(dialect)
+
+
+def _traits_of_child(dialect: Dialect) -> Traits:
+    # not imported: if nothing has loaded the module of a family, no dialect is of its class
+    families = ((getattr(sys.modules.get(module), name, ()), traits) for module, name, traits in _FAMILIES)
+    traits = next((traits for family, traits in families if isinstance(dialect, family)), _UNSUPPORTED)
+    return _OF_CHILDREN.setdefault(type(dialect), traits)
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:

@@ -169,6 +169,19 @@ class PostgreSQL(_PostgresProtocol):
         return bool(getattr(getattr(driver_connection, "pgconn", None), "pipeline_status", False))
 
 
+class OtherPostgreSQL(PostgreSQL):
+    """A database whose dialect is a child of PostgreSQL's: its types and errors, and savepoints around all INSERTs.
+
+    Nobody knows whether it has ``ON CONFLICT`` without a target, or arrays as parameters.
+    """
+
+    max_parameters: int | None = 32_767
+    array_parameters = False
+
+    def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
+        return False
+
+
 class CockroachDB(_PostgresProtocol):
     """CockroachDB, through any driver of ``sqlalchemy-cockroachdb``. Its DDL is tested, but not on a server.
 
