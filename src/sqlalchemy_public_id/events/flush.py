@@ -92,6 +92,7 @@ def _ids_of_flush(connection: Connection, session: Session | None) -> GeneratedI
     if ids is None:
         if ref(connection.dialect) not in guarded_dialects:
             guard.install_for(connection)
+            guard.warn_if_unguarded(connection.dialect)
         ids = generated.begin(connection, session)
     return ids
 

@@ -19,6 +19,9 @@ exceptions (``docs/guides/collisions.md`` has the list):
 
 A connection in ``AUTOCOMMIT`` mode gets neither, and many parameter sets are not retried there.
 
+The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row that got none (ERROR), and a database whose
+collisions are not retried (WARNING). :func:`collisions` counts the replaced ids, for metrics.
+
 :func:`is_retryable` tells whether the database gave up a whole transaction, which only its program can run again.
 """
 
@@ -35,7 +38,8 @@ from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import is_retryable, traits_for
-from sqlalchemy_public_id.guard.execution import GuardedInsert, integrity_error
+from sqlalchemy_public_id.guard.execution import GuardedInsert, collisions, integrity_error
+from sqlalchemy_public_id.guard.generated import logger
 from sqlalchemy_public_id.guard.on_conflict import insert_one_row
 from sqlalchemy_public_id.guard.parameters import id_parameters, known, rows_in
 from sqlalchemy_public_id.guard.retry import run, run_again, run_many
@@ -44,17 +48,19 @@ from sqlalchemy_public_id.weak import RefDict
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["install", "is_retryable", "uninstall"]
+__all__ = ["collisions", "install", "is_retryable", "uninstall"]
 
 guarded_dialects: RefDict[Dialect, None] = RefDict()
 """The dialects of guarded engines."""
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
+_warned: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _lock = threading.RLock()
 
 
 def install(engine: Engine | AsyncEngine) -> None:
     """Guard the INSERTs of *engine*. Safe to call again, and from several threads."""
     dialect = _sync_engine(engine).dialect
+    warn_if_unguarded(dialect)
     with _lock:
         _unwanted.discard(dialect)
         _install(dialect)
@@ -78,6 +84,17 @@ def install_for(connection: Connection) -> None:
         with _lock:
             if dialect not in _unwanted:
                 _install(dialect)
+
+
+def warn_if_unguarded(dialect: Dialect) -> None:
+    """Log a warning, once for each engine, if collisions are not retried on its database."""
+    if not traits_for(dialect).retries and dialect not in _warned:
+        _warned.add(dialect)
+        logger.warning(
+            "public ids on %s: a collision is an IntegrityError, because the library does not know how this database "
+            "reports one; ids are made and checked as everywhere",
+            dialect.name,
+        )
 
 
 def _install(dialect: Dialect) -> None:

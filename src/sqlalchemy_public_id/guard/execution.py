@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -37,6 +38,31 @@ def names_of(table: Table, options: Mapping[str, Any]) -> tuple[str, str | None]
     """Return the names of *table* and of its schema in an execution with *options*."""
     schemas: Mapping[str | None, str | None] = options.get("schema_translate_map") or {}
     return str(table.name), schemas.get(table.schema, table.schema)
+
+
+_replaced: Counter[str] = Counter()
+_replaced_lock = threading.Lock()
+
+
+def _note(column: Column[Any], tries: int) -> None:
+    table = column.table.name
+    with _replaced_lock:
+        _replaced[table] += 1
+    # not the id: it may be a secret
+    generated.logger.info("%s: a %s was taken, and is replaced (try %d)", table, column.name, tries)
+
+
+def collisions() -> dict[str, int]:
+    """Return table → how many public ids this process has replaced because they were taken. For metrics.
+
+    Each one is also logged as INFO by the logger ``sqlalchemy_public_id``.
+
+    >>> from sqlalchemy_public_id import guard
+    >>> sum(guard.collisions().values()) >= 0
+    True
+    """
+    with _replaced_lock:
+        return dict(_replaced)
 
 
 class GuardedInsert:
@@ -294,6 +320,7 @@ class GuardedInsert:
                 new = self._next_id(slot, used)
             used.add((slot.column, new))
             batch.replace(slot, new)
+            _note(slot.column, self._tries[slot.row, slot.parameter.name])
 
     def _next_id(self, slot: Slot, used: set[tuple[Column[Any], str]]) -> str:
         """Return a new id for a row; raise the error for a row that has used up its retries."""

@@ -5,6 +5,7 @@ The events of the engine and of the mapper have nothing but the connection in co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import ref
@@ -20,6 +21,8 @@ from sqlalchemy_public_id.orm import marks
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import max_retries, public_id_type
 from sqlalchemy_public_id.weak import RefDict
+
+logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 
 _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
@@ -114,6 +117,7 @@ def exhausted(
     """Build the error for a row of *column* that has used up its retries; *taken* ids are not free either."""
     format = public_id_type(column).id_format
     model = model_of(column.table, column.key)
+    logger.error("%s: a row has got no free %s in %d tries", column.table.name, column.name, max_retries(column))
     rows = None
     if format.capacity <= _COUNTABLE:
         texts = {text for other, text in taken if other is column}
