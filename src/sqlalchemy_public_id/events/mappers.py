@@ -12,7 +12,14 @@ from typing import Any, cast
 
 from sqlalchemy import Column, FromClause, Table, event, inspect, select
 from sqlalchemy.engine import Connection
-from sqlalchemy.orm import InstanceState, LoaderCallableStatus, Mapper, QueryableAttribute
+from sqlalchemy.orm import (
+    ColumnProperty,
+    InstanceState,
+    InstrumentedAttribute,
+    LoaderCallableStatus,
+    Mapper,
+    QueryableAttribute,
+)
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
@@ -69,10 +76,11 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
     Runs whenever SQLAlchemy adds an attribute to a class, mostly before that.
     """
     mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
-    if mapper is None or not mapper.configured or key not in mapper.column_attrs:
+    if mapper is None or not mapper.configured or not isinstance(attribute, InstrumentedAttribute):
         return
-    column = mapper.column_attrs[key].columns[0]
-    if is_public_id(column):
+    prop: object = attribute.property
+    column = prop.columns[0] if isinstance(prop, ColumnProperty) else None
+    if column is not None and is_public_id(column):
         attributes = id_attributes(mapper)
         attributes[key] = column  # the listeners of the mapper have the same dictionary
         _listen_to_attribute(attribute, column)
