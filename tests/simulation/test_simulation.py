@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from simulation.exploring import faults_of, pair_histories, plain_histories, random_history, shrink, with_every_order
 from simulation.histories import History
-from simulation.known import KNOWN
+from simulation.known import KNOWN, RARE
 from simulation.running import Result, run
 from simulation.storage import FAMILIES
 
@@ -21,7 +21,7 @@ def new_defects(results: Iterable[Result]) -> dict[str, str]:
     """Return each kind of defect that is not known, and a small history that shows it."""
     found: dict[str, History] = {}
     for result in results:
-        for kind in result.kinds - KNOWN.keys() - found.keys():
+        for kind in result.kinds - KNOWN.keys() - RARE.keys() - found.keys():
             found[kind] = shrink(result.history, kind)
     return {kind: history.to_text() for kind, history in found.items()}
 
