@@ -38,7 +38,7 @@ RARE: dict[str, str] = {
     for listener in ("core", "core, twice")
 } | {
     "a row is lost (a listener: core)": "a ROLLBACK that a time limit interrupts is taken for one that was not sent",
-    "a part of a transaction is stored": "insert_once() sends the row of a transaction that fails in the other session, too",
+    "a part of a transaction is stored": "insert_once() of another session sends the row of a transaction that fails",
     "a connection is back in the pool inside a transaction (a listener: session, orm)": (
         "SQLAlchemy ends savepoints that a conflict has ended, and sends no ROLLBACK"
     ),
