@@ -24,6 +24,7 @@ from sqlalchemy_public_id import (
     NanoId,
     PublicIdMixin,
     PublicIdType,
+    lookup,
     public_id_column,
 )
 from sqlalchemy_public_id.ext.fastapi import by_public_id
@@ -71,6 +72,22 @@ def test_refused_each_time(declare: Callable[[Any], type[Any]], error: type[Exce
         base.registry.dispose()
 
 
+def test_refused_model_of_another_base(create: Callable[[MetaData], None], session: Session) -> None:
+    """A declaration that is refused does not stop the lookups of other bases."""
+    create(Base.metadata)
+    session.add(full := Full())
+    session.flush()
+    other = type("Other", (DeclarativeBase,), {})
+    refused = duplicate_prefix(other)
+    try:
+        with pytest.raises(DuplicatePrefix):
+            refused()
+
+        assert lookup.resolve(session, full.public_id) is full
+    finally:
+        other.registry.dispose()
+
+
 # --- attributes that are added to a configured class -----------------------------------------------------------------
 
 
@@ -112,6 +129,7 @@ class Base(DeclarativeBase):
 
 class Full(PublicIdMixin, Base):
     __tablename__ = "guarded"
+    __public_id__ = NanoId(prefix="rptfull")
     name: Mapped[str | None] = mapped_column(String(9))
 
 

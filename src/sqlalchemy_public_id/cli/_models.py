@@ -14,6 +14,7 @@ from sqlalchemy.orm import Mapper, configure_mappers
 
 from sqlalchemy_public_id._compat import mapped_classes
 from sqlalchemy_public_id.cli._console import UsageProblem
+from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 
@@ -40,7 +41,7 @@ def columns_of(base: Any, text: str) -> Iterator[tuple[Mapper[Any], Any]]:
     """Yield the models of *base* that can have the id *text*, each with the column of the id."""
     try:
         configure_mappers()
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, PublicIdError) as error:
         raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
     for mapper in sorted(mapped_classes(base.registry), key=lambda mapper: mapper.class_.__name__):
         for column in id_attributes(mapper).values():

@@ -28,7 +28,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdNotFound, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, page
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.orm.inspection import (
@@ -173,6 +173,8 @@ def resolve(session: AnySession, public_id: object, *, base: Any = None, **load:
     require_session(session)
     try:
         configure_mappers()  # prefixes are claimed when mappers are configured
+    except PublicIdError:
+        pass  # a refused model has no rows, and is refused when it is used
     except SQLAlchemyError:
         # A broken model of another base concerns only ids that no mapped model has.
         if not _models_of(public_id):
