@@ -132,7 +132,6 @@ def test_text_that_is_null_in_an_array(
 
 
 @on("sqlite")
-@known_defect("write path", "an AttributeError hides the error of the driver", raises=AssertionError)
 def test_module_without_an_integrity_error(database: str) -> None:
     """A violation is raised as the driver reports it, if the module of the driver has no IntegrityError."""
     pytest.importorskip("sqlalchemy_libsql")
