@@ -175,7 +175,6 @@ class OtherPostgreSQL(PostgreSQL):
     Nobody knows whether it has ``ON CONFLICT`` without a target, or arrays as parameters.
     """
 
-    max_parameters: int | None = 32_767
     array_parameters = False
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:

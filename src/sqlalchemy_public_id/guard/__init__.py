@@ -38,11 +38,10 @@ from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import is_retryable, traits_for
+from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.execution import GuardedInsert, collisions, integrity_error
 from sqlalchemy_public_id.guard.generated import logger
-from sqlalchemy_public_id.guard.on_conflict import insert_one_row
-from sqlalchemy_public_id.guard.parameters import id_parameters, known, rows_in
-from sqlalchemy_public_id.guard.retry import run, run_again, run_many
+from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, known, may_contain_generated, rows_in
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -129,30 +128,48 @@ def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> b
 
 
 def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """Execute an INSERT with public ids."""
+    """Execute an INSERT with public ids.
+
+    SQLite, MySQL and MariaDB undo a statement that fails, and no more, so that it can simply be executed again. On
+    PostgreSQL an error aborts the transaction, so that it must not fail, or only inside a savepoint.
+    """
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
     first = _rows_sent.get(context, 0) if is_batch else 0
-    dialect, rows = context.dialect, 0
+    dialect = context.dialect
     if traits_for(dialect).aborts_transaction:
-        if is_batch or not insert_one_row(context, cursor, statement, parameters):
+        if is_batch or not on_conflict.insert_one_row(context, cursor, statement, parameters):
             with GuardedInsert(context, cursor, statement) as guarded:
-                rows = run(guarded, parameters, first)
+                _execute_carefully(guarded, Batch(context, parameters, first))
     else:
         try:  # a statement that fails alone needs no preparation
             dialect.do_execute(cursor, statement, parameters, context)
         except integrity_error(dialect) as error:
             with GuardedInsert(context, cursor, statement) as guarded:
-                run_again(guarded, parameters, error, first)
+                batch = Batch(context, parameters, first)
+                guarded.replace(batch, guarded.collided(batch, error))
+                guarded.execute_with_retries(batch, guarded.execute, in_savepoint=False)
     if is_batch:
-        _rows_sent[context] = first + (rows or rows_in(context, parameters))
+        _rows_sent[context] = first + rows_in(context, parameters)
     return True
+
+
+def _execute_carefully(guarded: GuardedInsert, batch: Batch) -> None:
+    """Execute a statement whose failure aborts the transaction, if there is one."""
+    if not may_contain_generated(guarded.context) or not guarded.has_immediate_result:
+        guarded.execute(batch.parameters)
+    elif not (guarded.risks_transaction and guarded.sees_commits and on_conflict.run(guarded, batch)):
+        guarded.execute_with_retries(batch, guarded.execute, in_savepoint=guarded.risks_transaction)
 
 
 def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
     if context is None or not (context.compiled and id_parameters(context.compiled)):
         return None
     with GuardedInsert(context, cursor, statement) as guarded:
-        return run_many(guarded, parameters)
+        # under AUTOCOMMIT no savepoint could take back the rows before a refused one
+        if guarded.in_autocommit or not may_contain_generated(context):
+            return None
+        guarded.execute_with_retries(Batch(context, parameters), guarded.execute_many, in_savepoint=True)
+    return True
 
 
 _EVENTS: dict[str, Callable[..., Any]] = {

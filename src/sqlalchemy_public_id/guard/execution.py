@@ -40,6 +40,11 @@ def names_of(table: Table, options: Mapping[str, Any]) -> tuple[str, str | None]
     return str(table.name), schemas.get(table.schema, table.schema)
 
 
+def send_savepoint(connection: Any, command: str) -> None:
+    """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
+    traits_for(connection.dialect).send(connection.connection, f"{command} sqlalchemy_public_id")
+
+
 _replaced: Counter[str] = Counter()
 _replaced_lock = threading.Lock()
 
@@ -106,8 +111,8 @@ class GuardedInsert:
         self.dialect.do_executemany(self.cursor, self.statement, parameters, self.context)
 
     def send(self, command: str) -> None:
-        """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
-        self.traits.send(self.connection.connection, f"{command} sqlalchemy_public_id")
+        """Execute a *command* on the savepoint of the guard."""
+        send_savepoint(self.connection, command)
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -148,13 +153,7 @@ class GuardedInsert:
 
     # --- retries
 
-    def execute_with_retries(
-        self,
-        batch: Batch,
-        execute: Callable[[Any], None],
-        *,
-        in_savepoint: bool,
-    ) -> None:
+    def execute_with_retries(self, batch: Batch, execute: Callable[[Any], None], *, in_savepoint: bool) -> None:
         """Call *execute* until no id collides. Collided ids are replaced before each retry.
 
         :param in_savepoint: a failure would undo more than *execute* has done, or less.

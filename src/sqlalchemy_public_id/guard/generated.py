@@ -114,7 +114,7 @@ def exhausted(
     taken: Iterable[tuple[Column[Any], str]] = (),
     options: Mapping[str, Any] | None = None,
 ) -> PublicIdCollision:
-    """Build the error for a row of *column* that has used up its retries; *taken* ids are not free either."""
+    """Log and build the error for a row of *column* that has used up its retries; *taken* ids are not free either."""
     format = public_id_type(column).id_format
     model = model_of(column.table, column.key)
     logger.error("%s: a row has got no free %s in %d tries", column.table.name, column.name, max_retries(column))

@@ -32,7 +32,7 @@ from sqlalchemy_public_id._compat import (
 )
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.execution import GuardedInsert, names_of
+from sqlalchemy_public_id.guard.execution import GuardedInsert, names_of, send_savepoint
 from sqlalchemy_public_id.guard.parameters import Batch, may_contain_generated
 from sqlalchemy_public_id.weak import RefDict
 
@@ -230,14 +230,14 @@ def _runs_early(connection: Connection, names: tuple[str, str | None]) -> bool:
         tables = _early.keep(connection.dialect, {})
     answer = tables.get(names)
     if answer is None:
-        traits, proxy, answer = traits_for(connection.dialect), connection.connection, True
-        traits.send(proxy, "SAVEPOINT sqlalchemy_public_id")
+        traits, answer = traits_for(connection.dialect), True
+        send_savepoint(connection, "SAVEPOINT")
         try:
             answer = traits.runs_early(connection, *names)
         except DBAPIError as error:
             if not traits.is_permission_error(error.orig):
                 raise
-            traits.send(proxy, "ROLLBACK TO SAVEPOINT sqlalchemy_public_id")
-        traits.send(proxy, "RELEASE SAVEPOINT sqlalchemy_public_id")
+            send_savepoint(connection, "ROLLBACK TO SAVEPOINT")
+        send_savepoint(connection, "RELEASE SAVEPOINT")
         tables[names] = answer
     return answer
