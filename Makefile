@@ -25,12 +25,14 @@ WITH_SERVERS := --dist worksteal -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) :
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
 
+UV     := .venv/uv/bin/uv
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
 BENCH  := .venv/benchmarks-$(SQLALCHEMY)
 LOWEST := .venv/lowest
 NEIGHBOURS := .venv/neighbours
 EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
+COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
@@ -79,9 +81,11 @@ lowest: $(LOWEST)/installed.done databases
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
 # wheel has to install it again.
-install: $(BIN)/python
+install: $(UV)
 	@rm -f $(VENV)/*.done
-	$(BIN)/pip install -qq --editable '.[$(EXTRAS)]' --group test --group lint --group docs --group bench $(PINNED)
+	$(if $(wildcard $(BIN)/python),,$(call create,$(VENV)))
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[$(EXTRAS)]' \
+	    --group test --group lint --group docs --group bench $(PINNED)
 
 # The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: CONTRIBUTING.md.
 outside: $(VENV)/test.done databases
@@ -93,7 +97,7 @@ neighbours: $(NEIGHBOURS)/installed.done
 
 # Mutants of the library, and whether a test sees each: docs/testing.md.
 mutants: $(VENV)/test.done databases
-	@$(BIN)/pip install -qq --group mutants
+	@$(UV) pip install --quiet --python $(BIN)/python --group mutants
 	$(BIN)/python -m mutants $(ARGS)
 
 browser:
@@ -133,56 +137,49 @@ clean:
 
 # --- set up
 
-$(BIN)/python:
+# uv resolves and installs in seconds what takes pip a minute, for each environment.
+$(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed; say PYTHON=python3.12")'
-	@echo "Setting up $(VENV) ..." >&2
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' build
+	@echo "Setting up .venv ..." >&2
+	@$(PYTHON) -m venv .venv/uv
+	@.venv/uv/bin/python -m pip install -qq uv
 
 # The wheel is built once and is what demo and tests run.
-dist/built: $(SOURCES) | $(BIN)/python
+dist/built: $(SOURCES) | $(UV)
 	@rm -rf dist
-	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@$(UV) build --quiet --wheel --out-dir dist
 	@touch $@
 
-define installed
-	@$(BIN)/pip install -qq --upgrade $$(ls dist/*.whl)'[$(EXTRAS)]' $(PINNED) $(1)
-	@$(BIN)/pip install -qq --force-reinstall --no-deps dist/*.whl
+# $(call create,ENVIRONMENT): with pip, which the tests of the wheel call.
+create = @$(UV) venv --quiet --seed --clear --python .venv/uv/bin/python $(1)
+
+# $(call install_wheel,ENVIRONMENT,EXTRAS,WHAT ELSE): again if "make install" has put the tree in its place.
+define install_wheel
+	$(if $(wildcard $(1)/bin/python),,$(call create,$(1)))
+	@$(UV) pip install --quiet --python $(1)/bin/python --upgrade --reinstall-package sqlalchemy-public-id \
+	    $$(ls dist/*.whl)'[$(2)]' $(3)
 	@touch $@
 endef
 
 $(VENV)/demo.done: dist/built
-	$(call installed,--group demo)
+	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group demo)
 
-$(VENV)/test.done: dist/built
-	$(call installed,--group test --group lint $(if $(filter 2.0,$(SQLALCHEMY)),--group cockroachdb))
-
-$(VENV)/lint.done: dist/built
-	$(call installed,--group lint --group test)
+$(VENV)/test.done $(VENV)/lint.done: dist/built
+	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group test --group lint $(if $(filter 2.0,$(SQLALCHEMY)),--group cockroachdb))
 
 $(VENV)/docs.done: dist/built
-	$(call installed,--group docs --group test)
+	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group docs --group test)
 
-# With one PyMySQL for both kinds of programs: aiomysql holds it back.
 $(BENCH)/installed.done: dist/built
-	@$(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
-	@$(BENCH)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[$(EXTRAS)]' $(PINNED) --group bench
-	@$(BENCH)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
-	@touch $@
+	$(call install_wheel,$(BENCH),$(EXTRAS),$(PINNED) --group bench)
 
 $(NEIGHBOURS)/installed.done: dist/built
-	@$(PYTHON) -m venv $(NEIGHBOURS)
-	@$(NEIGHBOURS)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
-	@$(NEIGHBOURS)/bin/pip install -qq --upgrade $$(ls dist/*.whl)'[postgresql,mysql]' --group neighbours
-	@$(NEIGHBOURS)/bin/pip install -qq --force-reinstall --no-deps dist/*.whl
-	@touch $@
+	$(call install_wheel,$(NEIGHBOURS),postgresql$(COMMA)mysql,--group neighbours)
 
 # Python 3.10 to 3.12 have wheels of these versions.
 $(LOWEST)/installed.done: dist/built
-	@$(PYTHON) -m venv --clear $(LOWEST)
-	@$(LOWEST)/bin/python -m pip install -qq uv
-	@$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct \
+	$(call create,$(LOWEST))
+	@$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	    -r pyproject.toml --all-extras --group suite
-	@$(LOWEST)/bin/uv pip install -q --python $(LOWEST)/bin/python --no-deps dist/*.whl
+	@$(UV) pip install --quiet --python $(LOWEST)/bin/python --no-deps dist/*.whl
 	@touch $@

@@ -16,13 +16,15 @@ MARKS = [VENV / f"{name}.done" for name in ("demo", "test", "lint", "docs")]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project where everything is set up, by a pip that does nothing."""
+    """A project where everything is set up, by a uv that does nothing."""
     shutil.copy(MAKEFILE, tmp_path)
     for name in ("pyproject.toml", "README.md", "LICENSE", VENV / "bin" / "python", "dist/built", *MARKS):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    (tmp_path / VENV / "bin" / "pip").symlink_to(str(shutil.which("true")))
+    uv = tmp_path / ".venv" / "uv" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.symlink_to(str(shutil.which("true")))
     return tmp_path
 
 
@@ -39,5 +41,5 @@ def test_the_wheel_is_installed_after_an_editable_installation(project: Path, ma
     before = make(project, "--dry-run", mark)
     make(project, "install")
 
-    assert "--force-reinstall" not in before
-    assert "--force-reinstall" in make(project, "--dry-run", mark)
+    assert "--reinstall-package" not in before
+    assert "--reinstall-package" in make(project, "--dry-run", mark)
