@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import alembic
 import pytest
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from connections import monitor, processes
 from marks import on
 from people import migrating
-from private_servers import wait_until
 from projects import Project, upgrade_of
 from shops import old_shop, shop
-from sqlalchemy import Column, Connection, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
@@ -166,7 +161,7 @@ def test_mixed(project: Project, written: str) -> None:
     assert "public_id" in columns(project)
 
 
-@on("sqlite", "mysql", "mariadb")
+@on("sqlite")
 def test_mixed_with_rows(project: Project) -> None:
     """Rows that a revision has written are not committed by an operation after them."""
     project.write(f'{WRITES["a row"]}\n    op.add_public_id("customer")')
@@ -177,41 +172,6 @@ def test_mixed_with_rows(project: Project) -> None:
     assert columns(project) == ["id", "name"]
     with project.engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM customer")) == 3
-
-
-@on("mysql")
-def test_mixed_beside_a_statement_with_bytes(project: Project) -> None:
-    """A statement of another transaction that is no text hides nothing: the server cannot read its own list for it."""
-    project.write(f'{WRITES["a row"]}\n    op.add_public_id("customer")')
-    project.execute("CREATE TABLE avatar (id INTEGER PRIMARY KEY, image VARBINARY(9))")
-    project.execute("INSERT INTO avatar VALUES (1, NULL)")
-
-    statement = "UPDATE avatar SET image = %s WHERE SLEEP(1) = 0"
-    refused = pytest.raises(ConfigurationError, match=r"into a revision of its own")
-    with busy_with(project.engine, statement, (b"\xa2\xff",)), refused:
-        project.upgrade()
-
-    assert columns(project) == ["id", "name"]
-
-
-def is_asleep(connection: Connection, database: str) -> bool:
-    """Return True while a statement in *database* sleeps."""
-    return any(process.db == database and process.State == "User sleep" for process in processes(connection))
-
-
-@contextmanager
-def busy_with(engine: Engine, statement: str, parameters: tuple[Any, ...]) -> Iterator[None]:
-    """Execute a statement of MySQL, which sleeps, in a transaction of its own, and wait for its end."""
-
-    def execute() -> None:
-        with engine.begin() as connection:
-            connection.exec_driver_sql(statement, parameters)
-
-    with ThreadPoolExecutor() as pool, monitor(engine) as own:
-        executed = pool.submit(execute)
-        wait_until(lambda: is_asleep(own, str(engine.url.database)), "a statement that sleeps", seconds=30)
-        yield
-        executed.result()
 
 
 def test_reads_and_earlier_revisions(project: Project) -> None:
@@ -235,18 +195,6 @@ def test_first_revision(new_project: Callable[..., Project]) -> None:
     project.upgrade()
 
     assert columns(project) == ["id", "name", "public_id"]
-
-
-@on("postgresql")
-def test_first_revision_mixed(new_project: Callable[..., Project]) -> None:
-    """What the first revision writes counts, though the transaction has created the table of versions."""
-    project = new_project(PLAIN)
-    project.config.attributes["metadata"] = MetaData()
-    project.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(20))")
-    project.write(f'{WRITES["a type"]}\n    op.add_public_id("customer")')
-
-    with pytest.raises(ConfigurationError, match="revision of its own"):
-        project.upgrade()
 
 
 @on("postgresql")

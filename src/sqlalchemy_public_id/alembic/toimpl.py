@@ -59,7 +59,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
             f"context.configure(); or pass online=False, which locks {op.table_name!r} until the transaction ends"
         )
     if op.online and not context.as_sql:
-        require_nothing_uncommitted(context, op.name, migration.plan.table)
+        require_nothing_uncommitted(context, op.name)
     with ExitStack() as stack:
         stack.enter_context(context.autocommit_block() if op.online else nullcontext())
         if op.online and not context.as_sql:
