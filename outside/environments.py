@@ -21,6 +21,7 @@ __all__ = ["LIBRARY", "ROOT", "install_library", "prepare", "renew", "unpack"]
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache" / "outside"
+UV = ROOT / ".venv" / "uv" / "bin" / "uv"
 LIBRARY = CACHE / f"library-{os.getpid()}"  # two runners at once are two versions of the library, perhaps
 
 
@@ -55,7 +56,7 @@ def prepare(suite: Suite) -> Path:
     wanted = f"{pins}\n{suite.requirements.read_text(encoding='utf-8')}"
     if not installed.exists() or installed.read_text(encoding="utf-8") != wanted:
         _create(python)
-        _run(python, "-m", "pip", "install", "-q", "--no-deps", *pins)
+        _install(python, "--no-deps", *pins)
         installed.write_text(wanted, encoding="utf-8")
     return python
 
@@ -65,8 +66,9 @@ def renew(suite: Suite) -> None:
     python = _python(suite)
     _create(python)
     library = ("uuid-utils", "typing-extensions")
-    _run(python, "-m", "pip", "install", "-q", _sqlalchemy(suite), *_package(suite), *suite.requires, *library)
-    frozen = subprocess.run([python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True).stdout
+    _install(python, _sqlalchemy(suite), *_package(suite), *suite.requires, *library)
+    freeze = [UV, "pip", "freeze", "--python", python]
+    frozen = subprocess.run(freeze, check=True, capture_output=True, text=True).stdout
     own = {"sqlalchemy", suite.package}
     pins = [line for line in frozen.splitlines() if line.partition("==")[0].lower().replace("_", "-") not in own]
     suite.requirements.parent.mkdir(exist_ok=True)
@@ -76,7 +78,7 @@ def renew(suite: Suite) -> None:
 def install_library() -> None:
     """Build the library of this tree, and install it in its folder, until this process ends."""
     atexit.register(shutil.rmtree, LIBRARY, ignore_errors=True)
-    _run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", LIBRARY, ROOT)
+    _install(sys.executable, "--no-deps", "--target", LIBRARY, ROOT)
 
 
 def _python(suite: Suite) -> Path:
@@ -84,7 +86,11 @@ def _python(suite: Suite) -> Path:
 
 
 def _create(python: Path) -> None:
-    _run(sys.executable, "-m", "venv", "--clear", python.parent.parent)
+    _run(UV, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, python.parent.parent)
+
+
+def _install(python: Path | str, *packages: object) -> None:
+    _run(UV, "pip", "install", "--quiet", "--python", python, *packages)
 
 
 def _sqlalchemy(suite: Suite) -> str:
