@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +13,9 @@ from marks import on
 from people import People, send
 from projects import Project
 from sqlalchemy import Engine, MetaData, create_engine, inspect
-from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id import DryRun, NanoId
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.dialects.sizes import free_bytes
-from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.online.run import plan_for
 from sqlalchemy_public_id.preflight import Consent, examine
 
@@ -142,51 +137,13 @@ def test_triggers(people: People) -> None:
     assert "trigger: note_change fires for an UPDATE" in plan(people, "--update-triggers", "fire").stdout
 
 
-def test_rights_and_disk(people: People) -> None:
-    """The report names the rights that the migration needs, and about how much disk it takes."""
+def test_rights(people: People) -> None:
+    """The report names the rights that the migration needs."""
     report = json.loads(plan(people, "--output", "json").stdout)
     rights = {"postgresql": "SELECT and UPDATE on person", "sqlite": "the right to write the file"}
 
     assert rights.get(people.engine.name, "UPDATE") in report["rights"]
     assert f"rights: {', '.join(report['rights'])}" in plan(people).stdout
-    assert 100 * 12 * 2 < report["disk_bytes"] < 200_000
-    assert " of disk" in plan(people).stdout
-    people.add()
-    assert json.loads(plan(people, "--output", "json").stdout)["disk_bytes"] == 0
-
-
-@on("sqlite")
-def test_full_disk(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk with less space than a copy of the table takes is an obstacle."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
-    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
-    people = People(engine)
-    people.create(1000)
-
-    with pytest.raises(MigrationRefused) as caught:
-        people.add()
-    assert [obstacle.code for obstacle in caught.value.obstacles] == ["disk-full"]
-    assert "2.0 kB are free" in str(caught.value)
-    assert people.columns() == ["id", "name"]
-    engine.dispose()
-
-
-@on("mariadb")
-def test_disk_of_mariadb(people: People) -> None:
-    """The plugin DISKS tells how much space is free; without it, nothing is known."""
-    with people.engine.connect() as connection:
-        assert free_bytes(connection, None) is None
-        try:
-            send(connection, "INSTALL SONAME 'disks'")
-        except DBAPIError:
-            pytest.skip("the server has no plugin DISKS")
-        try:
-            free = free_bytes(connection, None)
-        finally:
-            send(connection, "UNINSTALL SONAME 'disks'")
-
-    assert free is not None
-    assert free > 0
 
 
 @on("sqlite")

@@ -15,7 +15,6 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for
 from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
-from sqlalchemy_public_id.preflight.disk import in_units
 from sqlalchemy_public_id.preflight.report import in_time
 
 
@@ -104,7 +103,6 @@ def _print_table(report: MigrationReport) -> None:
     facts.add_row("column", f"{report.target} on {report.database}")
     facts.add_row("rows", "unknown" if report.rows is None else f"about {report.rows:,}")
     facts.add_row("time", "unknown" if report.seconds is None else f"about {in_time(report.seconds)}")
-    facts.add_row("disk", "unknown" if report.disk_bytes is None else f"about {in_units(report.disk_bytes)}")
     for name, values in (
         ("rights", report.rights),
         ("triggers", report.triggers),

@@ -41,7 +41,7 @@ class MySQLPlan(Plan):
 
     def contract(self) -> list[Step]:
         return [
-            Step("compare byte by byte", self._collate, lambda state: not state.collated, copies_table=True),
+            Step("compare byte by byte", self._collate, lambda state: not state.collated),
             *self._make_unique(),
             self._forbid_null(),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
@@ -52,7 +52,7 @@ class MySQLPlan(Plan):
             "allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable, [_INPLACE]
         )
         return [
-            replace(allow, copies_table=True),
+            allow,
             *self._generate_ids(),
             *(self._make_unique() if self.target.replaces else [self._drop_index()]),
         ]
@@ -233,7 +233,7 @@ class MySQLPlan(Plan):
                 return ["SET SESSION sql_mode = ''", self._modify(state, "NOT NULL")]
             return step.sql(connection, state)
 
-        return replace(step, sql=sql, copies_table=True)
+        return replace(step, sql=sql)
 
     def _collate(self, connection: Connection | None, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait

@@ -143,8 +143,6 @@ class Step:
     lock: Lock = Lock.STRONG
     fallbacks: Sequence[Statements] = ()
     """The statements if the server refuses the algorithm that the ones before request."""
-    copies_table: bool = False
-    """True if the database writes the whole table once more."""
 
 
 def always(*sql: str) -> Statements:

@@ -147,7 +147,7 @@ class SQLitePlan(Plan):
                 return self.backfill_sql()
             return list(self._copy(connection, definition(state)))
 
-        return Step(name, sql, needed, copies_table=True)
+        return Step(name, sql, needed)
 
     def _copy(self, connection: Connection, definition: str) -> Iterator[str]:
         """Yield the statements that replace the table by a copy with another *definition* of the column."""

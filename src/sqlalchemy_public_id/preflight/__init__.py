@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.plan import Plan
-from sqlalchemy_public_id.preflight import column, contents, disk, mysql, postgresql, sqlite
+from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, sqlite
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
@@ -30,20 +30,17 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[str], consent: 
     scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection))
     dialect = connection.dialect.name
     warnings = postgresql.warnings(scene) if dialect == "postgresql" else ()
-    needed = disk.disk_bytes(scene)
     return build_report(
         scene,
-        disk_bytes=needed,
-        obstacles=_find_obstacles(scene, needed),
+        obstacles=_find_obstacles(scene),
         rights=_MODULES[dialect].rights(scene),
         warnings=[*warnings],
     )
 
 
-def _find_obstacles(scene: Scene, disk_bytes: int | None) -> list[Obstacle]:
+def _find_obstacles(scene: Scene) -> list[Obstacle]:
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
     checks = [_MODULES[scene.connection.dialect.name].obstacles, column.obstacles]
     obstacles = [obstacle for check in checks for obstacle in check(scene)]
-    obstacles += disk.obstacles(scene, disk_bytes)
     return obstacles or list(contents.obstacles(scene))  # reads all ids

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy_public_id.dialects.triggers import update_triggers
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.online.plan import Lock
-from sqlalchemy_public_id.preflight.disk import in_units
 from sqlalchemy_public_id.preflight.scene import Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
@@ -44,8 +43,6 @@ class MigrationReport:
     """The number of rows of the table, as the database estimates it."""
     seconds: float | None
     """About how long the migration takes, if nobody keeps the table locked."""
-    disk_bytes: int | None
-    """About how many bytes the migration takes on disk while it runs, with copies of the table."""
     steps: tuple[PlannedStep, ...]
     rights: tuple[str, ...]
     """The rights that the migration needs."""
@@ -70,8 +67,7 @@ class MigrationReport:
     def __str__(self) -> str:
         rows = "" if self.rows is None else f", about {self.rows:,} rows"
         time = "" if self.seconds is None else f", about {in_time(self.seconds)}"
-        disk = "" if not self.disk_bytes else f", about {in_units(self.disk_bytes)} of disk"
-        lines = [f"{self.target} on {self.database}{rows}{time}{disk}"]
+        lines = [f"{self.target} on {self.database}{rows}{time}"]
         for number, step in enumerate(self.steps, 1):
             lines.append(f"{number}. {step.phase}: {step.name} (lock: {step.lock})")
             lines += [f"   {line}" for sql in step.statements for line in sql.splitlines()]
@@ -88,7 +84,6 @@ class MigrationReport:
 def build_report(
     scene: Scene,
     *,
-    disk_bytes: int | None,
     obstacles: Sequence[Obstacle],
     rights: Sequence[str],
     warnings: Sequence[str],
@@ -103,7 +98,6 @@ def build_report(
         database=connection.dialect.name,
         rows=scene.rows,
         seconds=None if scene.rows is None else sum(scene.rows / _ROWS_A_SECOND[kind] for kind in kinds),
-        disk_bytes=disk_bytes,
         steps=steps,
         rights=tuple(rights),
         triggers=tuple(triggers),

@@ -69,11 +69,6 @@ class Scene:
         every = [(phase, step) for phase in phases for step in getattr(self.plan, phase)()]
         return [(phase, step) for phase, step in every if step.needed(self.state)]
 
-    @property
-    def copies_table(self) -> bool:
-        """True if a step writes the whole table once more."""
-        return any(step.copies_table for _, step in self.steps)
-
     @cached_property
     def fills_rows(self) -> bool:
         """True if the backfill will change rows."""
