@@ -28,7 +28,6 @@ PUBLIC = [
     ".keys.blocks",
     ".keys.cluster",
     ".lookup",
-    ".merging",
     ".references",
     ".testing",
     ".testing.fixtures",

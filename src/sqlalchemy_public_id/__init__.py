@@ -55,7 +55,7 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import PublicIdType
 
 if _TYPE_CHECKING:
-    from sqlalchemy_public_id import bulk, idempotency, keys, lookup, merging, references, tokens
+    from sqlalchemy_public_id import bulk, idempotency, keys, lookup, references, tokens
     from sqlalchemy_public_id.keys import (
         BlockAllocator,
         ClusterKey,
@@ -67,7 +67,6 @@ if _TYPE_CHECKING:
         cluster_key,
         ranges,
     )
-    from sqlalchemy_public_id.merging import merge_check
     from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
@@ -101,8 +100,6 @@ __all__ = [
     "LeaseNotAvailable",
     "LockNotAvailable",
     "lookup",
-    "merge_check",
-    "merging",
     "MigrationRefused",
     "MissingExtra",
     "NanoId",
@@ -138,8 +135,6 @@ _LATER = {
     "idempotency": "",
     "keys": "",
     "lookup": "",
-    "merge_check": ".merging",
-    "merging": "",
     "public_ref": ".references",
     "references": "",
     "tokens": "",

@@ -19,11 +19,10 @@ from clients import run_script
 from marks import on
 from odd_names import NAMES, beside
 from people import People, send
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, event
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, audit
 from sqlalchemy_public_id.alembic import AddPublicIdOp
-from sqlalchemy_public_id.merging import merge_check
 
 pytestmark = pytest.mark.backend
 
@@ -201,19 +200,6 @@ def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> 
     assert found.keys() >= {"missing-ids", "nullable", "unique-missing"}
     assert ("default-missing" in found) == (engine.name == "sqlite")
     assert looked_at(people).at_least("warning") == []
-
-
-def test_merge_check(new_people: Callable[..., People], engine: Engine, name: str) -> None:
-    """Two databases are compared beside any name."""
-    people = new_people(name)
-    people.add()
-
-    other = People(create_engine("sqlite://"), table=name, column=people.column, format=FORMAT)
-    other.create(ROWS)
-    other.add()
-    report = merge_check({"one": engine, "two": other.engine}, tables=[name], column=people.column)
-
-    assert report.clashes == ROWS
 
 
 @pytest.mark.parametrize(

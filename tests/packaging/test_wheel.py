@@ -131,7 +131,7 @@ def test_runtime_dependencies(distribution: PathDistribution) -> None:
 def test_extras(distribution: PathDistribution) -> None:
     """What is optional has the names that the documentation tells."""
     drivers = "aiomysql aiosqlite asyncio asyncmy asyncpg mysql postgresql"
-    tools = "alembic cli fastapi flask keyed litestar plot pydantic sqlmodel"
+    tools = "alembic cli fastapi flask keyed litestar pydantic sqlmodel"
 
     assert sorted(f"{drivers} {tools}".split()) == sorted(distribution.metadata.get_all("Provides-Extra", []))
 

@@ -23,7 +23,7 @@ from marks import on
 from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
 from sqlalchemy import select as sql_select
 
-from sqlalchemy_public_id import BASE58, Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
@@ -311,34 +311,6 @@ def test_budget_of_few_ids() -> None:
     """A format with next to no ids has a budget too."""
     assert run("budget", "NanoId(1, alphabet='a')").exit_code == 0
     assert run("budget", "NanoId(200, alphabet=BASE62)").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("format", "name", "magic"),
-    [
-        ("NanoId", "budget.png", b"\x89PNG"),
-        ("NanoId(1)", "budget.SVG", b"<?xml"),
-        ("NanoId(1, 'a')", "budget.png", b"\x89PNG"),
-        (f"NanoId(60, '{BASE58}')", "budget.SVG", b"<?xml"),
-    ],
-)
-def test_plot(tmp_path: Path, format: str, name: str, magic: bytes) -> None:
-    """A picture is drawn, PNG or SVG by its name."""
-    result = run("budget", format, "--plot", tmp_path / name)
-
-    assert result.exit_code == 0
-    assert (tmp_path / name).read_bytes().startswith(magic)
-    assert "wrote" in result.stderr
-
-
-def test_plot_of_another_kind(tmp_path: Path) -> None:
-    """A picture of another kind, or in a folder that is not there, is refused in one line."""
-    kind = run("budget", "--plot", tmp_path / "budget.gif")
-    folder = run("budget", "--plot", tmp_path / "nowhere" / "budget.png")
-
-    assert (kind.exit_code, folder.exit_code) == (2, 2)
-    assert "expected a name that ends with .png or .svg" in kind.stderr
-    assert "cannot be written: No such file or directory" in folder.stderr
 
 
 # --- template
@@ -695,7 +667,6 @@ main(sys.argv[2:])
     [
         ("click", ["new"], "cli"),
         ("rich", ["new"], "cli"),
-        ("matplotlib", ["budget", "--plot", "/tmp/never.png"], "plot"),
     ],
 )
 def test_missing_extras(package: str, arguments: list[str], extra: str) -> None:
@@ -709,10 +680,10 @@ def test_missing_extras(package: str, arguments: list[str], extra: str) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_imported_that_is_not_needed() -> None:
-    """matplotlib and the drivers are imported by what needs them alone."""
+    """The drivers and Alembic are imported by what needs them alone."""
     program = (
         "import sys\nfrom sqlalchemy_public_id.cli.commands import public_id\n"
-        "unwanted = {'matplotlib', 'numpy', 'psycopg', 'pymysql', 'alembic'}\n"
+        "unwanted = {'numpy', 'psycopg', 'pymysql', 'alembic'}\n"
         "print(sorted(unwanted & {name.partition('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,7 +13,6 @@ from sqlalchemy_public_id.cli.audit import audit
 from sqlalchemy_public_id.cli.backfill import backfill
 from sqlalchemy_public_id.cli.budget import budget
 from sqlalchemy_public_id.cli.inspect import inspect
-from sqlalchemy_public_id.cli.merge_check import merge_check
 from sqlalchemy_public_id.cli.plan import plan
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.formats import Format
@@ -63,5 +62,5 @@ def template(name: str) -> None:
     click.echo(str(existing))
 
 
-for _command in (inspect, budget, audit, plan, backfill, merge_check):
+for _command in (inspect, budget, audit, plan, backfill):
     public_id.add_command(_command)
