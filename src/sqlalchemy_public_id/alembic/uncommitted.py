@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select, table, text
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 
-_IS_OURS = text("xmin = CAST(pg_current_xact_id() AS xid)")
+_IS_OURS = "xmin = CAST(pg_current_xact_id() AS xid)"
 """True for the rows that the open transaction of PostgreSQL has written."""
 
 
@@ -45,13 +45,12 @@ def _has_written(connection: Connection, context: MigrationContext) -> bool:
         return False  # MySQL and MariaDB have committed all DDL already, and do not tell of rows
     if connection.scalar(text("SELECT pg_current_xact_id_if_assigned() IS NULL")):
         return False  # the transaction has written nothing
-    versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
-    entry = text("SELECT oid, xmin FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)").bindparams(name=versions)
-    if connection.scalar(entry) is None:
-        return True  # a program without versions
     # A transaction that has created the table of versions, or has written to it, may have run earlier revisions.
+    versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
+    created = text(f"SELECT {_IS_OURS} FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)")
+    is_created = connection.scalar(created, {"name": versions})
+    if is_created is None:
+        return True  # a program without versions
     rows = table(context.version_table, schema=context.version_table_schema)
-    for source in (entry.columns().subquery(), rows):
-        if connection.scalar(select(text("1")).select_from(source).where(_IS_OURS).limit(1)):
-            return False
-    return True
+    written = select(text("1")).select_from(rows).where(text(_IS_OURS)).limit(1)
+    return not is_created and connection.scalar(written) is None
