@@ -265,10 +265,9 @@ def test_collision_with_a_stored_row(session: Session) -> None:
 
 
 def test_collisions_within_the_batch(session: Session) -> None:
-    """Equal made ids, early ones included, are told apart, and each object finds its own row."""
+    """Equal made ids are told apart, and each object finds its own row."""
     with testing.fixed_ids(User, *[A] * 4):
         users = [User(name=str(number)) for number in range(4)]
-        assert users[3].public_id == A
         bulk.insert(session, users)
 
     agree(session, users)

@@ -155,8 +155,9 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
 def test_a_column_that_had_random_ids(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """Rows with older ids stay, and new ones are counted."""
     model = declare(CoprimeKey(allocator, STEP, prefix="ord").accepting(NanoId(prefix="ord")))
-    session.add_all([model(public_id="ord_izkpm55j334u", name="old"), model(name="new")])
-    session.commit()
+    for order in (model(public_id="ord_izkpm55j334u", name="old"), model(name="new")):
+        session.add(order)
+        session.commit()
 
     assert lookup.get_one(session, model, "ord_izkpm55j334u").name == "old"
     assert lookup.get_one(session, model, "ord_" + STEP.key(0)).name == "new"

@@ -166,16 +166,32 @@ MOVES: dict[str, Callable[[Session, User], Any]] = {
 
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("move", MOVES)
-def test_early_id_may_be_replaced(session: Session, user: User, move: str) -> None:
-    """An id shown before the flush was made, not given: however its object is written, a collision is retried."""
+def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> None:
+    """An id that was read before the flush is a given one: however its object is written, a collision is an error."""
     with testing.collisions(User, A):
         early = User(name="Grace")
         assert early.public_id == A
-        MOVES[move](session, early)
-        session.commit()
+        with pytest.raises(IntegrityError):
+            MOVES[move](session, early)
+            session.commit()
 
-    assert A in stored(session, User).values()
-    assert session.scalars(select(User.public_id).where(User.name == "Grace")).one() != A
+    assert early.public_id == A
+
+
+@EVERYWHERE
+def test_none_discards_an_id_that_collided(session: Session, user: User) -> None:
+    """After ``None``, the object of a flush that failed gets another id, and keeps everything else."""
+    early = User(name="Grace", public_id=A)
+    session.add(early)
+    with pytest.raises(IntegrityError):
+        session.flush()
+    session.rollback()
+    early.public_id = None  # type: ignore[assignment]
+    session.add(early)
+    session.commit()
+
+    assert early.name == "Grace"
+    agree(session, [user, early])
 
 
 GIVEN: dict[str, Callable[[Session, str], Any]] = {
@@ -309,14 +325,14 @@ def test_given_id_may_change_before_the_flush(session: Session) -> None:
 
 @on("sqlite")
 def test_none_is_an_id_to_be_made(session: Session) -> None:
-    """``None`` asks for an id, which is known at once."""
+    """``None`` leaves the id to the INSERT: the attribute shows none until then."""
     user = User(public_id=None)
-    early = user.public_id
+    assert user.public_id is None
     session.add(user)
-    session.commit()
+    session.flush()
 
-    assert User.__public_id__.is_valid(early)
-    assert {user.id: early} == stored(session, User)
+    assert User.__public_id__.is_valid(user.public_id)
+    agree(session, [user])
 
 
 def test_none_takes_a_given_id_back(session: Session, user: User) -> None:
@@ -354,12 +370,9 @@ def test_a_stored_id_given_to_another_object(session: Session, user: User) -> No
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-@pytest.mark.parametrize("way", ["read", "none", "neither"])
-def test_merged_by_key(session: Session, user: User, way: str, loaded: bool) -> None:
-    """``merge()`` of an object with the key of a row leaves the row its id, whether or not another one was made."""
-    changed = User(id=user.id, name="Lovelace", **({"public_id": None} if way == "none" else {}))
-    if way == "read":
-        assert changed.public_id != A
+def test_merged_by_key(session: Session, user: User, loaded: bool) -> None:
+    """``merge()`` of an object with the key of a row leaves the row its id, if the object has none."""
+    changed = User(id=user.id, name="Lovelace")
     if not loaded:
         session.expunge_all()
     merged = session.merge(changed)
@@ -370,9 +383,12 @@ def test_merged_by_key(session: Session, user: User, way: str, loaded: bool) -> 
 
 @on("sqlite")
 def test_merged_by_key_with_another_id(session: Session, user: User) -> None:
-    """``merge()`` of an object with the key of a row and an id that was given and differs is refused."""
-    with pytest.raises(ImmutablePublicId):
-        session.merge(User(id=user.id, public_id=B))
+    """``merge()`` of an object with the key of a row and an id that was given or read, or None, is refused."""
+    read = User(id=user.id)
+    assert read.public_id != A
+    for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None), read):
+        with pytest.raises(ImmutablePublicId):
+            session.merge(changed)
 
 
 @on("sqlite")

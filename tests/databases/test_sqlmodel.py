@@ -230,8 +230,10 @@ def test_ids_of_rows_do_not_change(db: Session) -> None:
 
 
 def test_the_key_is_not_dumped(db: Session) -> None:
-    """``model_dump`` shows the public id and not the key, before the flush and after it."""
+    """``model_dump`` shows the public id, once it was read, and not the key, before the flush and after it."""
     hero = Hero(name="Deadpond")
+    assert hero.model_dump() == {"name": "Deadpond", "team_id": None}
+    assert hero.public_id
     before = hero.model_dump()
     db.add(hero)
     db.commit()

@@ -245,17 +245,6 @@ def test_given_and_made_in_one_batch(session: Session) -> None:
     agree(session, users)
 
 
-@on("sqlite", "postgresql")
-def test_made_id_gives_way_to_a_given_one(session: Session) -> None:
-    """A made id that another object of the flush was given is replaced: the caller's id was free."""
-    users = made([NAMES[0], GIVEN[1]])
-    with testing.fixed_ids(User, GIVEN[1]["public_id"]):
-        session.add_all(users)
-        session.flush()
-
-    assert users[1].public_id == GIVEN[1]["public_id"]
-    agree(session, users)
-
 
 def test_merge_of_an_existing_row_keeps_its_id(session: Session) -> None:
     """Merging by key without an id changes the row and leaves its id alone."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect
 from sqlalchemy import Connection, ForeignKey, MetaData, String, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
@@ -66,7 +65,6 @@ def stored(session: Session, model: type[Any] = Ticket) -> dict[str, str]:
 # --- rows that a listener inserts by Core ----------------------------------------------------------------------------
 
 
-@known_defect("write path", "the object shows the id of another row", raises=AssertionError)
 def test_core_insert_after_the_row(session: Session, listen: Listen) -> None:
     """A row that ``after_insert`` adds by Core, and whose id collides with that of the object, gets another id."""
 
@@ -82,7 +80,6 @@ def test_core_insert_after_the_row(session: Session, listen: Listen) -> None:
     assert ids_of([ticket]) | {"core": "ab"} == {"ticket": "bb", "core": "ab"} == stored(session)
 
 
-@known_defect("write path", "the object shows the id of another row", raises=AssertionError)
 def test_core_insert_before_the_row_of_another_model(session: Session, listen: Listen) -> None:
     """A row that ``before_insert`` of a second model adds by Core does not change an object that was flushed before."""
 
@@ -113,16 +110,7 @@ def test_core_insert_after_the_flush(session: Session, listen: Listen) -> None:
     assert ids_of([ticket]) | {"core": "ab"} == stored(session)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        Plain,
-        pytest.param(
-            Ticket,
-            marks=known_defect("write path", "a given id of a Core INSERT is replaced", raises=pytest.fail.Exception),
-        ),
-    ],
-)
+@pytest.mark.parametrize("model", [Plain, Ticket])
 def test_core_insert_of_a_taken_id(session: Session, listen: Listen, model: type[Any]) -> None:
     """A row that ``after_insert`` adds with the id of the object is an IntegrityError, as in plain SQLAlchemy."""
 
@@ -144,18 +132,7 @@ def give_bb(mapper: object, connection: object, target: Any) -> None:
         target.public_id = "bb"
 
 
-ASSIGNED_IS_REPLACED = known_defect(
-    "write path", "the id that the listener assigned is replaced, and objects show other ids", raises=AssertionError
-)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        "given made",
-        *(pytest.param(names, marks=ASSIGNED_IS_REPLACED) for names in ("made given", "made given other")),
-    ],
-)
+@pytest.mark.parametrize("names", ["given made", "made given", "made given other"])
 def test_assigned_before_the_row(session: Session, listen: Listen, names: str) -> None:
     """An id that ``before_insert`` assigns is kept, or its collision with a generated id is an IntegrityError."""
     listen(Ticket, "before_insert", give_bb)
@@ -181,7 +158,6 @@ def test_assigned_before_the_row_by_hand(session: Session, listen: Listen) -> No
         session.flush()
 
 
-@known_defect("write path", "the id that the listener assigned is overwritten", raises=AssertionError)
 def test_given_id_that_was_drawn_for_another_object(session: Session, listen: Listen) -> None:
     """An object with a given id does not disturb the one for which this id was drawn, and then assigned another."""
     listen(Ticket, "before_insert", give_bb)
@@ -221,19 +197,7 @@ def saved_objects(session: Session) -> list[Ticket]:
     return []  # SQLAlchemy does not fill in what the database has made: neither keys nor ids
 
 
-OTHER_OBJECT_CHANGES = known_defect(
-    "write path", "the outer object shows the id of the inner row", raises=AssertionError
-)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        one_object,
-        many_objects,
-        *(pytest.param(each, marks=OTHER_OBJECT_CHANGES) for each in (one_returned, one_mapping, saved_objects)),
-    ],
-)
+@pytest.mark.parametrize("write", [one_object, many_objects, one_returned, one_mapping, saved_objects])
 def test_two_sessions_on_one_connection(session: Session, listen: Listen, write: Callable[..., list[Ticket]]) -> None:
     """Rows that a second session inserts during a flush, and that collide with it, leave the objects of the flush."""
     inner: list[Ticket] = []
@@ -280,16 +244,7 @@ def save_in_bulk(session: Session, ticket: Ticket) -> None:
     session.bulk_save_objects([ticket])
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        save_in_bulk,
-        pytest.param(
-            insert_in_bulk,
-            marks=known_defect("write path", "an id that was read is replaced", raises=pytest.fail.Exception),
-        ),
-    ],
-)
+@pytest.mark.parametrize("write", [save_in_bulk, insert_in_bulk])
 def test_read_id_that_is_taken(session: Session, write: Callable[[Session, Ticket], None]) -> None:
     """An id that was read before the INSERT is kept: if it is taken, a bulk insert raises an IntegrityError."""
     session.add(Ticket(name="first", public_id="aa"))

@@ -15,6 +15,9 @@ from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, bigint_key
 pytestmark = on("sqlite")
 
 
+FORMAT = NanoId()
+
+
 class Base(DeclarativeBase):
     metadata = MetaData()
 
@@ -30,7 +33,7 @@ class Strict(Base):
     __tablename__ = "strict"
     __table_args__ = (UniqueConstraint("public_id", sqlite_on_conflict="ROLLBACK"),)
     id: Mapped[int] = bigint_key()
-    public_id: Mapped[str] = mapped_column(PublicIdType(NanoId()), default=NanoId().generate)
+    public_id: Mapped[str] = mapped_column(PublicIdType(FORMAT), default=FORMAT.generate)
     name: Mapped[str] = mapped_column(String(9))
 
 

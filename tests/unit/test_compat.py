@@ -263,14 +263,6 @@ def test_names_without_documentation() -> None:
 # --- the ORM
 
 
-def test_own_listener_is_not_wrapped() -> None:
-    """``retval=True`` and ``raw=True`` keep SQLAlchemy from wrapping a listener, so that its module can be read."""
-    configure_mappers()
-    modules = [listener.__module__ for listener in _compat.insert_listeners(Thing.__mapper__)]
-
-    assert modules == ["sqlalchemy_public_id.events.flush"]
-
-
 def test_listeners_of_the_application(engine: Engine) -> None:
     """A listener of the application is seen among those of its mapper and its session."""
 

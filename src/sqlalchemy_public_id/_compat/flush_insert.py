@@ -186,6 +186,11 @@ class FlushInsert(PreparedInsert):
         return (subclass(compiler) if subclass else compiler)(dialect, self, **options)
 
 
+def is_of_flush(compiled: Any) -> bool:
+    """Return True if a *compiled* INSERT is that of a flush, which rolls back what an error leaves."""
+    return isinstance(compiled.statement, FlushInsert)
+
+
 _AS_STORED: Column[Any] = Column("public_id", NullType())
 
 
@@ -206,7 +211,7 @@ def _matching_ids(compiler: Any) -> Any:
 
         def _get_sentinel_column_for_table(self, table: Table) -> Any:
             column = self.statement.ids.column
-            has_ids = column.key in (self.column_keys or ())
+            has_ids = column.default is not None or column.key in (self.column_keys or ())
             inherited: Any = super()
             return inherited._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
 from sqlalchemy import (
     ARRAY,
@@ -52,6 +52,7 @@ class ArrayInsert:
     :param returned: attribute → the expression whose value is set on each row.
     :param constant: key of a column → its value in all rows.
     :param ready: keys of columns whose values need no check.
+    :param options: for the INSERT of a row that was left out.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class ArrayInsert:
         public_id: str,
         returned: dict[str, Any],
         constant: dict[str, Any],
-        ready: Collection[str] = (),
+        ready: Collection[str],
+        options: dict[str, Any],
     ) -> None:
         self.connection: Connection = connection
         self.table: Table = table
@@ -75,6 +77,7 @@ class ArrayInsert:
         self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
         self._types = [item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready
+        self._options = options
         self._statements: dict[frozenset[int], Any] = {}
 
     def _statement(self, joined: frozenset[int]) -> Any:
@@ -134,11 +137,26 @@ class ArrayInsert:
         return values
 
     def insert_alone(self, row: dict[str, Any]) -> None:
-        """Insert a row that was left out: it gets another id, or the error of the constraint that it violates."""
+        """Insert a row that was left out: it gets another id, or the error of the constraint that it violates.
+
+        An id that the application has given is no one's to replace: its error is raised.
+        """
         parameters = self.constant | {column.key: row.get(name) for name, column in self.sent.items()}
         columns: list[Column[Any]] = list(self.returned.values())
-        values: Any = self.connection.execute(insert_into(self.table).returning(*columns), parameters).one()
-        row.update(zip(self.returned, values, strict=True))
+        query = insert_into(self.table).returning(*columns)
+        result = self.connection.execute(query, parameters, execution_options=self._options)
+        ids = {name: column for name, column in self.sent.items() if isinstance(column.type, PublicIdType)}
+        set_sent_ids([row], ids, cast("Any", result.context).compiled_parameters)
+        row.update(zip(self.returned, result.one(), strict=True))
+
+
+def set_sent_ids(
+    rows: Sequence[dict[str, Any]], ids: Mapping[str, Column[Any]], sent: Sequence[Mapping[str, Any]]
+) -> None:
+    """Set the ids that an INSERT has sent on *rows*; *ids* has their attributes, *sent* its parameters for each row."""
+    for name, column in ids.items():
+        for row, parameters in zip(rows, sent, strict=True):
+            row[name] = parameters[column.key]
 
 
 def _joined(values: list[Any], type_: TypeEngine[Any]) -> Any:

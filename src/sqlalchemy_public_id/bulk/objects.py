@@ -29,8 +29,8 @@ from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.events import flush
 from sqlalchemy_public_id.events.flush import Values
-from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
+from sqlalchemy_public_id.types import public_id_type
 
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
@@ -116,7 +116,11 @@ def _is_plain(session: Session, group: _Group) -> bool:
     table, keys = mapper.local_table, mapper.primary_key
     if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
         return False
-    if keys[0] is not table.autoincrement_column or not id_attributes(mapper):
+    ids = id_attributes(mapper)
+    if keys[0] is not table.autoincrement_column or not ids:
+        return False
+    # all ids are to be made, or none: a collision may replace those of one statement, or it may not
+    if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
     if mapper.version_id_col is not None or flush.has_other_listeners(session, mapper):
         return False
@@ -155,18 +159,30 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
     is_early = is_watched(session)  # a listener sees them enter the session before their INSERT
     if is_early:
         register_pending(session, states)
+    made = _make_ids(group)
     with session.no_autoflush, as_flush(session):
         try:
             connection = connection_to_write(session, mapper)
-            are_new = flush.give_many_ids(session, connection, mapper, states, group.rows)
-            send(connection, mapper, group.rows, arrays=arrays, are_new=are_new)
+            send(connection, mapper, group.rows, arrays=arrays, are_made=bool(made))
         except BaseException:
+            for row in group.rows:
+                for name in made:  # as after a flush that fails, another attempt makes other ids
+                    row.pop(name, None)
             if not is_early and session.is_active:
                 register_pending(session, states)
             raise
-        generated.end(session)
         if is_early:
             register_persistent(session, states)
         else:
             key = mapper.get_property_by_column(mapper.primary_key[0]).key
             register_stored(session, mapper, states, group.rows, key)
+
+
+def _make_ids(group: _Group) -> list[str]:
+    """Set ids on objects that have none, all together. Return the names of the attributes."""
+    attributes, rows = id_attributes(group.mapper), group.rows
+    made = [name for name in attributes if rows[0].get(name) is None]
+    for name in made:
+        for row, public_id in zip(rows, public_id_type(attributes[name]).next_ids(len(rows)), strict=True):
+            row[name] = public_id
+    return made

@@ -10,9 +10,10 @@ from sqlalchemy import Column, Connection, Integer, Select, Table, select
 from sqlalchemy.orm import Mapper
 
 from sqlalchemy_public_id._compat.flush_insert import CheckedInsert, PreparedInsert
-from sqlalchemy_public_id.bulk.arrays import ArrayInsert
+from sqlalchemy_public_id.bulk.arrays import ArrayInsert, set_sent_ids
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.events.flush import Values
+from sqlalchemy_public_id.guard.parameters import MADE_IDS
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 
@@ -29,24 +30,25 @@ def columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     }
 
 
-def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arrays: bool, are_new: bool) -> None:
+def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arrays: bool, are_made: bool) -> None:
     """Insert *rows*, the attributes of objects that have their ids, and set their keys and defaults.
 
     :param arrays: send an array for each column.
-    :param are_new: the library has just made all ids.
+    :param are_made: the caller has just made all ids. A collision may replace them, and they are well-formed.
     """
     table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), columns_of(mapper)
     constant: Values = {}
     if isinstance(mapper.polymorphic_on, Column):
         constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
-    ready = [column.key for column in ids.values() if are_new and public_id_type(column).is_plain_text]
+    ready = [column.key for column in ids.values() if are_made and public_id_type(column).is_plain_text]
+    options: dict[str, Any] = {MADE_IDS: True} if are_made else {}
     for names, alike in _group_by_columns(rows, columns, ids):
         unset = [name for name in columns if name not in names]
         sent = {name: columns[name] for name in columns if name in names}
         array_insert: ArrayInsert | None = None
         if arrays:
             returned = {name: mapper.attrs[name].class_attribute.expression for name in unset}
-            array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, constant, ready)
+            array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, constant, ready, options)
         insert = CheckedInsert(table, ready) if ready else PreparedInsert(table)
         for at in range(0, len(alike), _AT_ONCE):
             batch = alike[at : at + _AT_ONCE] if len(alike) > _AT_ONCE else alike
@@ -54,7 +56,9 @@ def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arr
                 for row in array_insert.insert(batch):
                     array_insert.insert_alone(row)
             else:
-                connection.execute(insert, _parameters(sent, constant, batch))
+                result = connection.execute(insert, _parameters(sent, constant, batch), execution_options=options)
+                if are_made:  # some may have been replaced
+                    set_sent_ids(batch, ids, result.context.compiled_parameters)
                 _read_back(connection, mapper, batch, unset)
 
 

@@ -1,8 +1,7 @@
 """Listeners of mappers, attributes and sessions that generate, check and protect the ids of objects.
 
 * ``mappers``: set up a model. On first access of the attribute the id is generated, on assignment it is checked.
-* ``flush``: before the INSERT an object without an id gets one; a rollback makes ids replaceable again.
-* ``merges``: ``Session.merge()`` copies a generated id.
+* ``flush``: guard the engine of a session.
 
 They are installed when the first column type is made, never at import.
 """
@@ -18,9 +17,6 @@ LISTENERS = Listeners(
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
     Listener(Session, "after_begin", flush.after_begin),
-    Listener(Session, "after_flush", flush.end_flush),
-    Listener(Session, "after_soft_rollback", flush.after_soft_rollback),
-    Listener(Session, "persistent_to_transient", flush.persistent_to_transient, raw=True),
 )
 
 when_first_used(LISTENERS.install)

@@ -1,9 +1,12 @@
 """The events of a mapper with public ids, and of its attributes.
 
 * **On first access** of an object that is not flushed yet (``init_scalar``) the id is generated at once, so
-  that ``User().public_id`` has a value before the flush.
+  that ``User().public_id`` has a value before the flush. From then on it is an attribute like any other: the flush
+  sends it, and does not replace it.
 * **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`). If it
   is not loaded, nothing is loaded for that: the flush compares (``before_update``).
+
+An object whose id was neither read nor assigned has none until its INSERT, in which the column default makes it.
 """
 
 from __future__ import annotations
@@ -26,10 +29,7 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._compat.flush_insert import FlushedIds, watch_flushed_inserts
 from sqlalchemy_public_id.arrays import are_alike, item_type
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
-from sqlalchemy_public_id.events.flush import give_ids
-from sqlalchemy_public_id.events.merges import watch_merges
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
-from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.types import is_copy, is_expression, is_public_id, is_unique, public_id_type
 
 # --- mappers
@@ -56,7 +56,6 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         return
     for key, column in attributes.items():
         _listen_to_attribute(mapper.class_manager[key], column)
-    watch_merges(mapper, attributes)
     for column in attributes.values():
         if is_unique(column) and not column.nullable:
             watch_flushed_inserts(mapper, FlushedIds(column, item_type, are_alike))
@@ -64,10 +63,7 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)
 
-    # with retval, SQLAlchemy does not wrap the function: one call less per row, and flush.has_other_listeners() sees it
-    event.listen(mapper, "before_insert", give_ids(attributes), raw=True, retval=True)
     event.listen(mapper, "before_update", before_update, raw=True)
-    event.listen(model, "expire", _on_expire, raw=True)
 
 
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
@@ -146,15 +142,10 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     key, type_ = attribute.key, public_id_type(column)
 
     def init_scalar(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
-        # a borrowed id is that of another object's row; only an object that is to get a row itself gets a new one
-        if state.has_identity or (key in marks_of(state).borrowed and not state.pending):
+        if state.has_identity:
             return value
-        generated = values[key] = generate(state)
+        generated = values[key] = type_.next_id()
         return generated
-
-    def generate(state: InstanceState[Any]) -> str:
-        marks_of(state, create=True).mark_generated(key)
-        return type_.next_id()
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
@@ -167,21 +158,13 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             if isinstance(old, str) or canonical is None:
                 raise _immutable(model, key, old if isinstance(old, str) else None, value)
             return canonical  # that of the row is not loaded: the flush compares
-        if value is None:  # the constructors of dataclasses and SQLModel assign None for "generate one"
-            generated = generate(state)
-            if state.has_identity:
-                marks_of(state).mark_given(key)
-            else:
-                marks_of(state).requested |= {key}
-            return generated
-        checked = value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
-        marks_of(state, create=True).mark_given(key)
-        return checked
+        if value is None:  # discards the id of an object without a row: its INSERT makes another one
+            return type_.next_id() if state.has_identity else None
+        return value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
 
     def on_remove(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
         if state.has_identity:
             raise _immutable(state.class_.__name__, key, value if isinstance(value, str) else None, None)
-        marks_of(state, create=True).forget(key)
 
     event.listen(attribute, "init_scalar", init_scalar, raw=True, retval=True)
     event.listen(attribute, "set", on_set, raw=True, retval=True)
@@ -219,13 +202,3 @@ def _stored_id(state: InstanceState[Any], key: str, connection: Connection) -> s
     for column, value in zip(mapper.primary_key, cast("tuple[Any, ...]", state.identity), strict=True):
         query = query.where(own[mapper.get_property_by_column(column).key] == value)
     return connection.execute(query).scalar()
-
-
-def _on_expire(state: InstanceState[Any], names: object) -> None:
-    # make_transient_to_detached() expires an object that has a row from now on: its generated id is not the row's
-    marks = marks_of(state)
-    if marks.generated and state.has_identity:
-        for key in marks.generated:
-            state.dict.pop(key, None)
-            state.expired_attributes.add(key)
-            marks.forget(key)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from sqlalchemy.orm.attributes import set_attribute
+from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribute
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, require
@@ -46,8 +46,9 @@ class PublicIdColumnSQLModel(SQLModel):
     ``__public_id__`` is a format or a :class:`TypedId` class. A field ``public_id: GadgetId = Field(default=None)`` has
     the same effect, and type checkers see its type; they see ``Any`` without it.
 
-    A new object has its id at once. An assigned id is validated (:class:`~sqlalchemy_public_id.InvalidPublicId`); the
-    id of a persistent object cannot change.
+    The id of a new object is made when it is first read, or by its INSERT; until then, ``model_dump()`` leaves it out.
+    An assigned id is validated (:class:`~sqlalchemy_public_id.InvalidPublicId`); the id of a persistent object cannot
+    change.
 
     Declare a ``public_ref()`` without an annotation: ``maker_public_id = public_ref("maker")``. It is not a field, but
     can be assigned, and the constructor, ``model_validate`` and ``sqlmodel_update`` accept it.
@@ -100,7 +101,13 @@ class PublicIdColumnSQLModel(SQLModel):
         _assign_references(self, data)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if (name == "public_id" or isinstance(value, UnresolvedKey)) and "_sa_instance_state" in self.__dict__:
+        is_instrumented = "_sa_instance_state" in self.__dict__
+        if name == "public_id" and value is None and is_instrumented and instance_state(self).key is None:
+            # SQLModel's constructor assigns None to a field without a value. Without any value, the id is made when the
+            # attribute is read, or by the INSERT.
+            if name in self.__dict__:
+                del_attribute(self, name)
+        elif (name == "public_id" or isinstance(value, UnresolvedKey)) and is_instrumented:
             # SQLModel would also write the plain value into __dict__, over the generated or typed id
             set_attribute(self, name, value)
             self.__pydantic_fields_set__.add(name)

@@ -40,8 +40,8 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id.dialects import is_retryable, traits_for
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.execution import GuardedInsert, collisions, integrity_error
-from sqlalchemy_public_id.guard.generated import logger
 from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, known, may_contain_generated, rows_in
+from sqlalchemy_public_id.guard.taken import logger
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:

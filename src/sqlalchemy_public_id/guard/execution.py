@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from traceback import clear_frames
@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard import generated
+from sqlalchemy_public_id.guard import taken
 from sqlalchemy_public_id.guard.constraints import Match, match_violation
 from sqlalchemy_public_id.guard.parameters import Batch, Slot
 from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
@@ -54,7 +54,7 @@ def _note(column: Column[Any], tries: int) -> None:
     with _replaced_lock:
         _replaced[table] += 1
     # not the id: it may be a secret
-    generated.logger.info("%s: a %s was taken, and is replaced (try %d)", table, column.name, tries)
+    taken.logger.info("%s: a %s was taken, and is replaced (try %d)", table, column.name, tries)
 
 
 def collisions() -> dict[str, int]:
@@ -299,7 +299,7 @@ class GuardedInsert:
     def _readable(self, column: Column[Any], texts: list[str]) -> set[str]:
         # a role that may insert need not have the right to SELECT
         try:
-            return generated.stored_ids(self.connection, column, texts, self.options)
+            return taken.stored_ids(self.connection, column, texts, self.options)
         except DBAPIError as error:
             if not self.traits.is_permission_error(error.orig):
                 raise
@@ -310,12 +310,11 @@ class GuardedInsert:
     # --- new ids
 
     def replace(self, batch: Batch, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that have not collided and that no other row of the batch or flush has."""
+        """Fill *slots* with ids that have not collided and that no other row of the batch has."""
         used = {(slot.column, batch.text(slot)) for slot in batch.slots} | self.taken
         for slot in slots:
-            of_flush: Collection[str] = batch.ids.get(slot.column, ()) if batch.ids else ()
             new = self._next_id(slot, used)
-            while (slot.column, new) in used or new in of_flush:
+            while (slot.column, new) in used:
                 new = self._next_id(slot, used)
             used.add((slot.column, new))
             batch.replace(slot, new)
@@ -325,6 +324,6 @@ class GuardedInsert:
         """Return a new id for a row; raise the error for a row that has used up its retries."""
         row = slot.row, slot.parameter.name
         if self._tries[row] >= max_retries(slot.column):
-            raise generated.exhausted(self.connection, slot.column, used, self.options)
+            raise taken.exhausted(self.connection, slot.column, used, self.options)
         self._tries[row] += 1
         return public_id_type(slot.column).next_id()

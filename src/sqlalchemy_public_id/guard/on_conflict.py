@@ -30,10 +30,11 @@ from sqlalchemy_public_id._compat import (
     returned_columns,
     sentinel_key,
 )
+from sqlalchemy_public_id._compat.flush_insert import is_of_flush
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.execution import GuardedInsert, names_of, send_savepoint
-from sqlalchemy_public_id.guard.parameters import Batch, may_contain_generated
+from sqlalchemy_public_id.guard.parameters import MADE_IDS, Batch, may_contain_generated
 from sqlalchemy_public_id.weak import RefDict
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
@@ -83,7 +84,7 @@ def run(guarded: GuardedInsert, batch: Batch) -> bool:
         guarded.execute(batch.for_driver(), statement)
         if guarded.cursor.rowcount == 0:
             _run_skipped_row(guarded, batch)
-    elif key is not None and batch.ids and _has_plain_rows(guarded, batch):
+    elif key is not None and is_of_flush(guarded.context.compiled) and _has_plain_rows(guarded, batch):
         _run_many_rows(guarded, batch, statement, key)
     else:
         return False
@@ -208,7 +209,8 @@ def _insert_alone(guarded: GuardedInsert, row: int, key: Column[Any]) -> Sequenc
     parameters = guarded.context.compiled_parameters[row]
     columns: list[Column[Any]] = [*returned_columns(guarded.context.compiled), key]
     query = insert(plain_table(key.table)).returning(*columns)
-    with guarded.connection.execute(query, dict(parameters), execution_options=guarded.options) as result:
+    options = guarded.options | {MADE_IDS: True}
+    with guarded.connection.execute(query, dict(parameters), execution_options=options) as result:
         parameters.update(result.context.compiled_parameters[0])  # it may have got another id
         stored: Sequence[Any] = driver_rows(result.context)[0]
         return stored[: len(columns)]

@@ -18,7 +18,6 @@ from sqlalchemy_public_id._compat import (
     plain_table,
 )
 from sqlalchemy_public_id._compat.flush_insert import array_places
-from sqlalchemy_public_id.guard import generated
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type
 from sqlalchemy_public_id.weak import RefDict
@@ -40,8 +39,11 @@ class IdParameter:
 known: RefDict[Any, tuple[IdParameter, ...]] = RefDict()
 """Compiled statement → its :func:`id_parameters`, for the engine's events: they see every statement of a program."""
 
-_FEW = 20
-"""So many ids of a flush are looked at, each time that it sends an INSERT."""
+MADE_IDS = "sqlalchemy_public_id_made_ids"
+"""An execution option: the caller has just made the ids among the parameters, as the column default would have.
+
+Nobody has seen them, so the guard may replace them.
+"""
 
 
 def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
@@ -92,17 +94,12 @@ class Slot:
 
 
 def may_contain_generated(context: Any) -> bool:
-    """Return True if ids of an execution may be generated ones; no row is looked at."""
-    # loops instead of any(): a flush of one object passes here, and a generator takes longer than all else
+    """Return True if the guard may replace ids of an execution."""
+    # a loop instead of any(): a flush of one object passes here, and a generator takes longer than all else
     for parameter in id_parameters(context.compiled):
         if parameter.is_default:
             return True
-    ids = generated.of(context.root_connection)
-    if ids is not None:
-        for states in ids.values():
-            if len(states) > _FEW or any(states.values()):
-                return True
-    return False
+    return MADE_IDS in context.execution_options
 
 
 class Batch:
@@ -114,7 +111,7 @@ class Batch:
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
         self.context = context
         self.parameters: Any = parameters
-        self.ids: generated.GeneratedIds | None = generated.of(context.root_connection)
+        self._are_made = MADE_IDS in context.execution_options
         self._id_parameters = id_parameters(context.compiled)
         self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
@@ -152,16 +149,13 @@ class Batch:
         return value
 
     def is_generated(self, slot: Slot) -> bool:
-        """Return True if the library generated the id in *slot*, so that it may be replaced."""
-        if slot.parameter.is_default:
-            return True
-        return self.ids is not None and self.ids.state_of(slot.column, self.text(slot)) is not None
+        """Return True if the id in *slot* was made for this execution, so that it may be replaced."""
+        return slot.parameter.is_default or self._are_made
 
     # --- writing
 
     def replace(self, slot: Slot, new: str) -> None:
-        """Put *new* into *slot*: for the driver, for the result that SQLAlchemy builds, and for the object."""
-        old = self.text(slot)
+        """Put *new* into *slot*: for the driver, and for SQLAlchemy, which sets it on the object of a flush."""
         self.context.compiled_parameters[slot.row][slot.parameter.name] = new
         dialect = self.context.dialect
         process = public_id_type(slot.column).dialect_impl(dialect).bind_processor(dialect)
@@ -178,7 +172,6 @@ class Batch:
             self.parameters[array][at] = value
         else:
             self.parameters[slot.place] = value
-        generated.replace(self.ids, slot.column, old, new)
 
     def for_driver(self) -> Any:
         """Return the parameters in their original shape, for the driver."""

@@ -48,7 +48,6 @@ from sqlalchemy_public_id.orm.inspection import (
     public_id_attribute,
     session_of,
 )
-from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["insert_once"]
@@ -91,7 +90,6 @@ def insert_once(
     _refuse_what_cannot_be_repeated(state, name)
     if where is not None:
         condition_of("where", where, type(obj))
-    marks_of(state, create=True).mark_given(name)  # no other id is tried if this one collides
     given, keys = given_attributes(state), foreign_keys(state)
     attempts = 1 if session.in_transaction() else _ATTEMPTS
     outside = sys.exc_info()[1]
@@ -125,7 +123,7 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
         raise ConfigurationError(
             f"this {model} is not new, or was added to a session already; leave session.add() to insert_once()"
         )
-    if state.dict.get(name) is None or name in marks_of(state).requested:
+    if state.dict.get(name) is None:
         raise ConfigurationError(
             f"this {model} has no {name} that was set or read, so it could not be sent again; set one that the sender "
             f"keeps, {model}({name}=…), or read {name} and keep it before the call; None is no id"

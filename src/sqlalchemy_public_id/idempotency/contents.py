@@ -42,7 +42,6 @@ from sqlalchemy.orm import ColumnProperty, InstanceState, RelationshipDirection
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_expression
 
@@ -55,9 +54,7 @@ def given_attributes(state: InstanceState[Any]) -> frozenset[str]:
     return frozenset(
         prop.key
         for prop, column in _columns(state)
-        if not _is_left_out(state, prop.key, column)
-        and not is_expression(state.dict[prop.key])
-        and prop.key not in marks_of(state).generated
+        if not _is_left_out(state, prop.key, column) and not is_expression(state.dict[prop.key])
     )
 
 

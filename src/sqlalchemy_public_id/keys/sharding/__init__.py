@@ -41,7 +41,6 @@ from sqlalchemy_public_id.keys.sharding.rules import (
 )
 from sqlalchemy_public_id.keys.sharding.where_clause import conditions, is_never
 from sqlalchemy_public_id.orm.inspection import id_attributes
-from sqlalchemy_public_id.orm.marks import marks_of
 from sqlalchemy_public_id.types import public_id_type
 
 __all__ = ["ShardRouter"]
@@ -207,17 +206,15 @@ class ShardRouter:
         if column is None:
             return None
         name = state.mapper.get_property_by_column(column).key
-        if state.identity is None and name in marks_of(state).borrowed:
-            state.dict.pop(name, None)  # the id of another row, of which this is a copy
-            marks_of(state).forget(name)
-        public_id = getattr(state.obj(), name)  # generates it if there is none
+        if state.identity is None and state.dict.get(name) is None:
+            state.dict.pop(name, None)  # None was assigned, which means that the id is to be made
+        # makes it if there is none; from now on it is not replaced, because another id would belong to another shard
+        public_id = getattr(state.obj(), name)
         if not isinstance(public_id, str):
             raise ConfigurationError(
                 f"the public id of {state.class_.__name__} is an SQL expression, which has no value before it "
                 f"is stored; assign the id itself"
             )
-        # as given, it is not replaced after a collision: another id would belong to another shard
-        marks_of(state, create=True).mark_given(name)
         return self._rule.of_id(str.__str__(public_id))
 
     def _by_key(self, state: InstanceState[Any]) -> str | None:
