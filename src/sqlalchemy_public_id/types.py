@@ -150,12 +150,6 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         text = self._format.generate()
         return text if self._typed is None else str.__new__(self._typed, text)
 
-    @property
-    def maker(self) -> Callable[[], str]:
-        """The cheapest function that does the same as :meth:`next_id`."""
-        is_own = type(self).next_id is PublicIdType.next_id
-        return self._format.generate if self._typed is None and is_own else self.next_id
-
     def next_ids(self, count: int) -> list[str]:
         """Return new ids for *count* rows, faster than one by one."""
         texts = self._format.generate_many(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,10 @@ def test_many_collisions_in_one_batch(session: Session) -> None:
     taken = iter([user.public_id for user in old])
     fresh = NanoId()
     planned = [next(taken) if number % 3 == 0 else fresh.generate() for number in range(1000)]
-    with testing.fixed_ids(User, *planned):
+    # MySQL returns no keys of many rows, so a flush sends one after the other, and a collided one draws before the next
+    is_alone = not session.get_bind().dialect.insert_executemany_returning
+    drawn = [[one, fresh.generate()] if is_alone and at % 3 == 0 else [one] for at, one in enumerate(planned)]
+    with testing.fixed_ids(User, *chain(*drawn)):
         users = [User(name=str(number)) for number in range(1000)]
         session.add_all(users)
         session.flush()

@@ -229,7 +229,6 @@ def test_merged_object_has_the_id_of_its_row(session: Session) -> None:
     assert merged.public_id != A
 
 
-
 @pytest.mark.parametrize("loaded", ["loaded", "expired", "not in the session"])
 def test_merge_by_key_leaves_the_id(session: Session, loaded: str) -> None:
     """``merge()`` of an object with the key of a row, and without an id, leaves that of the row."""
@@ -459,7 +458,6 @@ def test_template_of_many_rows(session: Session) -> None:
         session.commit()
 
     assert len(set(stored(session, User).values())) == 4
-
 
 
 @on("sqlite")

@@ -79,9 +79,15 @@ def outcome(session: Session, write: Write, number: int) -> tuple[list[str], int
 def test_row_that_is_stored(session: Session, write: Write, number: int) -> None:
     """A row whose id is stored already gets the third other one; if that is stored as well, it is an error."""
     others = [B, C][: number - 1]
-    with testing.fixed_ids(Item, A, *others, A, A, A, D):
+    # MySQL returns no keys of many rows, so that a flush sends one after the other
+    is_alone = write is flush and not session.get_bind().dialect.insert_executemany_returning
+
+    def drawn(*again: str) -> list[str]:
+        return [A, *again, *others] if is_alone else [A, *others, *again]
+
+    with testing.fixed_ids(Item, *drawn(A, A, A, D)):
         assert outcome(session, write, number) == ([A], 3)
-    with testing.fixed_ids(Item, A, *others, A, A, D):
+    with testing.fixed_ids(Item, *drawn(A, A, D)):
         assert outcome(session, write, number) == ([A, *others, D], None)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ForeignKey, MetaData, String, bindparam, insert, select, 
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, TypedId, testing
+from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, TypedId
 
 
 class Base(DeclarativeBase):
@@ -243,7 +243,6 @@ def test_given_and_made_in_one_batch(session: Session) -> None:
 
     assert GIVEN[1]["public_id"] == users[1].public_id
     agree(session, users)
-
 
 
 def test_merge_of_an_existing_row_keeps_its_id(session: Session) -> None:

@@ -37,6 +37,7 @@ from sqlalchemy_public_id import (
     PublicIdMixin,
     PublicIdType,
     TypedId,
+    testing,
 )
 
 pytestmark = pytest.mark.backend
@@ -339,20 +340,24 @@ class OwnId(PublicIdType):
         return "own" + super().next_id()[3:]
 
 
+OWN_ID = OwnId(NanoId())
+
+
 @on("sqlite")
 def test_subclass_makes_its_own_ids(session: Session) -> None:
-    """A flush calls ``next_id()`` of a subclass."""
+    """An id that collides is replaced by ``next_id()`` of a subclass, which the column default may call as well."""
 
     class Own(DeclarativeBase): ...
 
     class Song(Own):
         __tablename__ = "song"
         id = mapped_column(Integer, primary_key=True)
-        public_id = mapped_column(OwnId(NanoId()), default=NanoId().generate, unique=True, nullable=False)
+        public_id = mapped_column(OWN_ID, default=OWN_ID.next_id, unique=True, nullable=False)
 
     Own.metadata.create_all(session.get_bind())
-    song = Song()
-    session.add(song)
-    session.flush()
+    with testing.fixed_ids(OWN_ID.id_format, *["a" * 12] * 2):
+        for _ in range(2):
+            session.add(Song())
+            session.flush()
 
-    assert song.public_id[:3] == "own"
+    assert [id[:3] for id in session.scalars(select(Song.public_id))] == ["own", "own"]

@@ -144,9 +144,15 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
 
 
 def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
-    """Return True if each row is nothing but its parameters, so that it can be inserted by itself."""
+    """Return True if each row can be inserted by itself, and be told from the others by its id.
+
+    Such a row is nothing but its parameters. Two rows that have drawn the same id are one to too many: the other one
+    can be the row that was skipped, for another constraint.
+    """
     statement, parameters = guarded.context.compiled.statement, guarded.context.compiled_parameters[batch.first]
-    return not has_own_values(statement) and parameters.keys() <= set(plain_table(statement.table).columns.keys())
+    if has_own_values(statement) or not parameters.keys() <= set(plain_table(statement.table).columns.keys()):
+        return False
+    return batch.has_different_ids
 
 
 # --- one row
@@ -189,7 +195,6 @@ def _keys_by_row(guarded: GuardedInsert, batch: Batch, key: Column[Any], inserte
     if inserted:
         rows = guarded.connection.execute(query, execution_options=guarded.options)
         stored.update((row[0], row[1]) for row in rows)
-    # of several rows with the same id, the first one was inserted
     keys = {slot.row: stored.pop(batch.text(slot)) for slot in slots if batch.text(slot) in stored}
     if stored:
         raise other_ids(column)
