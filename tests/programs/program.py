@@ -108,8 +108,6 @@ class Program:
         """Objects of which another one was stored: sources of a merge, and what ``bulk_save_objects()`` was given."""
         self.drafts: list[Any] = []
         """Objects that show an id and are never stored, as those behind a form."""
-        self.given: dict[int, Row] = {}
-        """The rows whose ids were given."""
         self.shown: set[str] = set()
         """Ids that were read from objects before they were stored."""
         self.excuse = ""
@@ -156,6 +154,8 @@ class Program:
         excuses = [row.excuse for row in self.waiting.values() if row.excuse]
         if not self.world.rolls_back and any(row.id for row in self.waiting.values()):
             excuses.append("a given id stays in the table, and is taken for the one that collided")
+        if len({row.id is None for row in self.waiting.values()}) == 2:
+            excuses.append("a given id may have been made for a row before it")
         self.excuse = "; ".join(excuses)
         with self.collisions(chance):
             self.session.flush()
@@ -254,7 +254,7 @@ class Program:
         values: dict[str, Any] = {"marker": marker, "code": marker}
         row = Row(excuse="" if self.world.router is None else "an id that is taken decides on another shard")
         if chance.random() < gives:
-            row = self.given[marker] = self.give(chance)
+            row = self.give(chance)
             values["public_id"] = row.id
         if chance.random() < 0.03 and self.state.rows:
             values["code"] = chance.choice(list(self.state.rows))
@@ -273,9 +273,13 @@ class Program:
     def new_object(self, chance: random.Random, gives: float = 0.25) -> tuple[Any, int, Row]:
         values, row = self.new_row(chance, gives)
         instance = self.model(**values)
-        if chance.random() < 0.4:
-            self.see(instance)
+        if chance.random() < 0.15:
+            row = self.keep(instance, row)
         return instance, values["marker"], row
+
+    def keep(self, instance: Any, row: Row) -> Row:
+        """The same with the id of an object that is read before its INSERT: it never changes, and may be taken."""
+        return replace(row, id=self.see(instance), excuse=row.excuse or "an id that was read may be taken")
 
     def see(self, instance: Any) -> str:
         """Read the id of an object that is not stored."""

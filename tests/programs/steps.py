@@ -83,8 +83,8 @@ def add_copy(program: Program, chance: random.Random) -> None:
     instance, marker, row = program.new_object(chance)
     make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
     made = make(instance)
-    if chance.random() < 0.5:
-        program.see(made)
+    if chance.random() < 0.2:
+        row = program.keep(made, row)
     program.session.add(made)
     wait(program, made, marker, row)
 
@@ -93,12 +93,11 @@ def add_copy(program: Program, chance: random.Random) -> None:
 def add_twins(program: Program, chance: random.Random) -> None:
     """Add two objects that show one id, as a message that is delivered twice."""
     instance, marker, row = program.new_object(chance)
-    program.see(instance)
+    row = program.keep(instance, row)
     second = program.new_marker()
     twin = pickle.loads(pickle.dumps(instance))
     twin.marker = twin.code = second
     program.session.add_all([instance, twin])
-    row = replace(row, excuse="two objects show the id")
     wait(program, instance, marker, row)
     wait(program, twin, second, row)
 
@@ -123,8 +122,10 @@ def add_referring(program: Program, chance: random.Random) -> None:
 def merge_new(program: Program, chance: random.Random) -> None:
     instance, marker, row = program.new_object(chance)
     merged = program.session.merge(instance)
-    program.see(merged)  # both objects show the id from now on
-    program.copied.append((instance, marker))
+    if "public_id" in vars(instance):
+        program.copied.append((instance, marker))
+    elif chance.random() < 0.2:
+        row = program.keep(merged, row)
     wait(program, merged, marker, row)
 
 
@@ -132,15 +133,13 @@ def merge_new(program: Program, chance: random.Random) -> None:
 def merge_twice(program: Program, chance: random.Random) -> None:
     """Merge one new object twice: two rows."""
     instance, marker, row = program.new_object(chance)
-    first = program.session.merge(instance)
-    program.see(first)
-    row = replace(row, excuse="two objects have the id")
-    wait(program, first, marker, row)
+    wait(program, program.session.merge(instance), marker, row)
     if program.session.autoflush:  # which the second merge would do
         program.flush(chance)
     instance.marker = instance.code = second = program.new_marker()
-    program.excuse = "two objects have the id"
-    wait(program, program.session.merge(instance), second, row)
+    if row.id is not None:
+        program.excuse = "two objects have the id"
+    wait(program, program.session.merge(instance), second, replace(row, excuse=program.excuse))
 
 
 @step(2, worlds=ORDINARY, writes=True, is_whole=False)
@@ -154,9 +153,9 @@ def add_again(program: Program, chance: random.Random) -> None:
         if chance.random() < 0.5:
             instance.id = None
             instance.marker = instance.code = again = program.new_marker()
-            row = Row(excuse="its id may have been given, and be taken")
-            if marker in program.given:
-                row = program.given[again] = replace(program.given[marker], excuse=row.excuse)
+            row = Row()
+            if instance.__dict__.get("public_id") is not None:
+                row = program.keep(instance, row)
             if program.world.box is not None:
                 instance.box_public_id = None
             program.session.add(instance)
@@ -326,8 +325,6 @@ def make_stub(program: Program, chance: random.Random) -> None:
     key = instance.id
     program.session.expunge(instance)
     stub = program.model(id=key)
-    if chance.random() < 0.5:
-        program.see(stub)
     make_transient_to_detached(stub)
     program.session.add(stub)
     program.hold(stub, marker)
@@ -343,20 +340,22 @@ def merge_key(program: Program, chance: random.Random) -> None:
     instance, marker = chosen
     source = program.model(id=instance.id, note="merged")
     how = chance.choice(["nothing", "shown", "own", "other"])
+    own = program.state.rows[marker].id
     if how == "shown":
         program.see(source)
     elif how == "own":
-        source.public_id = program.state.rows[marker].id
+        source.public_id = own
     elif how == "other":
         source.public_id = next(each for each in program.ids if not program.is_there(each))
+    is_other = vars(source).get("public_id") not in (None, own)
+    if is_other:
         program.excuse = "the id of a row never changes"
     if chance.random() < 0.3:
         program.session.expunge(instance)
     merged = program.session.merge(source)
     program.session.flush()
-    assert how != "other", "the id of a row was replaced, or another id was ignored"
+    assert not is_other, "the id of a row was replaced, or another id was ignored"
     program.hold(merged, marker)
-    program.copied.append((source, marker))
     assert merged.public_id == program.state.rows[marker].id
 
 
