@@ -37,8 +37,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 
-from sqlalchemy_public_id import ImmutablePublicId, InvalidPublicId, PublicIdMixin, _compat, bulk
-from sqlalchemy_public_id._compat import flush_insert
+from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
 from sqlalchemy_public_id.events import LISTENERS
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
@@ -357,22 +356,6 @@ def test_listeners_to_the_states_of_a_session(engine: Engine) -> None:
         assert (before, _compat.is_watched(session)) == (False, True)
 
 
-def test_parameters_that_are_complete(engine: Engine) -> None:
-    """They go to the driver as they are, without the check of ready columns; missing ones get their defaults."""
-    thing = Thing.__table__
-    assert isinstance(thing, Table)
-    rows = [{"public_id": f"{number:0>12}", "name": str(number)} for number in range(2)]
-    with engine.connect() as connection:
-        context = connection.execute(flush_insert.CheckedInsert(thing, ["public_id"]), rows).context
-        assert [row is given for row, given in zip(context.compiled_parameters, rows, strict=True)] == [True, True]
-        with pytest.raises(InvalidPublicId):
-            connection.execute(flush_insert.PreparedInsert(thing), [row | {"public_id": "short"} for row in rows])
-        connection.execute(flush_insert.CheckedInsert(thing, ["public_id"]), [{"public_id": "x", "name": "y"}] * 1)
-        connection.execute(flush_insert.PreparedInsert(table), [{"public_id": "a"}, {"public_id": "b"}])
-        assert connection.scalars(select(table.c.name)).all() == ["-", "-"]
-        assert connection.scalars(select(thing.c.name).order_by(thing.c.id)).all() == ["0", "1", "y"]
-
-
 def test_listeners_are_installed_again(engine: Engine) -> None:
     """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
     configure_mappers()  # those of other tests, which need the listeners
@@ -458,19 +441,3 @@ def test_match_flushed_rows(name: str) -> None:
         returned.append("public_id" in str(compiled).partition("RETURNING")[2])
 
     assert returned == [name == "sqlite", False]
-
-
-def test_arrays_of_a_flush() -> None:
-    """The INSERT of a flush takes an array for each column on PostgreSQL, in the order of its parameters."""
-    configure_mappers()
-    of_flush = Thing.__mapper__._memo(("insert", Thing.__table__), Thing.__table__.insert)
-    ordered = of_flush.return_defaults(Thing.__table__.c.id, sort_by_parameter_order=True)
-    dialect = postgresql.psycopg.dialect()  # type: ignore[attr-defined]  # no stub
-    compiled: Any = ordered.compile(dialect=dialect, column_keys=["public_id", "name"], for_executemany=True)
-    rows = [{"public_id": f"{number:012}", "name": None} for number in range(30)]
-    batches = compiled._deliver_insertmanyvalues_batches(str(compiled), rows, rows, None, 20, True, None)
-    first, second = batches
-
-    assert "FROM unnest(%(public_id)s::VARCHAR[], %(name)s::VARCHAR[]) WITH ORDINALITY" in first.replaced_statement
-    assert second.replaced_parameters["public_id"] == [row["public_id"] for row in rows[20:]]
-    assert flush_insert.array_places(compiled) == {"public_id": "public_id", "name": "name"}

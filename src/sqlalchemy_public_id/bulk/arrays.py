@@ -1,30 +1,72 @@
-"""PostgreSQL: many rows in one INSERT that has an array for each column (:mod:`sqlalchemy_public_id.arrays`)."""
+"""PostgreSQL: many rows in one INSERT, which has the values of a column as one array.
+
+``INSERT … SELECT … FROM unnest(…)`` has as many parameters as columns. VALUES have one for each value, and the driver
+reads their text anew for each statement: that takes most of the time.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, time
 from typing import Any, cast
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
     Column,
     Connection,
+    Date,
+    DateTime,
+    Enum,
+    Float,
+    Integer,
+    Interval,
+    Numeric,
     String,
     Table,
     Text,
+    Time,
+    Uuid,
     bindparam,
     func,
     select,
 )
 from sqlalchemy import insert as insert_into
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.arrays import are_alike, item_type
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.types import PublicIdType
 
+_PLAIN = (Boolean, Date, DateTime, Float, Integer, Numeric, Time, Uuid)
+
 _SEPARATOR = "\x1f"
 """The character between strings that are sent together: "unit separator" of ASCII."""
+
+
+def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
+    """Return the type of the items of an array, if each value is sent in the same way as by itself."""
+    if isinstance(type_, PublicIdType):
+        return type_.as_parameter
+    impl = type_.dialect_impl(dialect)
+    if isinstance(impl, (Enum, TypeDecorator)) or not type(impl).__module__.startswith("sqlalchemy."):
+        return None
+    if isinstance(impl, String):
+        return String()  # a cast to VARCHAR(n) would cut longer strings
+    return type_ if isinstance(impl, _PLAIN) or isinstance(type_, Interval) else None
+
+
+def _are_alike(values: list[Any]) -> bool:
+    """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
+    kinds = set(map(type, values)) - {type(None)}
+    if any(issubclass(kind, (list, tuple, set, dict)) for kind in kinds):
+        return False
+    if len(kinds) > 1:
+        return all(issubclass(kind, str) and not issubclass(kind, enum.Enum) for kind in kinds)
+    if any(issubclass(kind, (datetime, time)) for kind in kinds):
+        return len({value.tzinfo is None for value in values if value is not None}) == 1
+    return True
 
 
 def can_insert_arrays(
@@ -37,9 +79,9 @@ def can_insert_arrays(
     dialect, sent = connection.dialect, set(columns.values())
     if dialect.name != "postgresql" or any(column.default is not None for column in {*table.columns} - sent):
         return False
-    if any(item_type(column.type, dialect) is None for column in sent):
+    if any(_item_type(column.type, dialect) is None for column in sent):
         return False
-    if not all(are_alike([row.get(name) for row in rows]) for name in columns):
+    if not all(_are_alike([row.get(name) for row in rows]) for name in columns):
         return False
     return on_conflict.can_skip_rows(connection, table)
 
@@ -75,7 +117,7 @@ class ArrayInsert:
             name: column for name, column in sent.items() if column.key not in constant
         }
         self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
-        self._types = [item_type(column.type, connection.dialect) or column.type for column in self._columns]
+        self._types = [_item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready
         self._options = options
         self._statements: dict[frozenset[int], Any] = {}

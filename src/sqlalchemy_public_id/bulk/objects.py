@@ -22,7 +22,6 @@ from sqlalchemy_public_id._compat import (
     register_persistent,
     register_stored,
 )
-from sqlalchemy_public_id._compat.flush_insert import FEW_ROWS
 from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
 from sqlalchemy_public_id.bulk.rows import columns_of, send
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
@@ -31,6 +30,9 @@ from sqlalchemy_public_id.events import flush
 from sqlalchemy_public_id.events.flush import Values
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.types import public_id_type
+
+_FEW_ROWS = 20
+"""Fewer rows are as fast without arrays."""
 
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
@@ -148,7 +150,7 @@ def _choose(session: Session, group: _Group) -> _Way:
     columns, ids = columns_of(mapper), id_attributes(mapper)
     made = [name for name, column in columns.items() if column.default is not None and name not in ids]
     # SQLAlchemy calls a default for each row of its own statements
-    if len(rows) < FEW_ROWS or any(row.get(name) is None for name in made for row in rows):
+    if len(rows) < _FEW_ROWS or any(row.get(name) is None for name in made for row in rows):
         return "flush"
     can = can_insert_arrays(connection, cast("Table", mapper.local_table), columns, rows)
     return "arrays" if can else "flush"

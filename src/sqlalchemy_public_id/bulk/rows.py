@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any, cast
 
-from sqlalchemy import Column, Connection, Integer, Select, Table, select
+from sqlalchemy import Column, Connection, Integer, Select, Table, insert, select
 from sqlalchemy.orm import Mapper
 
-from sqlalchemy_public_id._compat.flush_insert import CheckedInsert, PreparedInsert
 from sqlalchemy_public_id.bulk.arrays import ArrayInsert, set_sent_ids
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.events.flush import Values
@@ -49,14 +48,15 @@ def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arr
         if arrays:
             returned = {name: mapper.attrs[name].class_attribute.expression for name in unset}
             array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, constant, ready, options)
-        insert = CheckedInsert(table, ready) if ready else PreparedInsert(table)
         for at in range(0, len(alike), _AT_ONCE):
             batch = alike[at : at + _AT_ONCE] if len(alike) > _AT_ONCE else alike
             if array_insert is not None:
                 for row in array_insert.insert(batch):
                     array_insert.insert_alone(row)
             else:
-                result = connection.execute(insert, _parameters(sent, constant, batch), execution_options=options)
+                result = connection.execute(
+                    insert(table), _parameters(sent, constant, batch), execution_options=options
+                )
                 if are_made:  # some may have been replaced
                     set_sent_ids(batch, ids, result.context.compiled_parameters)
                 _read_back(connection, mapper, batch, unset)

@@ -26,8 +26,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id._compat.flush_insert import FlushedIds, watch_flushed_inserts
-from sqlalchemy_public_id.arrays import are_alike, item_type
+from sqlalchemy_public_id._compat.flush_insert import watch_flushed_inserts
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.types import is_copy, is_expression, is_public_id, is_unique, public_id_type
@@ -58,7 +57,7 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         _listen_to_attribute(mapper.class_manager[key], column)
     for column in attributes.values():
         if is_unique(column) and not column.nullable:
-            watch_flushed_inserts(mapper, FlushedIds(column, item_type, are_alike))
+            watch_flushed_inserts(mapper, column)
 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)

@@ -17,7 +17,6 @@ from sqlalchemy_public_id._compat import (
     parameters_per_row,
     plain_table,
 )
-from sqlalchemy_public_id._compat.flush_insert import array_places
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type
 from sqlalchemy_public_id.weak import RefDict
@@ -116,7 +115,6 @@ class Batch:
         self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
         self._is_copied = False
-        self._arrays = _arrays_of(context, parameters)
         self.rows: int = len(self.parameters) if self._is_many else rows_in(context, parameters)
 
     # --- reading
@@ -135,12 +133,9 @@ class Batch:
             for at, row in enumerate(rows):
                 if parameter.name not in row:
                     continue
-                if self._arrays is not None:
-                    place: Any = self._arrays[parameter.name], at
-                elif positions is not None:
+                place: Any = f"{name}__{at}" if width else name
+                if positions is not None:
                     place = positions[parameter.name] + at * width
-                else:
-                    place = f"{name}__{at}" if width else name
                 slots.append(Slot(self.first + at, parameter, place))
         return slots
 
@@ -168,14 +163,9 @@ class Batch:
         value = process(new) if process else new
         if not self._is_copied:  # the application may still hold the parameters that it gave
             self.parameters, self._is_copied = _mutable(self.parameters), True
-            for place in (self._arrays or {}).values():
-                self.parameters[place] = [*self.parameters[place]]
         if self._is_many:
             row = self.parameters[slot.row - self.first] = _mutable(self.parameters[slot.row - self.first])
             row[slot.place] = value
-        elif self._arrays is not None:
-            array, at = slot.place
-            self.parameters[array][at] = value
         else:
             self.parameters[slot.place] = value
 
@@ -190,22 +180,8 @@ class Batch:
 
 def rows_in(context: Any, parameters: Any) -> int:
     """Return the number of rows in one statement with *parameters*."""
-    arrays = _arrays_of(context, parameters)
-    if arrays is not None:
-        return len(parameters[next(iter(arrays.values()))])
     width, once = _per_row(context, parameters)
     return (len(parameters) - once) // width if width else 1
-
-
-def _arrays_of(context: Any, parameters: Any) -> dict[str, Any] | None:
-    """Return the name of each parameter → the place of the array with its values; None without arrays."""
-    places = array_places(context.compiled) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else None
-    if not places:
-        return None
-    place = next(iter(places.values()))
-    row: Any = parameters
-    array = row.get(place) if isinstance(parameters, dict) else row[place]
-    return places if isinstance(array, list) else None
 
 
 def _per_row(context: Any, parameters: Any) -> tuple[int, int]:
