@@ -27,6 +27,7 @@ from sqlalchemy.orm import (
 )
 
 from sqlalchemy_public_id import (
+    BASE62,
     ConfigurationError,
     NanoId,
     PublicIdColumnMixin,
@@ -351,6 +352,29 @@ def test_unknown_ids_of_a_field(db: Session) -> None:
             lookup.get_many(db, Owner, iter([ADA, wrong, "later"]), field="owners")
         assert (one.value.field, many.value.field) == ("owner", "owners")
         assert one.value.value is many.value.value is wrong
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_get_many_of_an_adopted_column(db: Session) -> None:
+    """A column whose collation ignores case may return other rows than were asked for: they are left out."""
+
+    class Other(DeclarativeBase): ...
+
+    class Coupon(Other):
+        __tablename__ = "coupon"
+        id: Mapped[int] = bigint_key()
+        code: Mapped[str] = public_id_column(NanoId(length=4, alphabet=BASE62))
+
+    connection = db.connection()
+    collation = "NOCASE" if connection.dialect.name == "sqlite" else "utf8mb4_general_ci"
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE coupon (id INTEGER PRIMARY KEY, code VARCHAR(4) COLLATE {collation})"
+    )
+    connection.exec_driver_sql("INSERT INTO coupon VALUES (1, 'aBcD'), (2, 'AbCd'), (3, 'zzzz')")
+
+    found = lookup.get_many(db, Coupon, ["AbCd", "xxxx"])
+    assert {code: coupon.id for code, coupon in found.items()} == {"AbCd": 2}
+    db.rollback()
 
 
 @pytest.mark.backend

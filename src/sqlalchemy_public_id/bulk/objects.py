@@ -17,18 +17,19 @@ from sqlalchemy_public_id._compat import (
     are_transient,
     as_flush,
     attributes_of,
+    flush_listeners,
+    insert_listeners,
     is_watched,
     register_pending,
     register_persistent,
     register_stored,
 )
 from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
-from sqlalchemy_public_id.bulk.rows import columns_of, send
+from sqlalchemy_public_id.bulk.rows import Values, columns_of, send
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import safe_repr
-from sqlalchemy_public_id.events import flush
-from sqlalchemy_public_id.events.flush import Values
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
+from sqlalchemy_public_id.references import writing
 from sqlalchemy_public_id.types import public_id_type
 
 _FEW_ROWS = 20
@@ -58,8 +59,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     states = _states(members)
     if len(states) < len(members):  # an object that is listed twice is one row
         members = [state.obj() for state in states]
-    for prepare in flush.before_bulk_insert:
-        prepare(session, members)
+    writing.resolve(session, members)  # as a flush does, which rows at once are not
     groups = _groups(states, members)
     ways = [_choose(session, group) for group in groups]
     for group, way in zip(groups, ways, strict=True):
@@ -124,7 +124,7 @@ def _is_plain(session: Session, group: _Group) -> bool:
     # all ids are to be made, or none: a collision may replace those of one statement, or it may not
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
-    if mapper.version_id_col is not None or flush.has_other_listeners(session, mapper):
+    if mapper.version_id_col is not None or _has_other_listeners(session, mapper):
         return False
     if not are_transient(group.states):
         return False
@@ -134,6 +134,16 @@ def _is_plain(session: Session, group: _Group) -> bool:
     # a few types stand for thousands of values
     types: set[type[Any]] = set(map(type, chain.from_iterable(map(dict[str, Any].values, rows))))
     return not any(issubclass(kind, ClauseElement) or hasattr(kind, "__clause_element__") for kind in types)
+
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def _has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
+    """Return True if the application has its own flush or insert listeners."""
+    # wrappers of SQLAlchemy count as others: listeners of this library must not need one
+    modules = (getattr(one, "__module__", "") for one in flush_listeners(session) + insert_listeners(mapper))
+    return not all(module.startswith(_PACKAGE) for module in modules)
 
 
 def _choose(session: Session, group: _Group) -> _Way:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import Column, Connection, Integer, Select, Table, insert, select
 from sqlalchemy.orm import Mapper
 
 from sqlalchemy_public_id.bulk.arrays import ArrayInsert, set_sent_ids
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.events.flush import Values
 from sqlalchemy_public_id.guard.parameters import MADE_IDS
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
+
+Values: TypeAlias = dict[str, Any]
+"""The attributes of an object that are set, as in its ``__dict__``."""
 
 _AT_ONCE = 10_000
 """Rows that are sent and read back at a time: enough for speed, and far below the packet sizes of databases."""

@@ -1,22 +1,35 @@
 """Listeners of mappers, attributes and sessions that generate, check and protect the ids of objects.
 
-* ``mappers``: set up a model. On first access of the attribute the id is generated, on assignment it is checked.
-* ``flush``: guard the engine of a session.
+``mappers`` sets up a model: on first access of the attribute the id is generated, on assignment it is checked. A
+session guards the engine that it begins to use.
 
 They are installed when the first column type is made, never at import.
 """
 
+from weakref import ref
+
 from sqlalchemy import event
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Mapper, Session
 
-from sqlalchemy_public_id.events import flush, mappers
+from sqlalchemy_public_id import guard
+from sqlalchemy_public_id.events import mappers
+from sqlalchemy_public_id.guard import guarded_dialects
 from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.types import when_first_used
+
+
+def after_begin(session: Session, transaction: object, connection: Connection) -> None:
+    """Guard the engine. Runs when a session has begun a transaction on a connection, before its first statement."""
+    if ref(connection.dialect) not in guarded_dialects:
+        guard.install_for(connection)
+        guard.warn_if_unguarded(connection.dialect)
+
 
 LISTENERS = Listeners(
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
-    Listener(Session, "after_begin", flush.after_begin),
+    Listener(Session, "after_begin", after_begin),
 )
 
 when_first_used(LISTENERS.install)

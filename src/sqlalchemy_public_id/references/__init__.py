@@ -43,7 +43,6 @@ from sqlalchemy.sql import operators
 
 from sqlalchemy_public_id._compat import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.events.flush import before_bulk_insert
 from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.queries import key_and_public_id
@@ -254,4 +253,3 @@ _LISTENERS = Listeners(
     Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),
 )
-before_bulk_insert.append(writing.resolve)
