@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -130,55 +129,10 @@ def _draw_live(data: dict[str, Any]) -> Figure:
     return figure
 
 
-_PARTS = {
-    "driver and database": "#999999",
-    "SQLAlchemy's statements": "#56b4e9",
-    "SQLAlchemy's unit of work": "#0072b2",
-    "this library": "#d55e00",
-}
-_BARS = {
-    "flush": ("flush, before", "flush, now", "by hand, now"),
-    "bulk.insert()": ("bulk.insert(), before", "bulk.insert(), now"),
-}
-
-
-def _profile(operation: str, folder: Path) -> dict[str, Any]:
-    """Return, by database and bar, the µs of a row in each part."""
-    return {
-        database: {bar: bars[bar] for bar in _BARS[operation]}
-        for database, (_, bars) in details(folder, "profiles").items()
-    }
-
-
-def _draw_profile(operation: str, data: dict[str, Any]) -> Figure:
-    figure = Figure(figsize=(9, 0.45 * sum(map(len, data.values())) + 1.8), layout="constrained")
-    panels = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (database, bars) in zip(panels, data.items(), strict=True):
-        axes.set_title(database, loc="left", fontsize=10)
-        for place, parts in enumerate(bars.values()):
-            left = 0.0
-            for part, colour in _PARTS.items():
-                width = parts.get(part, 0.0)
-                axes.barh(place, width, left=left, color=colour, height=0.7, label=part if place == 0 else None)
-                left += width
-            axes.text(left, place, f" {left:.1f}", va="center")
-        axes.set_yticks(range(len(bars)), bars)
-        axes.invert_yaxis()
-        axes.margins(x=0.08)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("µs for each of 5,000 objects")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.suptitle(f"Where the time of {'a flush' if operation == 'flush' else operation} goes")
-    return figure
-
-
 PICTURES: dict[str, tuple[Callable[[Path], dict[str, Any]], Callable[[dict[str, Any]], Figure]]] = {
     "growth.svg": (_growth, _draw_growth),
     "live.svg": (_live, _draw_live),
     "rivals.svg": (_rivals, _draw_rivals),
-    "profile-flush.svg": (partial(_profile, "flush"), partial(_draw_profile, "flush")),
-    "profile-bulk.svg": (partial(_profile, "bulk.insert()"), partial(_draw_profile, "bulk.insert()")),
 }
 """The files, what they show, and how."""
 

@@ -17,7 +17,6 @@ SUITES = {
     "rivals": "rivals",
     "async": "asynchronous",
     "bulk": "bulk",
-    "profiles": "profiles",
     "lookup": "lookup",
     "many": "many",
     "joins": "joins",

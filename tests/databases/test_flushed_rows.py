@@ -231,6 +231,21 @@ def test_given_ids(session: Session) -> None:
     assert [one.public_id for one in objects[:8]] == list("01234567")
 
 
+def test_given_id_beside_a_made_one(session: Session) -> None:
+    """Of two ids of a row, the made one is replaced, and the given one is not, in a flush of many rows."""
+    session.add(Pair(name="first", public_id="0", share_id="1"))
+    session.flush()
+    with testing.fixed_ids(Pair, "0", "2", "3", "4", attribute="public_id"):
+        objects = [Pair(name=str(number), share_id=share_id) for number, share_id in enumerate("234")]
+        session.add_all(objects)
+        session.flush()
+    check(session, objects)
+
+    session.add_all([Pair(name=str(number), share_id=share_id) for number, share_id in enumerate("516")])
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
 def test_expressions(session: Session) -> None:
     """An object whose id is an SQL expression has its own row, between others."""
     objects = [Person(name=str(number)) for number in range(9)]

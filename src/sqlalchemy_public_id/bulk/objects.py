@@ -175,7 +175,7 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
     with session.no_autoflush, as_flush(session):
         try:
             connection = connection_to_write(session, mapper)
-            send(connection, mapper, group.rows, arrays=arrays, are_made=bool(made))
+            send(connection, mapper, group.rows, arrays=arrays, made=made)
         except BaseException:
             for row in group.rows:
                 for name in made:  # as after a flush that fails, another attempt makes other ids

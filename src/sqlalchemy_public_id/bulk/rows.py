@@ -31,18 +31,20 @@ def columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     }
 
 
-def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arrays: bool, are_made: bool) -> None:
+def send(
+    connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arrays: bool, made: Collection[str]
+) -> None:
     """Insert *rows*, the attributes of objects that have their ids, and set their keys and defaults.
 
     :param arrays: send an array for each column.
-    :param are_made: the caller has just made all ids. A collision may replace them, and they are well-formed.
+    :param made: attributes whose ids the caller has just made. A collision may replace them, and they are well-formed.
     """
     table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), columns_of(mapper)
     constant: Values = {}
     if isinstance(mapper.polymorphic_on, Column):
         constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
-    ready = [column.key for column in ids.values() if are_made and public_id_type(column).is_plain_text]
-    options: dict[str, Any] = {MADE_IDS: True} if are_made else {}
+    ready = [ids[name].key for name in made if public_id_type(ids[name]).is_plain_text]
+    options = {MADE_IDS: frozenset(ids[name].key for name in made)}
     for names, alike in _group_by_columns(rows, columns, ids):
         unset = [name for name in columns if name not in names]
         sent = {name: columns[name] for name in columns if name in names}
@@ -59,7 +61,7 @@ def send(connection: Connection, mapper: Mapper[Any], rows: list[Values], *, arr
                 result = connection.execute(
                     insert(table), _parameters(sent, constant, batch), execution_options=options
                 )
-                if are_made:  # some may have been replaced
+                if made:  # some may have been replaced
                     set_sent_ids(batch, ids, result.context.compiled_parameters)
                 _read_back(connection, mapper, batch, unset)
 

@@ -34,7 +34,7 @@ from sqlalchemy_public_id._compat.flush_insert import is_of_flush
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.execution import GuardedInsert, names_of, send_savepoint
-from sqlalchemy_public_id.guard.parameters import MADE_IDS, Batch, may_contain_generated
+from sqlalchemy_public_id.guard.parameters import MADE_IDS, Batch, id_parameters, may_contain_generated
 from sqlalchemy_public_id.weak import RefDict
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
@@ -214,7 +214,8 @@ def _insert_alone(guarded: GuardedInsert, row: int, key: Column[Any]) -> Sequenc
     parameters = guarded.context.compiled_parameters[row]
     columns: list[Column[Any]] = [*returned_columns(guarded.context.compiled), key]
     query = insert(plain_table(key.table)).returning(*columns)
-    options = guarded.options | {MADE_IDS: True}
+    made = {parameter.name for parameter in id_parameters(guarded.context.compiled) if parameter.is_default}
+    options = guarded.options | {MADE_IDS: frozenset(made)}
     with guarded.connection.execute(query, dict(parameters), execution_options=options) as result:
         parameters.update(result.context.compiled_parameters[0])  # it may have got another id
         stored: Sequence[Any] = driver_rows(result.context)[0]

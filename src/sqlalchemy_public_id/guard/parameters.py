@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -39,9 +39,9 @@ known: RefDict[Any, tuple[IdParameter, ...]] = RefDict()
 """Compiled statement → its :func:`id_parameters`, for the engine's events: they see every statement of a program."""
 
 MADE_IDS = "sqlalchemy_public_id_made_ids"
-"""An execution option: the caller has just made the ids among the parameters, as the column default would have.
+"""An execution option: names of parameters whose ids the caller has just made, as the column default would have.
 
-Nobody has seen them, so the guard may replace them.
+Nobody has seen these ids, so the guard may replace them.
 """
 
 
@@ -98,7 +98,7 @@ def may_contain_generated(context: Any) -> bool:
     for parameter in id_parameters(context.compiled):
         if parameter.is_default:
             return True
-    return MADE_IDS in context.execution_options
+    return bool(context.execution_options.get(MADE_IDS))
 
 
 class Batch:
@@ -110,7 +110,7 @@ class Batch:
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
         self.context = context
         self.parameters: Any = parameters
-        self._are_made = MADE_IDS in context.execution_options
+        self._made: Collection[str] = context.execution_options.get(MADE_IDS, ())
         self._id_parameters = id_parameters(context.compiled)
         self.first = first
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
@@ -151,7 +151,7 @@ class Batch:
 
     def is_generated(self, slot: Slot) -> bool:
         """Return True if the id in *slot* was made for this execution, so that it may be replaced."""
-        return slot.parameter.is_default or self._are_made
+        return slot.parameter.is_default or slot.parameter.name in self._made
 
     # --- writing
 
