@@ -110,13 +110,7 @@ def test_collisions(
         agree(session, list(session.scalars(select(User))))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        ByHand,
-        pytest.param(User, marks=known_defect("write path", "NULL is stored instead of 'null'", raises=AssertionError)),
-    ],
-)
+@pytest.mark.parametrize("model", [ByHand, User])
 @on("postgresql")
 def test_text_that_is_null_in_an_array(
     database: str, create: Create, new_engine: Callable[..., Engine], model: type[User | ByHand]
