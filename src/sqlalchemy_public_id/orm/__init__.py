@@ -15,8 +15,6 @@ class Listener(NamedTuple):
     target: Any
     name: str
     function: Callable[..., Any]
-    raw: bool = False
-    """True if it takes the state of an object: SQLAlchemy wraps the others, which costs a call for each object."""
 
 
 class Listeners:
@@ -47,8 +45,7 @@ class Listeners:
 
 
 def _listen(listener: Listener) -> None:
-    options = {"raw": True} if listener.raw else {}
-    event.listen(listener.target, listener.name, listener.function, **options)
+    event.listen(listener.target, listener.name, listener.function)
 
 
 def _remove(listener: Listener) -> None:
