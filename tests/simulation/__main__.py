@@ -105,7 +105,7 @@ def write(*lines: object) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Print what was run and found. Return 1 if there was a defect that is not known."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__.splitlines()[0])
-    parser.add_argument("--random", type=int, default=50_000, metavar="N", help="random histories")
+    parser.add_argument("--random", type=int, default=100_000, metavar="N", help="random histories")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first random history")
     parser.add_argument("--only", choices=[*SUITES, "random"], help="one part")
     parser.add_argument("--repeat", metavar="HISTORY", help="one history, or the seed of one, with all its calls")

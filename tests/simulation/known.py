@@ -29,12 +29,14 @@ def _plain(family: str, *steps: str, draws: str = "taken", **options: object) ->
 RARE: dict[str, str] = {
     "a row is lost (a listener: core)": "a ROLLBACK that a time limit interrupts is taken for one that was not sent",
     "a part of a transaction is stored": "insert_once() of another session sends the row of a transaction that fails",
-    "a connection is back in the pool inside a transaction (a listener: session, orm)": (
-        "SQLAlchemy ends savepoints that a conflict has ended, and sends no ROLLBACK"
-    ),
     "rollback() raises (a listener: session)": "SQLAlchemy ends a savepoint on a connection that was lost",
+} | {
+    f"a connection is back in the pool inside a transaction (a listener: {listener})": (
+        "SQLAlchemy ends savepoints that a conflict has ended, and sends no ROLLBACK"
+    )
+    for listener in ("core", "session", "session, orm")
 }
-"""What fifty thousand random histories show once, and why: it follows from a known defect, or is not ours."""
+"""What a hundred thousand random histories show once, and why: it follows from a known defect, or is not ours."""
 
 KNOWN: dict[str, Known] = {
     "a connection is back in the pool with a lock": Known(
