@@ -77,6 +77,17 @@ def plain_table(table: Any) -> Table:
     return plain
 
 
+def inserted_table(compiled: Any) -> Table | None:
+    """Return the table that a *compiled* INSERT writes; None if its statement is no INSERT, as around a CTE.
+
+    ``session.execute(insert(Model), rows)`` writes each table of a joined inheritance by itself, compiled from the same
+    statement, which has the table of the model.
+    """
+    table = getattr(compiled.statement, "table", None)
+    state: Any = compiled.dml_compile_state
+    return None if table is None else plain_table(table if state is None else state.dml_table)
+
+
 def parameter_positions(compiled: Any) -> dict[str, int] | None:
     """Return name → position of the parameters of one row, or None if the driver takes them by name."""
     return {name: at for at, name in enumerate(compiled.positiontup or ())} if compiled.positional else None

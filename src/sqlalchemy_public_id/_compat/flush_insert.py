@@ -37,8 +37,7 @@ class FlushInsert(Insert):
         self.public_id = public_id
 
     def _compiler(self, dialect: Dialect, **options: Any) -> Any:
-        compiler = cast("Any", dialect.statement_compiler)
-        return (_matching_ids(compiler) if dialect.name == "sqlite" else compiler)(dialect, self, **options)
+        return _matching_ids(cast("Any", dialect.statement_compiler))(dialect, self, **options)
 
 
 def is_of_flush(compiled: Any) -> bool:
@@ -51,7 +50,10 @@ _AS_STORED: Column[Any] = Column("public_id", NullType())
 
 @cache
 def _matching_ids(compiler: Any) -> Any:
-    """Return a subclass of *compiler* for which the public id of a flush is the sentinel."""
+    """Return a subclass of *compiler* for which the public id of a flush may be the sentinel.
+
+    It is on SQLite, and on other databases if it is the primary key, too.
+    """
 
     class MatchingCompiler(compiler):  # type: ignore[misc]  # that of the dialect
         _insertmanyvalues: Any
@@ -60,15 +62,17 @@ def _matching_ids(compiler: Any) -> Any:
             inherited: Any = super()
             inherited.__init__(*arguments, **options)
             many = self._insertmanyvalues
-            self.matches_ids = many is not None and many.sentinel_columns == [self.statement.public_id]
+            self.matches_ids = many is not None and list(many.sentinel_columns or ()) == [self.statement.public_id]
             if self.matches_ids:  # values are compared as the driver sends and returns them: no type converts them
                 self._insertmanyvalues = cast("Any", many)._replace(sentinel_columns=[_AS_STORED])
 
         def _get_sentinel_column_for_table(self, table: Table) -> Any:
-            column = self.statement.public_id
-            has_ids = column.default is not None or column.key in (self.column_keys or ())
+            column, default = self.statement.public_id, self.statement.public_id.default
+            # an SQL expression makes ids that nobody knows before
+            has_ids = column.key in (self.column_keys or ()) or (default is not None and default.is_callable)
             inherited: Any = super()
-            return inherited._get_sentinel_column_for_table(table) or ([column] if has_ids else None)
+            found = inherited._get_sentinel_column_for_table(table)
+            return [column] if found is None and has_ids and self.dialect.name == "sqlite" else found
 
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any

@@ -55,14 +55,20 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         return
     for key, column in attributes.items():
         _listen_to_attribute(mapper.class_manager[key], column)
-    for column in attributes.values():
-        if is_unique(column) and not column.nullable:
-            watch_flushed_inserts(mapper, column)
+        _watch_flushes(mapper, column)
+    _listen_to_updates(mapper, attributes)
 
+
+def _listen_to_updates(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> None:
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)
 
     event.listen(mapper, "before_update", before_update, raw=True)
+
+
+def _watch_flushes(mapper: Mapper[Any], column: Column[Any]) -> None:
+    if is_unique(column) and not column.nullable:
+        watch_flushed_inserts(mapper, column)
 
 
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
@@ -77,8 +83,11 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
     column = prop.columns[0] if isinstance(prop, ColumnProperty) else None
     if column is not None and is_public_id(column):
         attributes = id_attributes(mapper)
+        if not attributes:
+            _listen_to_updates(mapper, attributes)
         attributes[key] = column  # the listeners of the mapper have the same dictionary
         _listen_to_attribute(attribute, column)
+        _watch_flushes(mapper, column)
         _register(mapper, model, attributes)
 
 
@@ -157,7 +166,9 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             if isinstance(old, str) or canonical is None:
                 raise _immutable(model, key, old if isinstance(old, str) else None, value)
             return canonical  # that of the row is not loaded: the flush compares
-        if value is None:  # discards the id of an object without a row: its INSERT makes another one
+        if value is None:
+            # A row from before the column was filled gets an id. Without a row, None discards the id of the object, and
+            # its INSERT makes another one.
             return type_.next_id() if state.has_identity else None
         return value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
 

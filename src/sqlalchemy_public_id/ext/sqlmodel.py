@@ -89,7 +89,7 @@ class PublicIdColumnSQLModel(SQLModel):
         fields, rest = cls.model_fields, dict(cls.model_fields)
         for name, field in own.items():
             annotation = rest.pop(name).annotation
-            # never None: a new object has its id at once
+            # never None in a response: a stored object has its id
             field.annotation = str if name == "public_id" and not isinstance(annotation, type) else annotation
         # columns are in the order of the fields: key and public id come first
         fields.clear()

@@ -9,11 +9,12 @@ from contextlib import suppress
 from functools import cached_property
 from traceback import clear_frames
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, Table
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id._compat import inserted_table
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import taken
@@ -117,7 +118,7 @@ class GuardedInsert:
     @property
     def names(self) -> tuple[str, str | None]:
         """The names of the table and of its schema in this execution."""
-        return names_of(self.context.compiled.statement.table, self.options)
+        return names_of(cast("Table", inserted_table(self.context.compiled)), self.options)
 
     @cached_property
     def engine_without_transactions(self) -> str | None:

@@ -12,7 +12,7 @@ looks like a skipped one. INSERTs into a table with such a trigger or rule are e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, insert, select
@@ -24,6 +24,7 @@ from sqlalchemy_public_id._compat import (
     driver_rows,
     has_many_rows,
     has_own_values,
+    inserted_table,
     plain_table,
     post_values_clauses,
     return_rows,
@@ -65,7 +66,8 @@ def insert_one_row(context: Any, cursor: Any, statement: str, parameters: Any) -
     with_clause = _with_clause(compiled, statement)
     if with_clause is None:
         return False
-    if _runs_early(context.root_connection, names_of(compiled.statement.table, context.execution_options)):
+    table = cast("Table", inserted_table(compiled))
+    if _runs_early(context.root_connection, names_of(table, context.execution_options)):
         return False
     dialect.do_execute(cursor, with_clause, parameters, context)
     if cursor.rowcount == 0:
@@ -105,7 +107,7 @@ def _with_clause(compiled: Any, statement: str) -> str | None:
 def _add_clause(compiled: Any, statement: str) -> str | None:
     is_possible = _takes_clause.get(ref(compiled))
     if is_possible is None:
-        is_possible = _takes_clause.keep(compiled, _can_take_clause(compiled.statement))
+        is_possible = _takes_clause.keep(compiled, _can_take_clause(compiled))
     if not is_possible:
         return None
     if not returned_columns(compiled):
@@ -115,10 +117,11 @@ def _add_clause(compiled: Any, statement: str) -> str | None:
     return None if not returning or _RETURNING in after else before + _ON_CONFLICT + returning + after
 
 
-def _can_take_clause(insert_: Any) -> bool:
+def _can_take_clause(compiled: Any) -> bool:
+    insert_ = compiled.statement
     if post_values_clauses(insert_) or insert_.select is not None or has_many_rows(insert_):
         return False
-    return not _has_deferrable_constraint(plain_table(insert_.table))
+    return not _has_deferrable_constraint(cast("Table", inserted_table(compiled)))
 
 
 def _has_deferrable_constraint(table: Table) -> bool:

@@ -13,9 +13,9 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._compat import (
     default_columns,
+    inserted_table,
     parameter_positions,
     parameters_per_row,
-    plain_table,
 )
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import public_id_columns, public_id_type
@@ -32,7 +32,7 @@ class IdParameter:
     column: Column[Any]
     name: str
     is_default: bool
-    """True if the column default makes the id, in every execution of the statement."""
+    """True if the column default makes the id, in every execution of the statement: the library's, or another one."""
 
 
 known: RefDict[Any, tuple[IdParameter, ...]] = RefDict()
@@ -60,10 +60,10 @@ def id_parameters(compiled: Any) -> tuple[IdParameter, ...]:
 
 
 def _find_id_parameters(compiled: Any) -> Iterator[IdParameter]:
-    table = getattr(compiled.statement, "table", None)
+    table = inserted_table(compiled)
     if table is None:
         return  # an INSERT inside a CTE, whose rows are unknown
-    columns = {column.key: column for column in public_id_columns(plain_table(table))}
+    columns = {column.key: column for column in public_id_columns(table)}
     defaults = {name: columns.get(column.key) for name, column in default_columns(compiled).items()}
     for name, bound in compiled.binds.items():
         default = defaults.get(name)

@@ -12,7 +12,13 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import FromStatement, configure_mappers
 
-from sqlalchemy_public_id._compat import plain_table, post_values_clauses, selected_names, updated_columns
+from sqlalchemy_public_id._compat import (
+    inserted_table,
+    plain_table,
+    post_values_clauses,
+    selected_names,
+    updated_columns,
+)
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdError
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, unwrapped
@@ -83,9 +89,11 @@ def makes_ids(context: ExecutionContext, default: object) -> bool:
     last = _last
     if last is None or last[0]() is not context or last[1] is not default:
         compiled: Any = context.compiled
+        if compiled is None:  # connection.scalar(column.default)
+            return True
         refuse_mistakes(compiled)
-        table = getattr(compiled.statement, "table", None)
-        columns: Iterable[Column[Any]] = () if table is None else plain_table(table).columns
+        table = inserted_table(compiled)
+        columns: Iterable[Column[Any]] = () if table is None else table.columns
         is_wanted = not any(
             getattr(column.default, "arg", None) is default and not is_public_id(column) for column in columns
         )
