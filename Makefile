@@ -60,7 +60,7 @@ endif
 test-all:
 	.ci/run
 
-# Every error at every call of the write path, in memory, and 50 000 random histories: ten minutes on two cores.
+# Every error at every call of the write path, in memory, and 100 000 random histories: ten minutes on two cores.
 # "make histories" does 100 000 operations on each database, under kills and rebuilt indexes: half an hour.
 simulate: $(VENV)/test.done
 	cd tests && $(CURDIR)/$(BIN)/python -m simulation $(ARGS)

@@ -147,3 +147,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _LATER.get(name, ".keys")
     return getattr(_import_module(f"{__name__}{home}"), name) if home else _import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    """Return all names, for completion in a shell: those that are loaded on first use as well."""
+    return sorted({*globals(), *__all__})

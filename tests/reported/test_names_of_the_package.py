@@ -13,7 +13,6 @@ from sqlalchemy_public_id import PublicIdError, keys
 from sqlalchemy_public_id.tokens import Token
 
 
-@known_defect("house", "dir() of the package lacks the names that are imported on first use", raises=AssertionError)
 def test_dir_of_the_package() -> None:
     """Completion in a shell offers each name of ``__all__``."""
     assert set() == set(sqlalchemy_public_id.__all__) - set(dir(sqlalchemy_public_id))

@@ -1,30 +1,9 @@
-"""The defects that the simulation finds today, each with a history that shows it.
+"""What a hundred thousand random histories show once and is not ours, or not of the write path.
 
-Whoever mends one removes it here: a history that has become right is a failure of ``test_simulation.py``.
+A kind of defect that the library has would stand here with a history that shows it; there is none.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-
-from simulation.exploring import DRAWS
-from simulation.histories import History, program
-from simulation.stage import Fault
-
-
-@dataclass(frozen=True)
-class Known:
-    """A kind of defect."""
-
-    part: str
-    """The part of the library that has it, as in ``marks.known_defect``."""
-    history: History
-    why: str
-
-
-def _plain(family: str, *steps: str, draws: str = "taken", **options: object) -> History:
-    return History(family, (program(*steps),), DRAWS[draws], **options)  # type: ignore[arg-type]
-
 
 RARE: dict[str, str] = {
     "a row is lost (a listener: core)": "a ROLLBACK that a time limit interrupts is taken for one that was not sent",
@@ -36,13 +15,4 @@ RARE: dict[str, str] = {
     )
     for listener in ("core", "session", "session, orm")
 }
-"""What a hundred thousand random histories show once, and why: it follows from a known defect, or is not ours."""
-
-KNOWN: dict[str, Known] = {
-    "a connection is back in the pool with a lock": Known(
-        "edge",
-        _plain("mysql", "once a1", faults=(Fault(1, "limit", after=True),)),
-        "insert_once() keeps its advisory lock if it is interrupted right after it has got it",
-    ),
-}
-"""The kind of a defect, as :func:`simulation.running.kind_of` has it."""
+"""The kind of a defect, as :func:`simulation.running.kind_of` has it, and its cause."""

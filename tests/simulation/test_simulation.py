@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from simulation.exploring import faults_of, pair_histories, plain_histories, random_history, shrink, with_every_order
 from simulation.histories import History
-from simulation.known import KNOWN, RARE
+from simulation.known import RARE
 from simulation.running import Result, run
 from simulation.storage import FAMILIES
 
@@ -21,20 +21,14 @@ def new_defects(results: Iterable[Result]) -> dict[str, str]:
     """Return each kind of defect that is not known, and a small history that shows it."""
     found: dict[str, History] = {}
     for result in results:
-        for kind in result.kinds - KNOWN.keys() - RARE.keys() - found.keys():
+        for kind in result.kinds - RARE.keys() - found.keys():
             found[kind] = shrink(result.history, kind)
     return {kind: history.to_text() for kind, history in found.items()}
 
 
-@pytest.mark.parametrize("kind", KNOWN)
-def test_known_defects(kind: str) -> None:
-    """A history that shows a known defect shows it until the defect is mended; then it leaves the list."""
-    assert kind in run(KNOWN[kind].history).kinds
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_errors(family: str) -> None:
-    """Every way to write rows keeps all rules, beside known defects, while no call fails."""
+    """Every way to write rows keeps all rules while no call fails."""
     assert new_defects(run(history) for _, history in plain_histories(family)) == {}
 
 

@@ -24,7 +24,6 @@ SEARCH = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from simulation.exploring import plain_histories, random_history, with_every_fault
-from simulation.known import KNOWN
 from simulation.running import run
 from simulation.storage import FAMILIES
 
@@ -41,8 +40,8 @@ def results():
             yield from with_every_fault(history)
 
 for number, result in enumerate(results(), start=1):
-    if result.kinds - KNOWN.keys():
-        print(number, *sorted(result.kinds - KNOWN.keys()), sep="; ")
+    if result.kinds:
+        print(number, *sorted(result.kinds), sep="; ")
         sys.exit(3)
 """
 

@@ -74,10 +74,10 @@ def take_turns(connection: Connection, name: str) -> Generator[Turn]:
         yield Turn(None)
         return
     lock = "public_id_" + _digest(name)  # 64 characters at most
-    connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
     release = f"DO RELEASE_LOCK('{lock}')"
     turn = Turn(lock)
-    try:
+    try:  # a time limit may end the wait just when the lock was given
+        connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
         yield turn
     except BaseException:
         # past SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
