@@ -129,6 +129,13 @@ class Use:
             session.flush()
             self._agree(session, users)
 
+    def collision_among_many(self, session: Session) -> None:
+        users = [User(name=f"many {number}") for number in range(40)]
+        with self._collisions(*[f"{number:012}" for number in range(30)], A):
+            session.add_all(users)
+            session.flush()
+            self._agree(session, users)
+
     def collisions_of_core(self, session: Session) -> None:
         with self._collisions(A, *["b" * 12] * 2):
             rows = [{"name": f"core {number}"} for number in range(30)]

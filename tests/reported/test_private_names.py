@@ -22,32 +22,29 @@ from conftest import url_of
 PROGRAM = Path(__file__).parent / "renamed_names.py"
 
 NEEDED = """
-    _post_values_clause _insertmanyvalues escaped_bind_names bind_names sentinel_columns insert_prefetch _generate
+    _post_values_clause _insertmanyvalues escaped_bind_names sentinel_columns insert_prefetch _generate
     _order_by_clauses _has_row_limiting_clause _with_options update_values_to_set _save_impl _autobegin_t _begin
     _capture_exception _identity_class _dict _wr _transaction _new _instance_dict _orphaned_outside_of_session hash_key
     expired_attributes session_id committed_state PASSIVE_NO_INITIALIZE in_greenlet _memo
-    statement_compiler _group_number implicit_returning _generate_cache_key result_tuple compiled_parameters
-    execute_style INSERTMANYVALUES isinsert root_connection
+    statement_compiler compiled_parameters execute_style INSERTMANYVALUES isinsert root_connection
 """
 """Names without which something does not work today."""
 
 NEEDED_ON = {
     "sqlite": """
-        positiontup num_positional_params_counted column_keys _cached_result_processor _bind_processors
+        positiontup num_positional_params_counted column_keys _bind_processors
         _deliver_insertmanyvalues_batches sentinel_values
     """,
     "postgresql": """
-        _multi_values _values implicit_sentinel effective_returning _for_update_arg _insertmanyvalues_rows
-        fetchall_for_returning replaced_statement replaced_parameters current_batch_size batchnum total_batches
-        insert_crud_params embed_values_counter type_compiler_instance _numeric_binds bindtemplate _compiler
+        _multi_values _values bind_names implicit_sentinel effective_returning _for_update_arg _insertmanyvalues_rows
+        fetchall_for_returning
     """,
 }
 """Names without which something does not work on one database."""
 
 UNNOTICED = """
     _select_names _deannotate element_list _register_persistent _strong_obj _pending_mutations _managers
-    construct_params _collected_params _inserted_primary_key_from_returning_getter
-    _inserted_primary_key_from_lastrowid_getter _get_sentinel_column_for_table insert_single_values_expr
+    _get_sentinel_column_for_table
 """
 """Names that the library uses, and can do without."""
 

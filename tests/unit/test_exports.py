@@ -72,7 +72,7 @@ def test_nothing_but_imports() -> None:
     """The front door does nothing but import by name and say ``__all__``, and import some names later."""
     docstring, *rest = FRONT_DOOR.body
     others = [ast.unparse(node) for node in rest if not isinstance(node, ast.ImportFrom)]
-    begins = ["if _TYPE_CHECKING:", "__all__ = ", "_LATER = ", "'Modules that a", "def __getattr__("]
+    begins = ["if _TYPE_CHECKING:", "__all__ = ", "_LATER = ", "'Modules that a", "def __getattr__(", "def __dir__("]
 
     assert isinstance(docstring, ast.Expr)
     assert len(others) == len(begins)

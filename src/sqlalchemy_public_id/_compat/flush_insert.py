@@ -67,12 +67,14 @@ def _matching_ids(compiler: Any) -> Any:
                 self._insertmanyvalues = cast("Any", many)._replace(sentinel_columns=[_AS_STORED])
 
         def _get_sentinel_column_for_table(self, table: Table) -> Any:
+            inherited: Any = super()
+            found = inherited._get_sentinel_column_for_table(table)
+            if found is not None or self.dialect.name != "sqlite":
+                return found
             column, default = self.statement.public_id, self.statement.public_id.default
             # an SQL expression makes ids that nobody knows before
             has_ids = column.key in (self.column_keys or ()) or (default is not None and default.is_callable)
-            inherited: Any = super()
-            found = inherited._get_sentinel_column_for_table(table)
-            return [column] if found is None and has_ids and self.dialect.name == "sqlite" else found
+            return [column] if has_ids else None
 
         def _deliver_insertmanyvalues_batches(
             self, statement: Any, parameters: Any, compiled_parameters: Any, *others: Any
