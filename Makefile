@@ -3,7 +3,8 @@
 # make check   the tests on SQLite, in about a minute: no server, no browser
 # make test    the tests on every database that can be had here, against the built wheel
 # make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
-# make simulate  the write path on a simulated database: every error at every call, then random histories
+# make simulate  the write path on a simulated database: every error at every call, then random histories; SERVERS=yes
+#                does a hundred thousand operations on each real one
 # make bench-quick  the benchmarks with few rows, in three minutes: it shows that they run
 # make bench   the benchmarks at full size, in some hours; tables and pictures are made of the results
 # make neighbours  packages of others that meet public ids: Litestar, admin packages, factories, task queues, ...
@@ -36,7 +37,7 @@ COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo helpdesk check test test-all simulate histories programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: demo helpdesk check test test-all simulate programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -61,12 +62,14 @@ test-all:
 	.ci/run
 
 # Every error at every call of the write path, in memory, and 100 000 random histories: ten minutes on two cores.
-# "make histories" does 100 000 operations on each database, under kills and rebuilt indexes: half an hour.
+# SERVERS=yes does 100 000 operations on each real database instead, under kills and rebuilt indexes: half an hour.
+ifdef SERVERS
+simulate: $(VENV)/test.done databases nodes
+	$(BIN)/python tests/histories $(ARGS)
+else
 simulate: $(VENV)/test.done
 	cd tests && $(CURDIR)/$(BIN)/python -m simulation $(ARGS)
-
-histories: $(VENV)/test.done databases nodes
-	$(BIN)/python tests/histories $(ARGS)
+endif
 
 # Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases
