@@ -419,7 +419,7 @@ def test_bulk_insert_that_fails(session: Session) -> None:
     session.rollback()
 
     assert [vars(each).get("public_id") for each in objects] in ([B, None], [None, None])
-    objects[1].id = None  # type: ignore[assignment]
+    objects[1].id = None  # type: ignore[assignment]  # the database makes another one
     bulk.insert(session, objects)
     agree(session, objects)
 

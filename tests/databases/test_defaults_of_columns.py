@@ -56,14 +56,14 @@ class Person(PublicIdMixin, Base):
     __public_id__ = NanoId()
     name: Mapped[str] = mapped_column(String(9))
     kind: Mapped[str] = mapped_column(String(9))
-    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012  # as SQLAlchemy has it
 
 
 class Clerk(Person):
     __tablename__ = "clerk"
     id: Mapped[int] = mapped_column(ForeignKey("person.id"), primary_key=True)
     desk: Mapped[str | None] = mapped_column(String(9))
-    __mapper_args__ = {"polymorphic_identity": "clerk"}  # noqa: RUF012
+    __mapper_args__ = {"polymorphic_identity": "clerk"}  # noqa: RUF012  # as SQLAlchemy has it
 
 
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
@@ -172,7 +172,7 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
         name: Mapped[str] = mapped_column()
 
     configure_mappers()
-    Note.public_id = public_id_column(NanoId())  # type: ignore[attr-defined]
+    Note.public_id = public_id_column(NanoId())  # type: ignore[attr-defined]  # no annotation declares it
     Own.metadata.create_all(session.connection())
     notes: Any = [Note(name=str(number)) for number in range(3)]
     session.connection()

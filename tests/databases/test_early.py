@@ -186,7 +186,7 @@ def test_none_discards_an_id_that_collided(session: Session, user: User) -> None
     with pytest.raises(IntegrityError):
         session.flush()
     session.rollback()
-    early.public_id = None  # type: ignore[assignment]
+    early.public_id = None  # type: ignore[assignment]  # discards it
     session.add(early)
     session.commit()
 

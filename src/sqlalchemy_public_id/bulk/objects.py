@@ -35,6 +35,8 @@ from sqlalchemy_public_id.types import public_id_type
 _FEW_ROWS = 20
 """Fewer rows are as fast without arrays."""
 
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
 
@@ -134,9 +136,6 @@ def _is_plain(session: Session, group: _Group) -> bool:
     # a few types stand for thousands of values
     types: set[type[Any]] = set(map(type, chain.from_iterable(map(dict[str, Any].values, rows))))
     return not any(issubclass(kind, ClauseElement) or hasattr(kind, "__clause_element__") for kind in types)
-
-
-_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def _has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:

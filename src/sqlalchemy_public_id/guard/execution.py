@@ -9,17 +9,16 @@ from contextlib import suppress
 from functools import cached_property
 from traceback import clear_frames
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Column, Table
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id._compat import inserted_table
 from sqlalchemy_public_id.dialects import Traits, Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard import taken
 from sqlalchemy_public_id.guard.constraints import Match, match_violation
-from sqlalchemy_public_id.guard.parameters import Batch, Slot
+from sqlalchemy_public_id.guard.parameters import Batch, Slot, table_of
 from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
 
 _FEW = 10
@@ -118,7 +117,7 @@ class GuardedInsert:
     @property
     def names(self) -> tuple[str, str | None]:
         """The names of the table and of its schema in this execution."""
-        return names_of(cast("Table", inserted_table(self.context.compiled)), self.options)
+        return names_of(table_of(self.context.compiled), self.options)
 
     @cached_property
     def engine_without_transactions(self) -> str | None:

@@ -12,7 +12,7 @@ looks like a skipped one. INSERTs into a table with such a trigger or rule are e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 from sqlalchemy import ARRAY, Column, ForeignKeyConstraint, Table, any_, bindparam, insert, select
@@ -24,7 +24,6 @@ from sqlalchemy_public_id._compat import (
     driver_rows,
     has_many_rows,
     has_own_values,
-    inserted_table,
     plain_table,
     post_values_clauses,
     return_rows,
@@ -35,7 +34,7 @@ from sqlalchemy_public_id._compat.flush_insert import is_of_flush
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.execution import GuardedInsert, names_of, send_savepoint
-from sqlalchemy_public_id.guard.parameters import MADE_IDS, Batch, id_parameters, may_contain_generated
+from sqlalchemy_public_id.guard.parameters import MADE_IDS, Batch, id_parameters, may_contain_generated, table_of
 from sqlalchemy_public_id.weak import RefDict
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
@@ -66,8 +65,7 @@ def insert_one_row(context: Any, cursor: Any, statement: str, parameters: Any) -
     with_clause = _with_clause(compiled, statement)
     if with_clause is None:
         return False
-    table = cast("Table", inserted_table(compiled))
-    if _runs_early(context.root_connection, names_of(table, context.execution_options)):
+    if _runs_early(context.root_connection, names_of(table_of(compiled), context.execution_options)):
         return False
     dialect.do_execute(cursor, with_clause, parameters, context)
     if cursor.rowcount == 0:
@@ -121,7 +119,7 @@ def _can_take_clause(compiled: Any) -> bool:
     insert_ = compiled.statement
     if post_values_clauses(insert_) or insert_.select is not None or has_many_rows(insert_):
         return False
-    return not _has_deferrable_constraint(cast("Table", inserted_table(compiled)))
+    return not _has_deferrable_constraint(table_of(compiled))
 
 
 def _has_deferrable_constraint(table: Table) -> bool:
@@ -152,8 +150,8 @@ def _has_plain_rows(guarded: GuardedInsert, batch: Batch) -> bool:
     Such a row is nothing but its parameters. Two rows that have drawn the same id are one to too many: the other one
     can be the row that was skipped, for another constraint.
     """
-    statement, parameters = guarded.context.compiled.statement, guarded.context.compiled_parameters[batch.first]
-    if has_own_values(statement) or not parameters.keys() <= set(plain_table(statement.table).columns.keys()):
+    compiled, parameters = guarded.context.compiled, guarded.context.compiled_parameters[batch.first]
+    if has_own_values(compiled.statement) or not parameters.keys() <= set(table_of(compiled).columns.keys()):
         return False
     return batch.has_different_ids
 

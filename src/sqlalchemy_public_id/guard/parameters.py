@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 from weakref import ref
 
-from sqlalchemy import Column
+from sqlalchemy import Column, Table
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._compat import (
@@ -75,6 +75,12 @@ def _find_id_parameters(compiled: Any) -> Iterator[IdParameter]:
             row = name.removeprefix(f"{key}_m")
             if bound.type is column.type and (name == key or (row != name and row.isdigit())):
                 yield IdParameter(column, name, is_default=False)
+
+
+def table_of(compiled: Any) -> Table:
+    """Return the table that a *compiled* INSERT with public ids writes."""
+    table: Table = id_parameters(compiled)[0].column.table
+    return table
 
 
 @dataclass(frozen=True)
