@@ -24,14 +24,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
-from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.guard.refusals import makes_ids
+from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
@@ -117,24 +116,11 @@ def public_id_column(
         )
     type_ = PublicIdType(NanoId() if format is None else format)
     mapped: MappedColumn[Any] = mapped_column(
-        name, type_, nullable=False, unique=True, index=True, insert_default=_Default(type_), **kwargs
+        name, type_, nullable=False, unique=True, index=True, insert_default=IdDefault(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
     event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
     return mapped
-
-
-class _Default:
-    """The column default: generates an id for a row without one. Unlike a closure, it can be pickled."""
-
-    def __init__(self, type_: PublicIdType) -> None:
-        self.type = type_
-
-    def __call__(self, context: Any) -> str | None:
-        # form libraries and constructors call column defaults as well, with None or with an object
-        if isinstance(context, ExecutionContext) and not makes_ids(context, self):
-            return None
-        return self.type.next_id()
 
 
 def name_index(column: Column[Any], table: Any) -> None:

@@ -120,6 +120,10 @@ class _ComparedId(_Picklable, TypeDecorator[str]):
         return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
 
 
+class MatchedId(str):
+    """The text of an id in the place of the value that a driver returns for it."""
+
+
 class PublicIdType(_Picklable, TypeDecorator[str]):
     """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
@@ -237,6 +241,8 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         typed = self._typed
 
         def process(value: Any) -> Any:
+            if type(value) is MatchedId:
+                return str(value)
             if process_impl is not None:
                 value = process_impl(value)
             if value is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from marks import on
 from rows import agree
 from sqlalchemy import Engine, ForeignKey, MetaData, String, func, insert, select, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
 
 from conftest import Statements
@@ -87,12 +89,26 @@ def test_public_id_as_the_key(session: Session, model: Any, write: Callable[[Ses
     session.add(first := model(name="first"))
     session.flush()
     objects = [model(name=str(number)) for number in range(5)]
-    with testing.collisions(model, first.public_id, times=2):
+    with testing.collisions(model, first.public_id):
         write(session, objects)
 
     stored = dict(session.connection().execute(select(model.name, model.public_id)).all())
     assert {each.name: each.public_id for each in [first, *objects]} == stored
     assert {each.views for each in objects} == {7}
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("model", [Page, Device])
+def test_equal_ids_as_the_key(session: Session, model: Any) -> None:
+    """Rows of one INSERT whose key is their public id, and that a default of one's own has made twice, are refused.
+
+    SQLAlchemy has noted the two as the same row before the INSERT. A database without RETURNING stores them one by one.
+    """
+    is_matched = session.get_bind().dialect.insert_executemany_returning
+    with testing.fixed_ids(model, A := model.public_id.type.id_format.generate(), A):
+        session.add_all([model(name="0"), model(name="1")])
+        with pytest.raises(IntegrityError) if is_matched else nullcontext():
+            session.flush()
 
 
 @EVERYWHERE

@@ -62,7 +62,7 @@ SAVEPOINTS = {
 
 COLLISION = {
     "add and flush, 1 object": 5,
-    "add_all and flush, 1000 objects": 7,
+    "add_all and flush, 1000 objects": 6,
     "bulk.insert, 1000 objects": 6,
     "execute(insert(Model), 1000 rows)": 3,
     "execute(insert(table), 1000 rows)": 3,

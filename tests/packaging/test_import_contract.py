@@ -21,7 +21,7 @@ MISTAKES = {
     "references/__init__": "from sqlalchemy_public_id import mixins",
     "typed": "if TYPE_CHECKING:\n    from sqlalchemy_public_id.mixins import PublicIdMixin",
     "types": "def late():\n    from sqlalchemy_public_id import guard",
-    "_compat": "from sqlalchemy_public_id.types import PublicIdType",
+    "_private": "from sqlalchemy_public_id.types import PublicIdType",
     "__init__": "from sqlalchemy_public_id import testing",
     "guard/parameters": "from sqlalchemy_public_id.guard import retry",
     "a_new_module": "",

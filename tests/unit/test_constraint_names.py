@@ -8,7 +8,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.dialects import Violation
-from sqlalchemy_public_id.guard.constraints import Match, match_violation
+from sqlalchemy_public_id.guard.collision import Match, match_violation
 
 DIALECTS: dict[str, Dialect] = {
     "psycopg": postgresql.psycopg.dialect(),

@@ -13,17 +13,7 @@ from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 
-from sqlalchemy_public_id._compat import (
-    are_transient,
-    as_flush,
-    attributes_of,
-    flush_listeners,
-    insert_listeners,
-    is_watched,
-    register_pending,
-    register_persistent,
-    register_stored,
-)
+from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, persist
 from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
 from sqlalchemy_public_id.bulk.rows import Values, columns_of, send
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
@@ -35,7 +25,7 @@ from sqlalchemy_public_id.types import public_id_type
 _FEW_ROWS = 20
 """Fewer rows are as fast without arrays."""
 
-_PACKAGE = f"{__name__.partition('.')[0]}."
+_PACKAGE = __name__.partition(".")[0]
 
 _Way: TypeAlias = Literal["flush", "rows", "arrays"]
 
@@ -100,7 +90,7 @@ def _states(objects: list[object]) -> list[InstanceState[Any]]:
 
 
 def _groups(states: list[InstanceState[Any]], objects: list[object]) -> list[_Group]:
-    rows = attributes_of(objects)
+    rows = [state.dict for state in states]
     if len(set(map(attrgetter("class_"), states))) == 1:
         return [_Group(states[0].mapper, states, rows, objects)]
     groups: list[_Group] = []
@@ -126,9 +116,9 @@ def _is_plain(session: Session, group: _Group) -> bool:
     # all ids are to be made, or none: a collision may replace those of one statement, or it may not
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
-    if mapper.version_id_col is not None or _has_other_listeners(session, mapper):
+    if mapper.version_id_col is not None or has_listeners(session, mapper, besides=_PACKAGE):
         return False
-    if not are_transient(group.states):
+    if not all(state.transient for state in group.states):
         return False
     key, relationships = mapper.get_property_by_column(keys[0]).key, mapper.relationships.keys()
     if any(row.get(key) is not None for row in rows) or any(row.get(name) for name in relationships for row in rows):
@@ -138,13 +128,6 @@ def _is_plain(session: Session, group: _Group) -> bool:
     return not any(issubclass(kind, ClauseElement) or hasattr(kind, "__clause_element__") for kind in types)
 
 
-def _has_other_listeners(session: Session, mapper: Mapper[Any]) -> bool:
-    """Return True if the application has its own flush or insert listeners."""
-    # wrappers of SQLAlchemy count as others: listeners of this library must not need one
-    modules = (getattr(one, "__module__", "") for one in flush_listeners(session) + insert_listeners(mapper))
-    return not all(module.startswith(_PACKAGE) for module in modules)
-
-
 def _choose(session: Session, group: _Group) -> _Way:
     """Return the fastest way that stores the same values as the unit of work."""
     if not _is_plain(session, group):
@@ -152,7 +135,8 @@ def _choose(session: Session, group: _Group) -> _Way:
     mapper, rows = group.mapper, group.rows
     connection = connection_to_write(session, mapper)
     dialect = connection.dialect
-    if is_autocommit(connection):  # a collision among many rows could not be taken back
+    # under AUTOCOMMIT a collision among many rows could not be taken back
+    if is_autocommit(connection) or not can_persist(session, group.states[0]):
         return "flush"
     if not (dialect.insert_executemany_returning and traits_for(dialect).aborts_transaction):
         return "rows"
@@ -167,9 +151,6 @@ def _choose(session: Session, group: _Group) -> _Way:
 
 def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
     mapper, states = group.mapper, group.states
-    is_early = is_watched(session)  # a listener sees them enter the session before their INSERT
-    if is_early:
-        register_pending(session, states)
     made = _make_ids(group)
     with session.no_autoflush, as_flush(session):
         try:
@@ -179,14 +160,10 @@ def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
             for row in group.rows:
                 for name in made:  # as after a flush that fails, another attempt makes other ids
                     row.pop(name, None)
-            if not is_early and session.is_active:
-                register_pending(session, states)
+            if session.is_active:
+                session.add_all(group.objects)
             raise
-        if is_early:
-            register_persistent(session, states)
-        else:
-            key = mapper.get_property_by_column(mapper.primary_key[0]).key
-            register_stored(session, mapper, states, group.rows, key)
+        persist(session, mapper, states, group.rows, mapper.get_property_by_column(mapper.primary_key[0]).key)
 
 
 def _make_ids(group: _Group) -> list[str]:

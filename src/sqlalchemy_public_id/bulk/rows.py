@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapper
 
 from sqlalchemy_public_id.bulk.arrays import ArrayInsert, set_sent_ids
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.guard.parameters import MADE_IDS
+from sqlalchemy_public_id.guard.statement import MADE_IDS
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapper, configure_mappers
 
-from sqlalchemy_public_id._compat import mapped_classes
+from sqlalchemy_public_id._private import mapped_classes
 from sqlalchemy_public_id.cli._console import UsageProblem
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.orm.inspection import id_attributes

@@ -26,8 +26,9 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
-from sqlalchemy_public_id._compat.flush_insert import watch_flushed_inserts
+from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
+from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.types import is_copy, is_expression, is_public_id, is_unique, public_id_type
 
@@ -55,7 +56,7 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
         return
     for key, column in attributes.items():
         _listen_to_attribute(mapper.class_manager[key], column)
-        _watch_flushes(mapper, column)
+        _make_sentinel(column)
     _listen_to_updates(mapper, attributes)
 
 
@@ -66,9 +67,10 @@ def _listen_to_updates(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) 
     event.listen(mapper, "before_update", before_update, raw=True)
 
 
-def _watch_flushes(mapper: Mapper[Any], column: Column[Any]) -> None:
-    if is_unique(column) and not column.nullable:
-        watch_flushed_inserts(mapper, column)
+def _make_sentinel(column: Column[Any]) -> None:
+    # an SQL expression makes ids that nobody knows before, and another function may make one twice
+    if isinstance(getattr(column.default, "arg", None), IdDefault) and is_unique(column) and not column.nullable:
+        make_sentinel(column)
 
 
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
@@ -87,7 +89,7 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
             _listen_to_updates(mapper, attributes)
         attributes[key] = column  # the listeners of the mapper have the same dictionary
         _listen_to_attribute(attribute, column)
-        _watch_flushes(mapper, column)
+        _make_sentinel(column)
         _register(mapper, model, attributes)
 
 

@@ -39,9 +39,9 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import is_retryable, traits_for
 from sqlalchemy_public_id.guard import on_conflict
-from sqlalchemy_public_id.guard.execution import GuardedInsert, collisions, integrity_error
-from sqlalchemy_public_id.guard.parameters import Batch, id_parameters, known, may_contain_generated, rows_in
-from sqlalchemy_public_id.guard.taken import logger
+from sqlalchemy_public_id.guard.collision import collisions, logger
+from sqlalchemy_public_id.guard.execute import Execution, integrity_error, return_rows_by_sent_ids
+from sqlalchemy_public_id.guard.statement import Batch, known, may_replace_ids, rows_in, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -116,63 +116,81 @@ _rows_sent: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 """Execution of "insertmanyvalues" → how many of its rows were sent in earlier batches."""
 
 
-def _do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    """Execute an INSERT with public ids; return None for any other statement, which SQLAlchemy executes.
+
+    Runs whenever a guarded engine executes a statement with one set of parameters, or a batch of "insertmanyvalues".
+    """
     # every statement of a program passes here, and on MySQL each row of a flush: every call counts
     if context is None or not context.compiled:
         return None
-    with_ids = known.get(ref(context.compiled))
-    if with_ids is None:
-        with_ids = id_parameters(context.compiled)
+    insert = known.get(ref(context.compiled)) or statement_of(context)
     # the SELECT of a sequence for the INSERT comes with its context, but has no parameters
-    return _execute(cursor, statement, parameters, context) if with_ids and parameters else None
-
-
-def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """Execute an INSERT with public ids.
-
-    SQLite, MySQL and MariaDB undo a statement that fails, and no more, so that it can simply be executed again. On
-    PostgreSQL an error aborts the transaction, so that it must not fail, or only inside a savepoint.
-    """
-    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
-    first = _rows_sent.get(context, 0) if is_batch else 0
-    dialect = context.dialect
-    if traits_for(dialect).aborts_transaction:
-        if is_batch or not on_conflict.insert_one_row(context, cursor, statement, parameters):
-            with GuardedInsert(context, cursor, statement) as guarded:
-                _execute_carefully(guarded, Batch(context, parameters, first))
-    else:
-        try:  # a statement that fails alone needs no preparation
-            dialect.do_execute(cursor, statement, parameters, context)
-        except integrity_error(dialect) as error:
-            with GuardedInsert(context, cursor, statement) as guarded:
-                batch = Batch(context, parameters, first)
-                guarded.replace(batch, guarded.collided(batch, error))
-                guarded.execute_with_retries(batch, guarded.execute, in_savepoint=False)
-    if is_batch:
-        _rows_sent[context] = first + rows_in(context, parameters)
+    if not insert.ids or not parameters:
+        return None
+    if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
+        _execute(cursor, statement, parameters, context)
+        return True
+    first = _rows_sent.get(context, 0)
+    batch = _execute(cursor, statement, parameters, context, first)
+    if batch is not None or insert.has_given_sentinel:
+        return_rows_by_sent_ids(context, batch or Batch(context, parameters, first))
+    _rows_sent[context] = first + rows_in(context, insert, parameters)
     return True
 
 
-def _execute_carefully(guarded: GuardedInsert, batch: Batch) -> None:
-    """Execute a statement whose failure aborts the transaction, if there is one."""
-    if not may_contain_generated(guarded.context) or not guarded.has_immediate_result:
-        guarded.execute(batch.parameters)
-    elif not (guarded.risks_transaction and guarded.sees_commits and on_conflict.run(guarded, batch)):
-        guarded.execute_with_retries(batch, guarded.execute, in_savepoint=guarded.risks_transaction)
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: int = 0) -> Batch | None:
+    """Execute an INSERT with public ids, one row or the batch that begins at row *first*.
 
+    SQLite, MySQL and MariaDB undo a statement that fails, and no more, so that it can simply be executed again. On
+    PostgreSQL an error aborts the transaction, so that it must not fail, or only inside a savepoint.
 
-def _do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
-    if context is None or not (context.compiled and id_parameters(context.compiled)):
-        return None
-    with GuardedInsert(context, cursor, statement) as guarded:
-        # under AUTOCOMMIT no savepoint could take back the rows before a refused one
-        if guarded.in_autocommit or not may_contain_generated(context):
+    :returns: the batch, if some of its ids may have been replaced.
+    """
+    dialect = context.dialect
+    traits = traits_for(dialect)
+    error = None
+    if not traits.aborts_transaction:
+        try:  # a statement that fails alone needs no preparation
+            dialect.do_execute(cursor, statement, parameters, context)
+        except integrity_error(dialect) as raised:
+            error = raised
+        if error is None:
             return None
-        guarded.execute_with_retries(Batch(context, parameters), guarded.execute_many, in_savepoint=True)
+    elif not may_replace_ids(context) or not _has_immediate_result(context):
+        dialect.do_execute(cursor, statement, parameters, context)
+        return None
+    elif on_conflict.insert_rows(context, cursor, statement, parameters, first):
+        return None
+    with Execution(context, cursor, statement) as execution:
+        batch = Batch(context, parameters, first)
+        execution.run(batch, in_savepoint=traits.aborts_transaction and not execution.in_autocommit, error=error)
+    return batch
+
+
+def _has_immediate_result(context: Any) -> bool:
+    """Return True if the driver has the result of a statement when it was sent, and not only when its rows are read."""
+    if context.execution_options.get("stream_results") and context.dialect.supports_server_side_cursors:
+        return False
+    return not traits_for(context.dialect).defers_results(context.root_connection.connection.driver_connection)
+
+
+def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+    """Execute an INSERT with public ids; return None for any other statement, which SQLAlchemy executes.
+
+    Runs whenever a guarded engine executes a statement with a list of parameters that returns no rows.
+    """
+    if context is None or not (context.compiled and statement_of(context).ids):
+        return None
+    with Execution(context, cursor, statement) as execution:
+        # under AUTOCOMMIT no savepoint could take back the rows before a refused one
+        if execution.in_autocommit or not may_replace_ids(context):
+            return None
+        execution.run(Batch(context, parameters), in_savepoint=True)
     return True
 
 
 _EVENTS: dict[str, Callable[..., Any]] = {
-    "do_execute": _do_execute,
-    "do_executemany": _do_executemany,
+    "do_execute": do_execute,
+    "do_executemany": do_executemany,
 }

@@ -32,7 +32,7 @@ from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import Turn, take_turns
 from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
-from sqlalchemy_public_id.guard.constraints import Match, match_violation
+from sqlalchemy_public_id.guard.collision import Match, match_violation
 from sqlalchemy_public_id.idempotency.contents import (
     changed_attributes,
     flushed_foreign_keys,

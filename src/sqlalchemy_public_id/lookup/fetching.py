@@ -10,7 +10,7 @@ from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import instance_dict
 
-from sqlalchemy_public_id._compat import loader_criteria, without_lock
+from sqlalchemy_public_id._private import loader_criteria, without_lock
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import CURSOR, LIMIT, Keyset

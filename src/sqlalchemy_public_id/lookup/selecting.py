@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import FromClause, Join, Select, SQLColumnExpression, inspect, select
 
-from sqlalchemy_public_id._compat import is_sorted_or_limited
+from sqlalchemy_public_id._private import is_sorted_or_limited
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import tables_in
 from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute

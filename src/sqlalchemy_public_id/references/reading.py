@@ -13,7 +13,7 @@ from sqlalchemy.orm.attributes import instance_dict, instance_state, set_committ
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id._compat import history_without_loading, is_in_greenlet
+from sqlalchemy_public_id._private import history_without_loading, is_in_greenlet
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, safe_repr
 from sqlalchemy_public_id.orm.inspection import session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of

@@ -14,7 +14,7 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 from sqlalchemy.orm.attributes import instance_state
 
-from sqlalchemy_public_id._compat import history_without_loading
+from sqlalchemy_public_id._private import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.orm.inspection import is_sharded

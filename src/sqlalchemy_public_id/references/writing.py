@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session, load_only
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
-from sqlalchemy_public_id._compat import history_without_loading
+from sqlalchemy_public_id._private import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded

@@ -1,0 +1,348 @@
+"""Names of SQLAlchemy that are not part of its public interface: why each is read, and what is done without it.
+
+Tested with SQLAlchemy 2.0.40, 2.0.57 and 2.1.9. A release in which a name is missing is used all the same: the library
+says so in a ``RuntimeWarning``, once, and goes the public way, which is slower and as right. One access has no public
+way: the parameters of an execution (:func:`read_places`). Without it a collision is the ``IntegrityError`` of the
+database.
+
+With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast way is off, as if its names were missing. The
+tests pass without them, too.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from inspect import signature
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, Insert, Table
+from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.orm import (
+    InstanceState,
+    LoaderCriteriaOption,
+    Mapper,
+    Session,
+    registry,
+)
+from sqlalchemy.orm.attributes import History, get_history
+from sqlalchemy.orm.base import PASSIVE_NO_INITIALIZE
+from sqlalchemy.util.concurrency import in_greenlet
+
+T = TypeVar("T")
+
+IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
+"""False if every fast way is off."""
+
+_warned: set[str] = set()
+
+
+def _warn(effect: str, error: AttributeError) -> None:
+    """Warn once of the *effect* of a missing name."""
+    if effect not in _warned:
+        _warned.add(effect)
+        warnings.warn(
+            f"this release of SQLAlchemy is not known to sqlalchemy-public-id ({error}): {effect}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+# --- the execution of an INSERT
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the values of a compiled INSERT stand in the parameters of its executions."""
+
+    prefetched: tuple[Any, ...] = ()
+    """The columns whose defaults are called in each execution.
+
+    The rows after the first of ``insert().values([…])`` have columns of their own, with the ``original``.
+    """
+    positions: dict[str, int] | None = None
+    """Parameter → its position in those of one row; None if the driver takes them by name."""
+    escaped: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parameter → its name for the driver, if that is another one."""
+    width: int = 0
+    """The number of positions for each row of a batch. SQLAlchemy keeps them together."""
+    returned: tuple[Any, ...] = ()
+    """The columns in the RETURNING."""
+    sentinel: tuple[Any, ...] = ()
+    """Columns after them: SQLAlchemy brings the rows of a batch into their order by the values that were sent."""
+    sorted_by: Any = None
+    """A column after them instead, if the database makes its values: SQLAlchemy sorts the rows of a batch by it."""
+
+    @property
+    def defaults(self) -> dict[str, Column[Any]]:
+        """Parameter → the column whose default fills it in each execution."""
+        return {column.key: getattr(column, "original", column) for column in self.prefetched}
+
+
+def read_places(context: ExecutionContext) -> Places | None:
+    """Return the places of the INSERT that *context* is about to execute; None if they cannot be known.
+
+    This is the access without which the guard can do nothing: only the event ``do_execute`` sees a statement fail, and
+    it has the parameters in the shape for the driver.
+    """
+    compiled: Any = context.compiled
+    try:
+        # each execution reads these: ask for them before the first one, and not when it has collided
+        attrgetter("compiled_parameters", "root_connection", "execute_style", "execution_options")(context)
+        many: Any = compiled._insertmanyvalues
+        positional: bool = compiled.positional
+        last: tuple[Any, ...] = () if many is None else tuple(many.sentinel_columns or ())
+        are_sent = many is not None and bool(many.sentinel_param_keys)
+        return Places(
+            prefetched=tuple(compiled.insert_prefetch),
+            positions={name: at for at, name in enumerate(compiled.positiontup or ())} if positional else None,
+            escaped=compiled.escaped_bind_names or {},
+            width=many.num_positional_params_counted if many is not None and positional else 0,
+            returned=tuple(compiled.effective_returning or ()),
+            sentinel=last if are_sent else (),
+            sorted_by=last[0] if last and not are_sent else None,
+        )
+    except AttributeError as error:
+        _warn("collided public ids are not replaced, and raise the IntegrityError of the database", error)
+        return None
+
+
+def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
+    """Have *change* replace the rows, as the driver returns them, of the batch that *context* has just executed.
+
+    SQLAlchemy has noted the ids that a batch sends before the guard replaces some of them, and looks for them in the
+    last column of the rows. It asks the execution for the rows of each batch; the next batch returns its own again.
+    """
+    execution: Any = context
+
+    def fetchall_for_returning(cursor: Any) -> list[Any]:
+        del execution.fetchall_for_returning
+        return change(execution.fetchall_for_returning(cursor))
+
+    execution.fetchall_for_returning = fetchall_for_returning
+
+
+def make_sentinel(column: Column[Any]) -> None:
+    """Have SQLAlchemy tell the rows of a batch apart by *column*, as ``insert_sentinel=True`` does.
+
+    A flush needs the keys of its rows in the order of its objects. SQLite returns rows in any order, so SQLAlchemy
+    sends one INSERT for each without a sentinel; on PostgreSQL the ids that come back tell which rows were left out.
+    The argument of the column is public, but a table may have one sentinel only, and refuses a second one, such as the
+    ``SentinelMixin`` of an application. Here the table is complete, and one of its own has precedence.
+    """
+    table: Any = column.table
+    if IS_FAST and isinstance(table, Table):
+        try:
+            _ = ExecutionContext.fetchall_for_returning
+            if table._sentinel_column is None:
+                table._sentinel_column = column
+        except AttributeError as error:
+            _warn("on SQLite a flush sends an INSERT for each object, on PostgreSQL it has savepoints", error)
+
+
+# --- statements
+
+
+def clauses_after_values(insert: Insert) -> list[Any] | None:
+    """Return the clauses after the VALUES of *insert*, such as ON CONFLICT; None if they cannot be known.
+
+    Without them, an upsert that changes public ids is not refused, and INSERTs have savepoints on PostgreSQL.
+    """
+    try:
+        clause: Any = insert._post_values_clause
+    except AttributeError as error:
+        _warn("upserts that change public ids are not refused, and on PostgreSQL INSERTs have savepoints", error)
+        return None
+    # SQLAlchemy 2.1 has several in one element: SQLite takes more than one ON CONFLICT clause
+    return [] if clause is None else [*getattr(clause, "clauses", [clause])]
+
+
+def updated_columns(clause: Any) -> set[str]:
+    """Return the names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
+    if clause.__visit_name__ == "on_conflict_do_nothing":
+        return set()
+    try:  # the second is that of MySQL and MariaDB
+        pairs: Any = clause.update_values_to_set if hasattr(clause, "update_values_to_set") else clause.update
+    except AttributeError as error:
+        _warn("upserts that change public ids are not refused", error)
+        return set()
+    columns: list[Any] = [*pairs] if isinstance(pairs, dict) else [pair[0] for pair in pairs or ()]
+    return {name for column in columns for name in _names(column)}
+
+
+def _names(column: Any) -> set[str]:
+    if isinstance(column, str):
+        return {column}
+    column = getattr(column, "expression", column)  # an attribute of a model
+    return {str(getattr(column, attribute, column)) for attribute in ("key", "name")}
+
+
+def has_own_values(insert: Insert) -> bool:
+    """Return True for ``insert().values(…)``, whose values are not in the parameters of a row, and if nobody knows.
+
+    A row of such an INSERT cannot be sent again by itself, so that all of them have a savepoint on PostgreSQL.
+    """
+    try:
+        return insert._values is not None
+    except AttributeError as error:
+        _warn("on PostgreSQL INSERTs of several rows have savepoints", error)
+        return True
+
+
+# --- lookups
+
+
+def without_lock(statement: Any) -> Any:
+    """Return a SELECT without its FOR UPDATE."""
+    unlocked = statement._generate()
+    unlocked._for_update_arg = None
+    return unlocked
+
+
+def is_sorted_or_limited(statement: Any) -> bool:
+    """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH.
+
+    ``compare()`` with a copy that has none takes a tenth of the time of a page.
+    """
+    return bool(statement._order_by_clauses) or statement._has_row_limiting_clause
+
+
+def loader_criteria(statement: Any) -> list[Any]:
+    """Return the ``with_loader_criteria()`` among the options of a SELECT."""
+    return [option for option in statement._with_options if isinstance(option, LoaderCriteriaOption)]
+
+
+# --- objects whose rows are stored without a flush
+
+
+def can_persist(session: Session, state: InstanceState[Any]) -> bool:
+    """Return True if :func:`as_flush` and :func:`persist` can do their part; otherwise a flush inserts the objects.
+
+    The unit of work makes the objects of a flush persistent, so that a rollback makes them transient again. No public
+    function does so for rows that are stored in another way. The transaction of *session* has begun.
+    """
+    transaction: Any = session.get_nested_transaction() or session.get_transaction()
+    needed: list[tuple[object, str]] = [
+        (session, "_register_persistent _transaction hash_key"),
+        (session.identity_map, "_dict _wr"),
+        (transaction, "_begin _new"),
+        (state.mapper, "_identity_class"),
+        (state, "_instance_dict _orphaned_outside_of_session _strong_obj committed_state expired expired_attributes"),
+        (state, "identity_token key modified session_id"),
+    ]
+    try:
+        for owner, names in needed:
+            attrgetter(*names.split())(owner)
+        if "_capture_exception" not in signature(transaction.rollback).parameters:
+            raise AttributeError("rollback() has no _capture_exception")
+    except AttributeError as error:
+        _warn("bulk.insert() takes the time of a flush", error)
+        return False
+    return IS_FAST
+
+
+def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> bool:
+    """Return True if something listens to flushes of *session*, or to INSERTs of *mapper*, or if nobody knows.
+
+    :param besides: a package whose own listeners do not count. They need neither ``raw`` nor ``retval``, which wrap a
+        function in one of SQLAlchemy's.
+    """
+    try:
+        of_session, of_mapper, of_attributes = (each.dispatch for each in (session, mapper, mapper.class_manager))
+        listeners: list[Any] = [
+            *of_session.before_flush,
+            *of_session.after_flush,
+            *of_session.after_flush_postexec,
+            *of_session.before_attach,
+            *of_session.after_attach,
+            *of_session.transient_to_pending,
+            *of_session.pending_to_persistent,
+            *of_mapper.before_insert,
+            *of_mapper.after_insert,
+            *of_attributes.refresh_flush,
+        ]
+    except AttributeError as error:
+        _warn("bulk.insert() takes the time of a flush", error)
+        return True
+    return not all(getattr(each, "__module__", "").startswith(f"{besides}.") for each in listeners)
+
+
+@contextmanager
+def as_flush(session: Session) -> Generator[None]:
+    """Roll back the transaction or savepoint if the block fails, and require the caller to end it, as a flush does.
+
+    ``SessionTransaction.rollback()`` would end it in silence, and a later commit would be without the rows before.
+    """
+    begun: Any = session.get_nested_transaction() or session.get_transaction()
+    transaction = begun._begin()
+    try:
+        yield
+        transaction.commit()
+    except BaseException:
+        transaction.rollback(_capture_exception=True)
+        raise
+
+
+def persist(
+    session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], rows: list[dict[str, Any]], key: str
+) -> None:
+    """Make transient *states*, whose rows are stored, persistent, as a flush does, for a third of the time.
+
+    :param rows: the attributes of each object.
+    :param key: the attribute of the primary key, which has one column.
+    """
+    identity_map: Any = session.identity_map
+    transaction: Any = session._transaction
+    class_ = mapper._identity_class
+    identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
+    known, new = identity_map._dict, dict(zip(identities, states, strict=True))
+    # the session may still know an object whose row is gone, and whose key the database has given out again
+    if len(new) < len(states) or not known.keys().isdisjoint(new) or (class_, (None,), None) in new:
+        session.add_all(state.obj() for state in states)
+        session._register_persistent(set(states))
+        return
+    number, reference = session.hash_key, identity_map._wr
+    for identity, state in new.items():
+        state.key = identity
+        state.session_id = number
+        state._instance_dict = reference
+        state.committed_state.clear()
+        if state.expired_attributes:
+            state.expired_attributes.difference_update(state.dict)
+        state.modified = state.expired = False
+        state._strong_obj = None
+        if state._orphaned_outside_of_session:
+            state._orphaned_outside_of_session = False
+    if mapper.relationships:
+        for state in states:
+            vars(state).pop("_pending_mutations", None)
+    known.update(new)
+    transaction._new.update(dict.fromkeys(states, True))
+
+
+# --- the rest
+
+
+def history_without_loading(instance: object, attribute: str) -> History:
+    """Return what a flush would see of *attribute*, without a query and without a default."""
+    return get_history(instance, attribute, PASSIVE_NO_INITIALIZE)
+
+
+def is_in_greenlet() -> bool:
+    """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait."""
+    return in_greenlet()
+
+
+def mapped_classes(registry: registry) -> list[Mapper[Any]]:
+    """Return the mappers of *registry*, without those of disposed classes and of declarations that failed.
+
+    ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper.
+    """
+    mappers: list[Mapper[Any] | None] = [manager.mapper for manager in list(registry._managers) if manager.is_mapped]
+    return [mapper for mapper in mappers if mapper is not None and hasattr(mapper, "primary_key")]

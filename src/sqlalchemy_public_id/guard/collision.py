@@ -1,0 +1,279 @@
+"""A refused INSERT: which of its ids are taken, and the new ids for their rows."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, func, select
+from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_public_id.dialects import Violation, traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
+from sqlalchemy_public_id.guard.statement import Batch, Slot
+from sqlalchemy_public_id.registry import model_of
+from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
+
+logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
+
+_FEW = 10
+"""So many collisions of a batch are taken one by one, if the database names them.
+
+Under REPEATABLE READ a SELECT may not see the rows, and under SERIALIZABLE it can make the transaction fail.
+"""
+_COUNTABLE = 10_000_000
+"""Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
+
+
+# --- metrics
+
+_replaced: Counter[str] = Counter()
+_replaced_lock = threading.Lock()
+
+
+def collisions() -> dict[str, int]:
+    """Return table → how many public ids this process has replaced because they were taken. For metrics.
+
+    Each one is also logged as INFO by the logger ``sqlalchemy_public_id``.
+
+    >>> from sqlalchemy_public_id import guard
+    >>> sum(guard.collisions().values()) >= 0
+    True
+    """
+    with _replaced_lock:
+        return dict(_replaced)
+
+
+def _note(column: Column[Any], tries: int) -> None:
+    table = column.table.name
+    with _replaced_lock:
+        _replaced[table] += 1
+    # not the id: it may be a secret
+    logger.info("%s: a %s was taken, and is replaced (try %d)", table, column.name, tries)
+
+
+# --- the violated constraint
+
+
+class Match(enum.Enum):
+    """An answer that may be unknown: the database's constraints can have other names than the metadata's."""
+
+    YES = enum.auto()
+    NO = enum.auto()
+    MAYBE = enum.auto()
+
+
+def match_violation(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
+    """Return YES if *violation* is one of a unique index or constraint on *column* alone."""
+    if violation.columns is not None:
+        return Match.YES if violation.columns == f"{column.table.name}.{column.name}" else Match.NO
+    if violation.constraint is None:
+        return Match.MAYBE
+    own, others = _constraint_names(column, dialect)
+    reported = {violation.constraint, violation.constraint.removeprefix(f"{column.table.name}.")}
+    if reported & own:
+        return Match.YES
+    return Match.NO if reported & others else Match.MAYBE
+
+
+def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
+    """Return the names of the unique constraints and indexes of *column* alone, and of the table's others."""
+    table = column.table
+    own: set[str] = set()
+    others: set[str] = set()
+    of_key = own if list(table.primary_key.columns) == [column] else others
+    of_key |= {"PRIMARY", f"{table.name}_pkey"}
+    prepare = dialect.identifier_preparer
+    for constraint in table.constraints:
+        name = prepare.format_constraint(constraint) if constraint.name is not None else None
+        is_own = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) and list(constraint.columns) == [
+            column
+        ]
+        if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
+            own |= {f"{table.name}_{column.name}_key", column.name}
+        elif name is not None:
+            (own if is_own else others).add(_unquoted(name, prepare))
+    for index in table.indexes:
+        is_own = bool(index.unique) and list(index.columns) == [column]
+        (own if is_own else others).add(_unquoted(prepare.format_index(index), prepare))
+    return own, others
+
+
+def _unquoted(name: str, prepare: Any) -> str:
+    # errors have the name without quotes, and without doubled characters
+    if name.startswith(prepare.initial_quote):
+        name = name[1:-1].replace(prepare.final_quote * 2, prepare.final_quote)
+    return name.replace("%%", "%") if "%%" in prepare.quote("%") else name
+
+
+# --- the collided ids
+
+
+class Collisions:
+    """The collisions of one execution of an INSERT: finds the ids that are taken, and replaces them.
+
+    :param options: for statements of the guard, so that they find the table of the INSERT.
+    :param recover: makes the connection usable again, after a SELECT that the role has no right to.
+    """
+
+    def __init__(self, connection: Connection, options: Mapping[str, Any], recover: Callable[[], None]) -> None:
+        self._connection = connection
+        self._options = options
+        self._recover = recover
+        self._tries: Counter[tuple[int, str]] = Counter()
+        self._taken: set[tuple[Column[Any], str]] = set()
+
+    def slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
+        """Return the slots whose ids have to be replaced; none if the violation is not about ids that were made."""
+        collided: list[Slot] = []
+        hidden: list[Slot] = []
+        for column in dict.fromkeys(slot.column for slot in batch.slots):
+            match = match_violation(violation, column, self._connection.dialect)
+            if match is Match.NO:
+                continue
+            slots = [slot for slot in batch.slots if slot.column is column]
+            if match is Match.YES and len(slots) == 1:
+                duplicates = slots  # nothing to look for, nor a right to SELECT needed
+            else:
+                named = self._named(batch, slots, violation) if match is Match.YES else set[str]()
+                duplicates = self._duplicates(batch, column, slots, named)
+            collided += duplicates
+            # the other row cannot be seen (row-level security), or is gone again: it may have had any of the ids
+            if not duplicates and match is Match.YES:
+                hidden += slots
+        # the error is about an id of the application, too, and no other id for this row is right
+        if not all(map(batch.is_made, collided + hidden)):
+            return []
+        self._taken.update((slot.column, batch.text(slot)) for slot in collided)
+        return collided + hidden
+
+    def _named(self, batch: Batch, slots: list[Slot], violation: Violation) -> set[str]:
+        """Return the id that the database names in the error, if exactly one of *slots* has it."""
+        name, value = violation.entry or (None, None)
+        named = [slot for slot in slots if slot.column.name == name and self._in_error(slot, batch.text(slot)) == value]
+        return {batch.text(named[0])} if len(named) == 1 else set()
+
+    def _in_error(self, slot: Slot, text: str | None) -> str | None:
+        if text is None:
+            return None
+        dialect = self._connection.dialect
+        sent = to_database(public_id_type(slot.column).id_format, text, dialect)
+        return traits_for(dialect).format_in_error(sent)
+
+    def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot], named: set[str]) -> list[Slot]:
+        """Return the slots whose id is *named*, in the table, or in another row of the batch."""
+        duplicates: list[Slot] = []
+        seen = set(named)
+        if not named or len(self._taken) >= _FEW or self._sees_commits:
+            seen |= self._readable(column, [batch.text(slot) for slot in slots])
+        # ids of the application first: of two equal ids in the batch, the first one stays
+        for slot in sorted(slots, key=batch.is_made):
+            text = batch.text(slot)
+            if text in seen:
+                duplicates.append(slot)
+            seen.add(text)
+        return duplicates
+
+    def _readable(self, column: Column[Any], texts: Iterable[str]) -> set[str]:
+        """Return those of *texts* that are in the table; none if the role may insert, but not SELECT."""
+        try:
+            return stored_ids(self._connection, column, texts, self._options)
+        except DBAPIError as error:
+            if not traits_for(self._connection.dialect).is_permission_error(error.orig):
+                raise
+            self._recover()
+            return set()
+
+    @property
+    def _sees_commits(self) -> bool:
+        dialect = self._connection.dialect
+        return traits_for(dialect).sees_commits(self._connection.connection.dbapi_connection, dialect)
+
+    def rows_stayed(self, batch: Batch, column: Column[Any], engine: str) -> ConfigurationError:
+        """Build the error for a batch that was refused by a storage *engine* that keeps the rows before."""
+        texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
+        stored = len(self._readable(column, texts))
+        return ConfigurationError(
+            f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
+            f"{engine} has no transactions: the rows before the collision stay ({stored} of the {len(texts)} ids are "
+            f"in the table now), so the INSERT is not run again; insert one row at a time (flushes do so with "
+            f"create_engine(…, use_insertmanyvalues=False)), "
+            f"or change the table: ALTER TABLE {column.table.name} ENGINE=InnoDB"
+        )
+
+    # --- new ids
+
+    def replace(self, batch: Batch, slots: list[Slot]) -> None:
+        """Fill *slots* with ids that have not collided and that no other row of the batch has.
+
+        :raises PublicIdCollision: if a row has used up its retries.
+        """
+        used = {(slot.column, batch.text(slot)) for slot in batch.slots} | self._taken
+        for slot in slots:
+            new = self._next_id(slot, used)
+            while (slot.column, new) in used:
+                new = self._next_id(slot, used)
+            used.add((slot.column, new))
+            batch.replace(slot, new)
+            _note(slot.column, self._tries[slot.row, slot.parameter.name])
+
+    def _next_id(self, slot: Slot, used: set[tuple[Column[Any], str]]) -> str:
+        row = slot.row, slot.parameter.name
+        if self._tries[row] >= max_retries(slot.column):
+            taken = {text for column, text in used if column is slot.column}
+            raise exhausted(self._connection, slot.column, taken, self._options)
+        self._tries[row] += 1
+        return public_id_type(slot.column).next_id()
+
+
+# --- the ids of the table
+
+
+def stored_ids(
+    connection: Connection, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any]
+) -> set[str]:
+    """Return those of *texts* that the table holds now."""
+    traits = traits_for(connection.dialect)
+    stored: set[str] = set()
+    for condition in traits.any_of(column, list(texts), public_id_type(column).as_parameter):
+        query = select(column).where(condition)
+        if traits.reads_old_snapshot:  # a plain SELECT would not see the row that the INSERT has run into
+            query = query.with_for_update(read=True)
+        stored.update(connection.execute(query, execution_options=options).scalars())
+    return stored
+
+
+def exhausted(
+    connection: Connection, column: Column[Any], taken: set[str], options: Mapping[str, Any]
+) -> PublicIdCollision:
+    """Log and build the error for a row of *column* that has used up its retries; *taken* ids are not free."""
+    format = public_id_type(column).id_format
+    model = model_of(column.table, column.key)
+    logger.error("%s: a row has got no free %s in %d tries", column.table.name, column.name, max_retries(column))
+    return PublicIdCollision(
+        model=model.__name__ if model else column.table.name,
+        column=column.name,
+        format=format,
+        attempts=max_retries(column),
+        capacity=format.capacity,
+        rows=_count(connection, column, taken, options) if format.capacity <= _COUNTABLE else None,
+    )
+
+
+def _count(connection: Connection, column: Column[Any], taken: set[str], options: Mapping[str, Any]) -> int | None:
+    """Return how many ids are not free; None if the role must not SELECT."""
+    try:
+        # row-level security may hide rows: the ids that have collided count, too
+        visible = stored_ids(connection, column, taken, options)
+        query = select(func.count()).select_from(column.table)
+        rows: int = connection.execute(query, execution_options=options).scalar_one()
+    except DBAPIError as error:
+        if not traits_for(connection.dialect).is_permission_error(error.orig):
+            raise
+        return None
+    return rows + len(taken - visible)

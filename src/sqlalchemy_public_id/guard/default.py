@@ -1,0 +1,65 @@
+"""The default of a column of public ids, which makes the ids of an INSERT: different ones for its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from sqlalchemy import Column
+from sqlalchemy.engine import ExecutionContext
+
+from sqlalchemy_public_id.guard.collision import exhausted
+from sqlalchemy_public_id.guard.statement import schema_options, statement_of
+from sqlalchemy_public_id.types import PublicIdType, max_retries, unwrapped
+from sqlalchemy_public_id.weak import RefDict
+
+
+class IdDefault:
+    """The column default: generates an id for a row without one. Unlike a closure, it can be pickled."""
+
+    def __init__(self, type_: PublicIdType) -> None:
+        self.type = type_
+
+    def __call__(self, context: Any) -> str | None:
+        """Return an id that no other row of the INSERT has. SQLAlchemy calls this for each row without an id."""
+        # form libraries and constructors call column defaults as well, with None or with an object
+        if not isinstance(context, ExecutionContext):
+            return self.type.next_id()
+        made = ids_made_in(context)
+        if made is None:
+            return None
+        public_id = self.type.next_id()
+        if public_id in made:
+            public_id = self._another_id(context, made)
+        made.add(public_id)
+        return public_id
+
+    def _another_id(self, context: Any, made: set[str]) -> str:
+        """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
+        column: Column[Any] = context.current_column
+        column = getattr(column, "original", column)  # the rows of insert().values([…]) have columns of their own
+        for _ in range(max_retries(column)):
+            public_id = self.type.next_id()
+            if public_id not in made:
+                return public_id
+        raise unwrapped(exhausted(context.root_connection, column, made, schema_options(context)))
+
+
+_made: RefDict[ExecutionContext, dict[int, set[str] | None]] = RefDict()
+"""Execution → identity of a column → the ids that its default has made; None if it has none of its own."""
+
+
+def ids_made_in(context: ExecutionContext) -> set[str] | None:
+    """Return the ids that the default of a column has made in an execution; None if the column has none of its own.
+
+    The copy of a table that keeps its history has the default of the original. Called for each row, also in programs
+    without the guard; the first call of an execution refuses an INSERT that must not happen.
+    """
+    made = _made.get(ref(context))
+    column = getattr(context, "current_column", None)
+    if made is None:
+        made = _made.keep(context, {})
+    if id(column) not in made:
+        is_other = context.compiled is not None and any(column is each for each in statement_of(context).others)
+        made[id(column)] = None if is_other else set()
+    return made[id(column)]

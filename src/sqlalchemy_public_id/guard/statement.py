@@ -1,0 +1,286 @@
+"""The ids of an INSERT: which of its parameters hold them, and where these stand in an execution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias, cast
+from weakref import ref
+
+from sqlalchemy import Column, Insert, Table
+from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.engine.interfaces import ExecuteStyle
+from sqlalchemy.orm import FromStatement
+
+from sqlalchemy_public_id._private import Places, read_places
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
+from sqlalchemy_public_id.weak import RefDict
+
+Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
+"""The parameters of one row in the shape for the driver."""
+
+MADE_IDS = "sqlalchemy_public_id_made_ids"
+"""An execution option: names of parameters whose ids the caller has just made, as the column default would have.
+
+Nobody has seen these ids, so the guard may replace them.
+"""
+
+
+class IdParameter(NamedTuple):
+    """A bind parameter of an INSERT that holds a public id."""
+
+    name: str
+    column: Column[Any]
+    is_default: bool
+    """True if the column default makes the id, in every execution of the statement: the library's, or another one."""
+
+
+NO_PLACES = Places()
+
+
+@dataclass
+class InsertStatement:
+    """What the guard knows of a compiled statement. It is read before its first execution, and kept as long."""
+
+    ids: tuple[IdParameter, ...] = ()
+    """None if it is no INSERT with public ids, or if SQLAlchemy does not tell where they stand."""
+    others: tuple[Any, ...] = ()
+    """Columns with a default that have no public ids."""
+    names: tuple[str, ...] = ()
+    """All parameters, as the driver knows them."""
+    places: Places = NO_PLACES
+    insert: Insert | None = None
+    """The statement; None if it is another one, around the INSERT of a CTE."""
+
+    @cached_property
+    def sentinel(self) -> list[Column[Any]]:
+        """The public ids by which SQLAlchemy tells the rows of a batch apart."""
+        return [column for column in self.places.sentinel if is_public_id(column)]
+
+    @cached_property
+    def has_given_sentinel(self) -> bool:
+        """True if the application gives such ids, which it may spell in another way than the database returns them."""
+        defaults = {id(parameter.column) for parameter in self.ids if parameter.is_default}
+        return any(id(column) not in defaults for column in self.sentinel)
+
+    @property
+    def table(self) -> Table:
+        """The table that the INSERT writes, if it has public ids."""
+        table: Table = self.ids[0].column.table
+        return table
+
+
+known: RefDict[Any, InsertStatement] = RefDict()
+"""Compiled statement → what is known of it, for the engine's events: they see every statement of a program."""
+
+
+def statement_of(context: ExecutionContext) -> InsertStatement:
+    """Return what is known of the statement of *context*; refuse one that must not be executed."""
+    found = known.get(ref(context.compiled))
+    return found or known.keep(context.compiled, _read(context))
+
+
+def _read(context: ExecutionContext) -> InsertStatement:
+    compiled: Any = context.compiled
+    is_insert = context.isinsert
+    if is_insert or getattr(compiled, "ctes", None):  # there may be an INSERT among them
+        refuse_mistakes(compiled)
+    places = read_places(context) if is_insert else None
+    if places is None:
+        return InsertStatement()
+    if places.sorted_by is not None and is_public_id(places.sorted_by):
+        raise unwrapped(_unsorted(places.sorted_by))
+    statement: Any = compiled.statement
+    statement = statement.element if isinstance(statement, FromStatement) else statement
+    insert = statement if isinstance(statement, Insert) else None
+    original = {escaped: name for name, escaped in places.escaped.items()}
+    names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
+    return InsertStatement(
+        tuple(_id_parameters(insert, [*names.values()], places)),
+        tuple(column for column in places.prefetched if not is_public_id(getattr(column, "original", column))),
+        tuple(names),
+        places,
+        insert,
+    )
+
+
+def _unsorted(column: Column[Any]) -> ConfigurationError:
+    return ConfigurationError(
+        f"{column.table.name}.{column.name} is an SQL expression in an INSERT of many rows that are to be returned in "
+        f"the order of their parameters: nobody knows the ids before, and random ones have no order. Leave out "
+        f"sort_by_parameter_order=True, leave the ids to the library, or insert the rows one by one"
+    )
+
+
+def _id_parameters(insert: Insert | None, names: list[str], places: Places) -> Iterator[IdParameter]:
+    if insert is None:
+        return
+    defaults = {name: column for name, column in places.defaults.items() if is_public_id(column)}
+    # an INSERT of the ORM into one table of a joined inheritance has the statement for the model
+    for column in public_id_columns(next((column.table for column in defaults.values()), insert.table)):
+        # the rows after the first of insert().values([…]) have parameters like public_id_m1
+        name_of_row = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
+        for name in filter(name_of_row.fullmatch, names):
+            yield IdParameter(name, column, name in defaults)
+
+
+def schema_options(context: ExecutionContext) -> dict[str, Any]:
+    """Return the execution options with which statements of the guard find the table of the INSERT."""
+    options = context.execution_options
+    return {key: value for key, value in options.items() if key == "schema_translate_map"}
+
+
+class Slot(NamedTuple):
+    """One public id in one execution."""
+
+    row: int
+    """The position of its row in ``context.compiled_parameters``."""
+    parameter: IdParameter
+    place: Any
+    """Its key or position in the parameters for the driver; for executemany, in those of its row."""
+
+    @property
+    def column(self) -> Column[Any]:
+        return self.parameter.column
+
+
+def may_replace_ids(context: Any) -> bool:
+    """Return True if an execution has ids that were made for it, so that the guard may replace them."""
+    # a loop instead of any(): a flush of one object passes here, and a generator takes longer than all else
+    for parameter in statement_of(context).ids:
+        if parameter.is_default:
+            return True
+    return bool(context.execution_options.get(MADE_IDS))
+
+
+class Batch:
+    """The rows of one call to the driver: reads their ids and replaces them.
+
+    *parameters* are those for the driver. A batch of "insertmanyvalues" begins at row *first*.
+    """
+
+    def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
+        self.context = context
+        self.parameters: Any = parameters
+        self.first = first
+        self.statement: InsertStatement = statement_of(context)
+        self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
+        self._width = parameters_per_row(context, self.statement, parameters)[0]
+        self.rows: int = (
+            len(cast("list[Any]", parameters)) if self._is_many else rows_in(context, self.statement, parameters)
+        )
+        self._made = context.execution_options.get(MADE_IDS, ())
+        self._is_copied = False
+        self._first: dict[tuple[Column[Any], str], str] = {}
+        """Column and new id → the id that it has replaced, the first one of its row."""
+
+    # --- reading
+
+    @cached_property
+    def slots(self) -> list[Slot]:
+        """The public ids of all rows. They are searched for after a collision only."""
+        places = self.statement.places
+        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
+        slots: list[Slot] = []
+        for parameter in self.statement.ids:
+            name = places.escaped.get(parameter.name, parameter.name)
+            for at, row in enumerate(rows):
+                if parameter.name not in row:
+                    continue
+                place: Any = f"{name}__{at}" if self._width else name
+                if places.positions is not None:
+                    place = places.positions[parameter.name] + at * self._width
+                slots.append(Slot(self.first + at, parameter, place))
+        return slots
+
+    def text(self, slot: Slot) -> str:
+        value: str = self.context.compiled_parameters[slot.row][slot.parameter.name]
+        return value
+
+    def is_made(self, slot: Slot) -> bool:
+        """Return True if the id in *slot* was made for this execution, so that it may be replaced."""
+        return self.is_made_by(slot.parameter)
+
+    def is_made_by(self, parameter: IdParameter) -> bool:
+        """Return True if the ids of *parameter* were made for this execution."""
+        return parameter.is_default or parameter.name in self._made
+
+    @cached_property
+    def has_equal_rows(self) -> bool:
+        """True if SQLAlchemy cannot tell the rows apart by the ids that were sent, because two of them are equal.
+
+        Ask before the first :meth:`replace`.
+        """
+        keys = [column.key for column in self.statement.places.sentinel]
+        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
+        return bool(self.statement.sentinel) and len({tuple(row[key] for key in keys) for row in rows}) < len(rows)
+
+    def noted_texts(self) -> dict[tuple[Column[Any], str], str]:
+        """Return column and stored id → the text that SQLAlchemy has noted for its row, if that is another one."""
+        noted = dict(self._first)
+        if self.statement.has_given_sentinel:
+            for slot in self.slots:
+                if any(slot.column is each for each in self.statement.sentinel) and not self.is_made(slot):
+                    text, stored = self.text(slot), public_id_type(slot.column).canonical(self.text(slot))
+                    if stored is not None and stored != text:
+                        noted[slot.column, stored] = text
+        return noted
+
+    # --- writing
+
+    def replace(self, slot: Slot, new: str) -> None:
+        """Put *new* into *slot*: for the driver, and for SQLAlchemy, which sets it on the object of a flush."""
+        old = self.text(slot)
+        self._first[slot.column, new] = self._first.pop((slot.column, old), old)
+        self.context.compiled_parameters[slot.row][slot.parameter.name] = new
+        dialect = self.context.dialect
+        process = public_id_type(slot.column).dialect_impl(dialect).bind_processor(dialect)
+        value = process(new) if process else new
+        if not self._is_copied:  # the application may still hold the parameters that it gave
+            self.parameters, self._is_copied = _mutable(self.parameters), True
+        if self._is_many:
+            row = self.parameters[slot.row - self.first] = _mutable(self.parameters[slot.row - self.first])
+            row[slot.place] = value
+        else:
+            self.parameters[slot.place] = value
+
+    def for_driver(self) -> Any:
+        """Return the parameters in their original shape, for the driver."""
+        if not self._is_copied:
+            return self.parameters
+        if self._is_many:
+            return [_final(row) for row in self.parameters]
+        return _final(self.parameters)
+
+
+def rows_in(context: Any, statement: InsertStatement, parameters: Any) -> int:
+    """Return the number of rows in one call to the driver with *parameters*."""
+    width, once = parameters_per_row(context, statement, parameters)
+    return (len(parameters) - once) // width if width else 1
+
+
+def parameters_per_row(context: Any, statement: InsertStatement, parameters: Any) -> tuple[int, int]:
+    """Return how many *parameters* of a batch belong to each row, and how many to the statement as a whole.
+
+    "insertmanyvalues" appends the number of the row to those that a driver takes by name. It sends some statements row
+    by row, with the parameters as they are: there are none of a row then.
+    """
+    if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
+        return 0, 0
+    places = statement.places
+    if places.positions is not None:
+        return places.width, len(places.positions) - places.width
+    width = sum(f"{name}__0" in parameters for name in statement.names)
+    return width, len(statement.names) - width
+
+
+def _mutable(row: Row) -> Any:
+    return dict(row) if isinstance(row, dict) else list(row)
+
+
+def _final(row: Row) -> Row:
+    return tuple(row) if isinstance(row, list) else row
