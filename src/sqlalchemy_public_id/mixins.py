@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
+from sqlalchemy import BigInteger, Column, Identity, Integer, MetaData, Table, event
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
@@ -84,7 +84,10 @@ def public_id_column(
     max_retries: int = MAX_RETRIES,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
-    """Declare a column of public ids: never null, with a unique index named ``uq_<table>_<column>``.
+    """Declare a column of public ids: never null, with a unique index.
+
+    The index is called ``uq_<table>_<column>``, or as the ``ix`` of the project's
+    :attr:`MetaData.naming_convention <sqlalchemy.schema.MetaData.params.naming_convention>` says.
 
     :param format: a format or a typed id class; ``NanoId()`` by default.
     :param name: the name of the column, if it is not that of the attribute.
@@ -137,11 +140,22 @@ class _Default:
         return self.type.next_id()
 
 
+_NO_CONVENTION = MetaData().naming_convention
+"""What a MetaData has that was made without a naming convention: SQLAlchemy's ``ix_<table>_<column>``."""
+
+
 def name_index(column: Column[Any], table: Any) -> None:
-    """Give the unique index, which SQLAlchemy has just added to *table*, the same name on every database."""
+    """Name the unique index of *column*, unless the project has a naming convention for indexes. Runs when the column
+    is attached to *table*, after SQLAlchemy has added the index.
+
+    SQLAlchemy has named the index then, by the key ``ix`` of the convention: that is for every ``Index``, unique or
+    not, and ``uq`` for the ``UniqueConstraint``. An index whose name nobody gives, because the convention has no
+    ``ix``, cannot be created.
+    """
     if isinstance(table, Table):
+        is_named = table.metadata.naming_convention != _NO_CONVENTION
         for index in table.indexes:
-            if index.unique and list(index.columns) == [column]:
+            if index.unique and list(index.columns) == [column] and not (is_named and index.name):
                 index.name = quoted_name(unique_name(table.name, column.name), None)
 
 

@@ -52,6 +52,7 @@ def duplicate_prefix(base: Any) -> type[Any]:
         __tablename__ = "inventory"
         __public_id__ = NanoId(prefix="rptinv")
 
+    base.kept = Invoice
     return Inventory
 
 
@@ -64,6 +65,7 @@ def prefix_in_other_case(base: Any) -> type[Any]:
         __tablename__ = "inventory"
         __public_id__ = NanoId(prefix="RPTinv")
 
+    base.kept = Invoice
     return Inventory
 
 
@@ -76,6 +78,7 @@ def ambiguous_prefix(base: Any) -> type[Any]:
         __tablename__ = "report"
         __public_id__ = NanoId(prefix="rpt")
 
+    base.kept = Invoice
     return Report
 
 
