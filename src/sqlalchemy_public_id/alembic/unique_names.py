@@ -53,7 +53,8 @@ def name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect) 
     preparer: Any = dialect.identifier_preparer
     is_index = isinstance(unique, Index)
     written = preparer.format_index(unique) if is_index else preparer.format_constraint(unique)
-    return str(preparer.unformat_identifiers(written)[0])
+    name = str(preparer.unformat_identifiers(written)[0])
+    return name.replace("%%", "%") if "%%" in preparer.quote("%") else name
 
 
 def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | UniqueConstraint | None:
