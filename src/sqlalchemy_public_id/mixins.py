@@ -29,19 +29,21 @@ from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, Map
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
+from sqlalchemy_public_id import events
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.refusals import makes_ids
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
+from sqlalchemy_public_id.types import MAX_RETRIES, IdColumnType, set_max_retries
 
 __all__ = [
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
     "PublicIdMixin",
     "PublicIdMixinDataclass",
+    "PublicIdType",
     "bigint_key",
     "public_id_column",
 ]
@@ -67,6 +69,43 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
+
+
+class PublicIdType(IdColumnType):
+    """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
+
+    Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
+    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
+    as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
+    are written (:class:`InvalidPublicId`) and trusted when they are read, as a string with its prefix or as the typed
+    id. A comparison of the column with a malformed string raises no error and matches no row.
+
+    A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+
+    The first one of the process installs the listeners of mappers and sessions: models with the type make ids early,
+    check and protect them, and engines are guarded.
+
+    >>> from sqlalchemy import Column, MetaData, Table
+    >>> from sqlalchemy_public_id import NanoId, PublicIdType
+    >>> format = NanoId(prefix="cus")
+    >>> customer = Table(
+    ...     "customer",
+    ...     MetaData(),
+    ...     Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
+    ... )
+    """
+
+    cache_ok = True  # SQLAlchemy asks each class
+
+    def __init__(self, format: Format | type[TypedId]) -> None:
+        super().__init__(format)
+        events.install()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a type that was pickled or copied, which may be the first one of this process."""
+        super().__setstate__(state)
+        events.install()
 
 
 @overload
@@ -130,7 +169,7 @@ def public_id_column(
 class _Default:
     """The column default: generates an id for a row without one. Unlike a closure, it can be pickled."""
 
-    def __init__(self, type_: PublicIdType) -> None:
+    def __init__(self, type_: IdColumnType) -> None:
         self.type = type_
 
     def __call__(self, context: Any) -> str | None:

@@ -38,7 +38,6 @@ from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _compat, bulk
-from sqlalchemy_public_id.events import LISTENERS
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
 table = Table(
@@ -354,35 +353,6 @@ def test_listeners_to_the_states_of_a_session(engine: Engine) -> None:
         before = _compat.is_watched(session)
         event.listen(session, "pending_to_persistent", lambda *_: None)
         assert (before, _compat.is_watched(session)) == (False, True)
-
-
-def test_listeners_are_installed_again(engine: Engine) -> None:
-    """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
-    configure_mappers()  # those of other tests, which need the listeners
-    LISTENERS.uninstall()
-    try:
-
-        class Without(PublicIdMixin, Base):
-            __tablename__ = "without"
-
-        configure_mappers()
-        assert not _compat.insert_listeners(Without.__mapper__)
-        assert Without().public_id is None
-    finally:
-        LISTENERS.install()
-
-    class Again(PublicIdMixin, Base):
-        __tablename__ = "again"
-
-    Base.metadata.create_all(engine)
-    thing = Again()
-    early = thing.public_id
-    with Session(engine) as session:
-        session.add(thing)
-        session.flush()
-
-        assert (early, thing.public_id) == (thing.public_id, session.scalar(select(Again.public_id)))
-        session.rollback()
 
 
 def test_history_without_loading(engine: Engine) -> None:

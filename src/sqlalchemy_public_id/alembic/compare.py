@@ -54,7 +54,7 @@ from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.online import Unique
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.types import PublicIdType, holds_ids, is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.types import IdColumnType, holds_ids, is_public_id, public_id_columns, public_id_type
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -165,7 +165,7 @@ def _keep_types(context: AutogenContext, changes: ModifyTableOps, existing: Tabl
     """
     for op in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.modify_type is not None]:
         type_ = table.columns[op.column_name].type
-        if not isinstance(type_, PublicIdType):
+        if not isinstance(type_, IdColumnType):
             continue
         old = existing.columns[op.column_name].type
         if holds_ids(old, type_.id_format, context.dialect):
