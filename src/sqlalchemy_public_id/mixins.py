@@ -78,8 +78,8 @@ class PublicIdType(IdColumnType):
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
     as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
     bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
-    are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a string with its prefix or as the typed
-    id. A comparison of the column with a malformed string raises no error and matches no row.
+    are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a string with its
+    prefix or as the typed id. A comparison of the column with a malformed string raises no error and matches no row.
 
     A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 
@@ -126,7 +126,7 @@ def public_id_column(
     """Declare a column of public ids: never null, with a unique index.
 
     The index is called ``uq_<table>_<column>``, or as the ``ix`` of the project's
-    :attr:`MetaData.naming_convention <sqlalchemy.schema.MetaData.params.naming_convention>` says.
+    ``MetaData(naming_convention=…)`` says.
 
     :param format: a format or a typed id class; ``NanoId()`` by default.
     :param name: the name of the column, if it is not that of the attribute.
