@@ -3,7 +3,6 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from sqlalchemy_public_id import events as events  # its listeners make the ids
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._version import __version__ as __version__
 from sqlalchemy_public_id.errors import (
@@ -48,11 +47,11 @@ from sqlalchemy_public_id.mixins import (
     PublicIdColumnMixinDataclass,
     PublicIdMixin,
     PublicIdMixinDataclass,
+    PublicIdType,
     bigint_key,
     public_id_column,
 )
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import PublicIdType
 
 if _TYPE_CHECKING:
     from sqlalchemy_public_id import bulk, idempotency, keys, lookup, references, tokens

@@ -23,24 +23,26 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
+from sqlalchemy import BigInteger, Column, Identity, Integer, MetaData, Table, event
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
+from sqlalchemy_public_id import events
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import MAX_RETRIES, PublicIdType, set_max_retries
+from sqlalchemy_public_id.types import MAX_RETRIES, IdColumnType, set_max_retries
 
 __all__ = [
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
     "PublicIdMixin",
     "PublicIdMixinDataclass",
+    "PublicIdType",
     "bigint_key",
     "public_id_column",
 ]
@@ -68,6 +70,43 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 
+class PublicIdType(IdColumnType):
+    """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
+
+    Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
+    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
+    as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
+    are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a string with its
+    prefix or as the typed id. A comparison of the column with a malformed string raises no error and matches no row.
+
+    A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+
+    The first one of the process installs the listeners of mappers and sessions: models with the type make ids early,
+    check and protect them, and engines are guarded.
+
+    >>> from sqlalchemy import Column, MetaData, Table
+    >>> from sqlalchemy_public_id import NanoId, PublicIdType
+    >>> format = NanoId(prefix="cus")
+    >>> customer = Table(
+    ...     "customer",
+    ...     MetaData(),
+    ...     Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
+    ... )
+    """
+
+    cache_ok = True  # SQLAlchemy asks each class
+
+    def __init__(self, format: Format | type[TypedId]) -> None:
+        super().__init__(format)
+        events.install()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a type that was pickled or copied, which may be the first one of this process."""
+        super().__setstate__(state)
+        events.install()
+
+
 @overload
 def public_id_column(
     format: type[TypedIdT], *, name: str | None = None, max_retries: int = MAX_RETRIES, **kwargs: Any
@@ -83,7 +122,10 @@ def public_id_column(
     max_retries: int = MAX_RETRIES,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
-    """Declare a column of public ids: never null, with a unique index named ``uq_<table>_<column>``.
+    """Declare a column of public ids: never null, with a unique index.
+
+    The index is called ``uq_<table>_<column>``, or as the ``ix`` of the project's
+    ``MetaData(naming_convention=…)`` says.
 
     :param format: a format or a typed id class; ``NanoId()`` by default.
     :param name: the name of the column, if it is not that of the attribute.
@@ -123,11 +165,22 @@ def public_id_column(
     return mapped
 
 
+_NO_CONVENTION = MetaData().naming_convention
+"""What a MetaData has that was made without a naming convention: SQLAlchemy's ``ix_<table>_<column>``."""
+
+
 def name_index(column: Column[Any], table: Any) -> None:
-    """Give the unique index, which SQLAlchemy has just added to *table*, the same name on every database."""
+    """Name the unique index of *column*, unless the project has a naming convention for indexes. Runs when the column
+    is attached to *table*, after SQLAlchemy has added the index.
+
+    SQLAlchemy has named the index then, by the key ``ix`` of the convention: that is for every ``Index``, unique or
+    not, and ``uq`` for the ``UniqueConstraint``. An index whose name nobody gives, because the convention has no
+    ``ix``, cannot be created.
+    """
     if isinstance(table, Table):
+        is_named = table.metadata.naming_convention != _NO_CONVENTION
         for index in table.indexes:
-            if index.unique and list(index.columns) == [column]:
+            if index.unique and list(index.columns) == [column] and not (is_named and index.name):
                 index.name = quoted_name(unique_name(table.name, column.name), None)
 
 

@@ -4,16 +4,20 @@ Typed ids share one namespace, because ``TypedId.parse()`` must find the type of
 for each declarative base, because ``lookup.resolve()`` must find the model, and two bases are two applications.
 
 Nothing is kept alive by being registered. An owner that was declared again in the same place (a reloaded module, a
-notebook cell) replaces its predecessor.
+notebook cell) replaces its predecessor. Any other class holds its prefixes until Python has freed it. The last
+reference to a class does not free it, the garbage collector does, and until then nobody can tell such a class from one
+that is in use: a program that declares classes in functions calls ``gc.collect()`` before it gives their prefixes to
+others. The library does not, because mappers are configured under a lock, and a finalizer may wait for any other.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from sqlalchemy_public_id.errors import DuplicatePrefix
@@ -47,71 +51,96 @@ class _Claim:
         return self.prefix + self.separator
 
 
+class _Claims:
+    """The claims of some owners, in dictionaries: neither a text nor a claim is compared with all of them."""
+
+    def __init__(self, owners: Iterable[tuple[_Claim, ...]] = ()) -> None:
+        self.by_owner: dict[str, tuple[_Claim, ...]] = {}
+        self.by_lead: dict[str, _Claim] = {}
+        self.separators: tuple[str, ...] = ()
+        self.max_length = 0
+        self._alike: defaultdict[str, list[_Claim]] = defaultdict(list)
+        """Prefix in lower case → its claims."""
+        self._longer: defaultdict[str, list[_Claim]] = defaultdict(list)
+        """Prefix and separator, or any other text → the claims that begin with it, and go on."""
+        for claims in owners:
+            self.add(claims)
+
+    def add(self, claims: tuple[_Claim, ...]) -> None:
+        """Add all *claims* of one owner."""
+        for claim in claims:
+            self.by_owner[claim.name] = claims
+            self.max_length = max(self.max_length, claim.format.max_length)
+            self.separators = tuple(dict.fromkeys((*self.separators, claim.separator)))
+            self._alike[claim.prefix.lower()].append(claim)
+            for beginning in _beginnings(claim.lead):
+                self._longer[beginning].append(claim)
+            self.by_lead[claim.lead] = claim
+
+    def rivals_of(self, claim: _Claim) -> Iterator[_Claim]:
+        """Yield the claims with which *claim* may be confused; one of them may come twice."""
+        yield from self._alike.get(claim.prefix.lower(), ())
+        yield from self._longer.get(claim.lead, ())
+        for beginning in _beginnings(claim.lead):
+            if beginning in self.by_lead:
+                yield self.by_lead[beginning]
+
+
+def _beginnings(text: str) -> Iterator[str]:
+    return (text[:end] for end in range(1, len(text)))
+
+
 class Prefixes:
     """One namespace of prefixes. Safe in threads."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, _Claim] = {}
-        self._separators: tuple[str, ...] = ()
-        self._max_length = 0
-        self._lock = threading.Lock()
+        self._claims = _Claims()
+        self._lock = threading.RLock()  # a finalizer may run anywhere, and declare a class
 
     def claim(self, owner: type[Any], *formats: Format) -> None:
         """Reserve the prefixes of *formats*, those they still accept included, for *owner*.
 
-        :raises DuplicatePrefix: if another living owner has one of them, or an ambiguous one; nothing is reserved then.
+        :raises DuplicatePrefix: if another owner that is not freed yet has one of them, or an ambiguous one; nothing is
+            reserved then.
         """
         name = f"{owner.__module__}.{owner.__qualname__}"
         reference = weakref.ref(owner)
-        claims = [
+        claims = tuple(
             _Claim(part.prefix, part.separator, format, reference, name)
             for format in formats
             for part in format._chain()  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
             if part.prefix is not None
-        ]
-        for at, claim in enumerate(claims):
-            for other in claims[:at]:
-                why = claim.confusion_with(other)
-                if why is not None and other.format is not claim.format:
-                    raise DuplicatePrefix(claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why)
-        # A class is freed with its cycles of references: look again before the error. The young objects come first,
-        # because collecting all of them can take seconds.
-        for generation in range(3):
-            if self._reserve(claims) is None:
+        )
+        for other, claim in combinations(claims, 2):
+            why = claim.confusion_with(other)
+            if why is not None and other.format is not claim.format:
+                raise DuplicatePrefix(claim.prefix, holder=f"another public id of {name}", newcomer=name, why=why)
+        with self._lock:
+            if self._claims.by_owner.get(name, ()) == claims:
                 return
-            gc.collect(generation)
-        confusion = self._reserve(claims)
-        if confusion is not None:
-            claim, holder, why = confusion
-            raise DuplicatePrefix(claim.prefix, holder=holder.name, newcomer=name, why=why)
+            leaving = {name} & self._claims.by_owner.keys()
+            for claim in claims:
+                for rival in self._claims.rivals_of(claim):
+                    why = claim.confusion_with(rival)
+                    if why is None or rival.name == name:
+                        continue
+                    if rival.owner() is not None:
+                        raise DuplicatePrefix(claim.prefix, holder=rival.name, newcomer=name, why=why)
+                    leaving.add(rival.name)
+            if leaving:
+                staying = self._claims.by_owner.items()
+                self._claims = _Claims(claims for name, claims in staying if name not in leaving)
+            self._claims.add(claims)
 
     def owner_of(self, text: object) -> type[Any] | None:
         """Return the owner whose format accepts *text*, found by the prefix before the last separator."""
-        if not isinstance(text, str) or len(text) > self._max_length:
+        held = self._claims
+        if not isinstance(text, str) or len(text) > held.max_length:
             return None
-        for separator in self._separators:
-            claim = self._claims.get("".join(text.rpartition(separator)[:2]))
+        for separator in held.separators:
+            claim = held.by_lead.get("".join(text.rpartition(separator)[:2]))
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim.owner()
-        return None
-
-    def _reserve(self, claims: list[_Claim]) -> tuple[_Claim, _Claim, str] | None:
-        """Reserve *claims*, and return None; or return one of them, a living holder, and how they are ambiguous."""
-        with self._lock:
-            for claim in claims:
-                for holder in list(self._claims.values()):
-                    why = claim.confusion_with(holder)
-                    if why is None or holder.name == claim.name:
-                        continue
-                    if holder.owner() is not None:
-                        return claim, holder, why
-                    del self._claims[holder.lead]
-            names = {claim.name for claim in claims}
-            for lead in [lead for lead, old in self._claims.items() if old.name in names]:
-                del self._claims[lead]
-            self._claims.update((claim.lead, claim) for claim in claims)
-            self._separators = tuple(dict.fromkeys(claim.separator for claim in self._claims.values()))
-            self._max_length = max((claim.format.max_length for claim in self._claims.values()), default=0)
         return None
 
 
@@ -119,7 +148,7 @@ typed_ids: Prefixes = Prefixes()
 """The prefixes of all typed ids."""
 
 _models: weakref.WeakKeyDictionary[Any, Prefixes] = weakref.WeakKeyDictionary()
-_models_lock = threading.Lock()
+_models_lock = threading.RLock()
 
 
 def models(scope: object) -> Prefixes:

@@ -1,21 +1,10 @@
-"""The column type of public ids.
+"""What the columns of public ids have in common: how they store and compare ids, and which columns they are.
 
->>> from sqlalchemy import Column, MetaData, Table
->>> from sqlalchemy_public_id import NanoId, PublicIdType
->>> format = NanoId(prefix="cus")
->>> customer = Table(
-...     "customer",
-...     MetaData(),
-...     Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
-... )
-
-Models get such a column from :class:`~sqlalchemy_public_id.PublicIdMixin` or
-:func:`~sqlalchemy_public_id.public_id_column`.
+:class:`~sqlalchemy_public_id.PublicIdType` is the type that models and tables declare.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
@@ -33,8 +22,6 @@ from sqlalchemy_public_id.formats._base import is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = ["PublicIdType"]
-
 MAX_RETRIES = 1000
 """The default number of new ids that are tried for a row whose id collided."""
 
@@ -45,21 +32,6 @@ _ATTACHED = "sqlalchemy_public_id.attached"
 
 _COPIED = "sqlalchemy_public_id.copied"
 """In the ``info`` of a column: it belonged to a table before it was copied into another one."""
-
-_first_use: list[Callable[[], None]] = []
-_first_use_lock = threading.Lock()
-
-
-def when_first_used(callback: Callable[[], None]) -> None:
-    """Call *callback* once, when the first column type is made: importing the package does nothing."""
-    _first_use.append(callback)
-
-
-def _begin() -> None:
-    with _first_use_lock:  # another thread goes on only when all callbacks have returned
-        for callback in _first_use:
-            callback()
-        _first_use.clear()
 
 
 def format_of(declared: Format | type[TypedId]) -> Format:
@@ -124,17 +96,11 @@ class MatchedId(str):
     """The text of an id in the place of the value that a driver returns for it."""
 
 
-class PublicIdType(_Picklable, TypeDecorator[str]):
-    """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
+class IdColumnType(_Picklable, TypeDecorator[str]):
+    """Stores, compares and returns public ids of one *format*, in columns and parameters.
 
-    Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
-    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
-    as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
-    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
-    are written (:class:`InvalidPublicId`) and trusted when they are read, as a string with its prefix or as the typed
-    id. A comparison of the column with a malformed string raises no error and matches no row.
-
-    A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+    The type of a declared column, :class:`~sqlalchemy_public_id.PublicIdType`, is its subclass, and the only one that
+    prepares SQLAlchemy's mappers and sessions for the column.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
@@ -146,8 +112,6 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         self._format = format_of(format)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
         super().__init__(self._format.max_length)
-        if _first_use:
-            _begin()
 
     def next_id(self) -> str:
         """Return a new id for a row; it may be taken already."""
@@ -274,7 +238,7 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
         return f"{type(self).__name__}({declared})"
 
 
-class _OrNull(PublicIdType):
+class _OrNull(IdColumnType):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
@@ -332,7 +296,7 @@ def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     if not isinstance(column, Column):
         return False
     has_default = column.default is not None or column.server_default is not None
-    is_own = isinstance(column.type, PublicIdType) and has_default and not column.foreign_keys
+    is_own = isinstance(column.type, IdColumnType) and has_default and not column.foreign_keys
     return is_own and (not is_copy(column) or is_unique(column))
 
 
@@ -352,7 +316,8 @@ def is_unique(column: Column[Any]) -> bool:
     return any(list(columns) == [column] for columns in unique)
 
 
-def _on_column(type_: PublicIdType, column: Any) -> None:
+def after_type_attached(type_: IdColumnType, column: Any) -> None:
+    """Watch a column for copies. Runs when *column* gets its type."""
     if isinstance(column, Column):
         event.listen(column, "after_parent_attach", _on_table)
 
@@ -361,9 +326,6 @@ def _on_table(column: Column[Any], table: Any) -> None:
     # Column.info is copied with the column: a copy has the first mark already when it is attached to another table
     if isinstance(table, Table):
         column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
-
-
-when_first_used(lambda: event.listen(PublicIdType, "after_parent_attach", _on_column))
 
 
 def is_expression(value: object) -> bool:
@@ -376,9 +338,9 @@ def public_id_columns(table: Any) -> list[Column[Any]]:
     return [column for column in table.columns if is_public_id(column)]
 
 
-def public_id_type(column: Column[Any]) -> PublicIdType:
+def public_id_type(column: Column[Any]) -> IdColumnType:
     """Return the type of *column*, narrowed for type checkers: it holds public ids."""
-    assert isinstance(column.type, PublicIdType)
+    assert isinstance(column.type, IdColumnType)
     return column.type
 
 

@@ -14,16 +14,16 @@ CONFIGURATION = Path(__file__).parents[2] / "pyproject.toml"
 PACKAGE = Path(sqlalchemy_public_id.__file__).parent
 
 MISTAKES = {
-    "formats/ulid": "from sqlalchemy_public_id.types import PublicIdType",
+    "formats/ulid": "from sqlalchemy_public_id.types import IdColumnType",
     "formats/uuids": "import sqlalchemy_public_id.registry",
     "formats/budget": "import sqlalchemy",
     "lookup/__init__": "from sqlalchemy_public_id import bulk",
     "references/__init__": "from sqlalchemy_public_id import mixins",
     "typed": "if TYPE_CHECKING:\n    from sqlalchemy_public_id.mixins import PublicIdMixin",
     "types": "def late():\n    from sqlalchemy_public_id import guard",
-    "_private": "from sqlalchemy_public_id.types import PublicIdType",
+    "_private": "from sqlalchemy_public_id.types import IdColumnType",
     "__init__": "from sqlalchemy_public_id import testing",
-    "guard/parameters": "from sqlalchemy_public_id.guard import retry",
+    "guard/statement": "from sqlalchemy_public_id.guard import execute",
     "a_new_module": "",
 }
 """What is written at the end of modules that must not."""

@@ -131,13 +131,8 @@ def test_downgrade_of_an_adoption(table: People, column: Any, unique: str) -> No
         table.execute("INSERT INTO person (name, public_id) VALUES ('Eve', NULL)")
 
 
-SECOND_CONSTRAINT = known_defect(
-    "live tables", "a second unique constraint is added beside that of another name", raises=AssertionError
-)
-
-
 @on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("column", [plain, pytest.param(declared_with_unique, marks=SECOND_CONSTRAINT)])
+@pytest.mark.parametrize("column", [plain, declared_with_unique])
 def test_constraint_of_another_name(table: People, column: Any) -> None:
     """A column that is declared with ``unique=True`` keeps its one unique constraint, whatever its name is."""
     create(table, CONSTRAINT)

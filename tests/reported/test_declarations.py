@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, inspect, select
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, create_engine, func, insert, inspect, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -19,11 +19,13 @@ from sqlalchemy.orm import (
 )
 
 from sqlalchemy_public_id import (
+    ConfigurationError,
     DuplicatePrefix,
     ImmutablePublicId,
     NanoId,
     PublicIdMixin,
     PublicIdType,
+    TypedId,
     lookup,
     public_id_column,
 )
@@ -50,24 +52,183 @@ def duplicate_prefix(base: Any) -> type[Any]:
         __tablename__ = "inventory"
         __public_id__ = NanoId(prefix="rptinv")
 
+    base.kept = Invoice
     return Inventory
 
 
+def prefix_in_other_case(base: Any) -> type[Any]:
+    class Invoice(PublicIdMixin, base):
+        __tablename__ = "invoice"
+        __public_id__ = NanoId(prefix="rptinv")
+
+    class Inventory(PublicIdMixin, base):
+        __tablename__ = "inventory"
+        __public_id__ = NanoId(prefix="RPTinv")
+
+    base.kept = Invoice
+    return Inventory
+
+
+def ambiguous_prefix(base: Any) -> type[Any]:
+    class Invoice(PublicIdMixin, base):
+        __tablename__ = "invoice"
+        __public_id__ = NanoId(prefix="rpt_inv", separator="~")
+
+    class Report(PublicIdMixin, base):
+        __tablename__ = "report"
+        __public_id__ = NanoId(prefix="rpt")
+
+    base.kept = Invoice
+    return Report
+
+
+def prefix_of_two_columns(base: Any) -> type[Any]:
+    class Invoice(PublicIdMixin, base):
+        __tablename__ = "invoice"
+        __public_id__ = NanoId(prefix="rptinv")
+        number: Mapped[str] = public_id_column(NanoId(length=5, prefix="rptinv"))
+
+    return Invoice
+
+
+def two_declarations(base: Any) -> type[Any]:
+    class Invoice(PublicIdMixin, base):
+        __tablename__ = "invoice"
+        public_id: Mapped[str] = mapped_column(String(12))
+
+    return Invoice
+
+
+def no_mixin(base: Any) -> type[Any]:
+    class Invoice(base):
+        __tablename__ = "invoice"
+        __public_id__ = NanoId(prefix="rptinv")
+        id = mapped_column(Integer, primary_key=True)
+
+    return Invoice
+
+
+def two_keys(base: Any) -> type[Any]:
+    class Invoice(PublicIdMixin, base):
+        __tablename__ = "invoice"
+        number = mapped_column(Integer, primary_key=True)
+
+    return Invoice
+
+
+def other_format_in_a_subclass(base: Any) -> type[Any]:
+    class Document(PublicIdMixin, base):
+        __tablename__ = "document"
+        __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "document"}  # noqa: RUF012
+        kind: Mapped[str] = mapped_column(String(9))
+
+    class Invoice(Document):
+        __mapper_args__ = {"polymorphic_identity": "invoice"}  # noqa: RUF012
+        __public_id__ = NanoId(length=5)
+
+    return Invoice
+
+
+def configure(model: type[Any]) -> None:
+    configure_mappers()
+
+
+def query(model: type[Any]) -> None:
+    with Session(create_engine("sqlite://")) as session:
+        session.scalars(select(model)).all()
+
+
+def instantiate(model: type[Any]) -> None:
+    model()
+
+
+def add_and_flush(model: type[Any]) -> None:
+    with Session(create_engine("sqlite://")) as session:
+        session.add(model())
+        session.flush()
+
+
+@pytest.mark.parametrize("use", [configure, query, instantiate, add_and_flush])
 @pytest.mark.parametrize(
     ("declare", "error"),
     [
         (missing_relationship, InvalidRequestError),
         (duplicate_prefix, DuplicatePrefix),
+        (prefix_in_other_case, DuplicatePrefix),
+        (ambiguous_prefix, DuplicatePrefix),
+        (prefix_of_two_columns, DuplicatePrefix),
+        (two_declarations, ConfigurationError),
+        (no_mixin, ConfigurationError),
+        (two_keys, ConfigurationError),
+        (other_format_in_a_subclass, ConfigurationError),
     ],
 )
-def test_refused_each_time(declare: Callable[[Any], type[Any]], error: type[Exception]) -> None:
+def test_refused_each_time(
+    declare: Callable[[Any], type[Any]], error: type[Exception], use: Callable[[type[Any]], None]
+) -> None:
     """A declaration that is refused is refused at each use, as the mistakes are that SQLAlchemy finds itself."""
     base = type("Base", (DeclarativeBase,), {})
     model = declare(base)
     try:
-        for _ in range(2):
+        for _ in range(3):
             with pytest.raises(error):
-                model()
+                use(model)
+    finally:
+        base.registry.dispose()
+
+
+def invalid_max_retries(base: Any) -> None:
+    public_id_column(max_retries=-1)
+
+
+def no_format(base: Any) -> None:
+    type("Invoice", (PublicIdMixin, base), {"__tablename__": "invoice", "__public_id__": "NanoId()"})
+
+
+def typed_id_without_a_prefix(base: Any) -> None:
+    type("Invoice", (PublicIdMixin, base), {"__tablename__": "invoice", "__public_id__": TypedId})
+
+
+def two_formats(base: Any) -> None:
+    class Invoice(PublicIdMixin[ReportId], base):  # type: ignore[misc]
+        __tablename__ = "invoice"
+        __public_id__ = NanoId(length=5)
+
+
+def other_annotation(base: Any) -> None:
+    class Invoice(PublicIdMixin, base):  # type: ignore[misc]
+        __tablename__ = "invoice"
+        public_id: Mapped[ReportId]
+
+
+def prefix_of_another_type(base: Any) -> None:
+    class OtherId(TypedId, prefix="rptreport"): ...
+
+
+class ReportId(TypedId, prefix="rptreport"): ...
+
+
+@pytest.mark.parametrize(
+    ("declare", "error"),
+    [
+        (invalid_max_retries, ConfigurationError),
+        (no_format, ConfigurationError),
+        (typed_id_without_a_prefix, ConfigurationError),
+        (two_formats, ConfigurationError),
+        (other_annotation, ConfigurationError),
+        (prefix_of_another_type, DuplicatePrefix),
+    ],
+)
+def test_no_declaration_each_time(declare: Callable[[Any], None], error: type[Exception]) -> None:
+    """A class that cannot be declared cannot be declared a second time, either, and does not stop the others."""
+    base: Any = type("Base", (DeclarativeBase,), {})
+    model = type("Ledger", (PublicIdMixin, base), {"__tablename__": "ledger"})
+    try:
+        for _ in range(3):
+            with pytest.raises(error):
+                declare(base)
+
+        assert len(model().public_id) == 12
     finally:
         base.registry.dispose()
 
@@ -89,10 +250,6 @@ def test_refused_model_of_another_base(create: Callable[[MetaData], None], sessi
 
 
 # --- attributes that are added to a configured class -----------------------------------------------------------------
-
-
-def configure(model: type[Any]) -> None:
-    configure_mappers()
 
 
 def build_dependency(model: type[Any]) -> None:

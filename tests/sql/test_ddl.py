@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, Index, MetaData, String, Table
+from sqlalchemy import Column, ForeignKey, Index, MetaData, String, Table
 from sqlalchemy.engine import Dialect, make_url
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -220,21 +220,58 @@ CONVENTION = {
 }
 
 
-def test_naming_convention() -> None:
-    """A naming convention names the other constraints; the public id's index keeps its name."""
+def only(index: Index, table: Table) -> str:
+    """Tell a unique index from others: a token of a naming convention."""
+    return "only" if index.unique else "ix"
+
+
+@pytest.mark.parametrize(
+    ("convention", "name"),
+    [
+        (CONVENTION, "ix_person_public_id"),
+        ({"ix": "%(table_name)s__%(column_0_name)s__idx"}, "person__public_id__idx"),
+        ({Index: "i_%(column_0_N_name)s"}, "i_public_id"),
+        ({"ix": "%(only)s_%(column_0_label)s", "only": only}, "only_person_public_id"),
+        ({"uq": "unique_%(table_name)s_%(column_0_name)s"}, "uq_person_public_id"),
+        ({"pk": "pk_%(table_name)s"}, "uq_person_public_id"),
+        ({}, "uq_person_public_id"),
+        (None, "uq_person_public_id"),
+    ],
+)
+def test_naming_convention(convention: Any, name: str) -> None:
+    """The ``ix`` of a naming convention names the index, as SQLAlchemy names any other, and ``uq`` does not."""
+    table = model("person", metadata=MetaData(naming_convention=convention))
+
+    assert index_of(table).name == name
+
+
+def test_long_name_of_a_convention() -> None:
+    """The name is cut as SQLAlchemy cuts that of any other index."""
+    column = Column("public_id", String(12), unique=True, index=True)
+    plain = Table("t" * 80, MetaData(naming_convention=CONVENTION), column)
+    table = model("t" * 80, metadata=MetaData(naming_convention=CONVENTION))
+
+    assert sql(CreateIndex(index_of(table)), "postgresql") == sql(CreateIndex(*plain.indexes), "postgresql")
+
+
+def test_naming_convention_of_the_rest() -> None:
+    """A naming convention names the other constraints, too."""
     table = model("person", metadata=MetaData(naming_convention=CONVENTION))
 
-    assert index_of(table).name == "uq_person_public_id"
     assert "CONSTRAINT pk_person PRIMARY KEY (id)" in sql(CreateTable(table), "postgresql")
 
 
-@pytest.mark.parametrize("metadata", [MetaData(), MetaData(naming_convention=CONVENTION)], ids=["plain", "convention"])
-def test_to_metadata_copies_one_index(metadata: MetaData) -> None:
-    """A copy has the one index, under the same name, and so has a copy of the copy."""
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [(MetaData(), "uq_person_public_id"), (MetaData(naming_convention=CONVENTION), "ix_person_public_id")],
+    ids=["plain", "convention"],
+)
+def test_to_metadata_copies_one_index(metadata: MetaData, name: str) -> None:
+    """A copy has the one index, under the name of its own MetaData, and so has a copy of the copy."""
     copy = Person.__table__.to_metadata(metadata)  # type: ignore[attr-defined]
     again = copy.to_metadata(MetaData(schema="other"))
 
-    assert index_of(copy).name == "uq_person_public_id"
+    assert index_of(copy).name == name
     expected = "CREATE UNIQUE INDEX uq_person_public_id ON other.person (public_id)"
     assert expected == sql(CreateIndex(index_of(again)), "postgresql")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sqlalchemy.orm import DeclarativeBase
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import errors, formats, mixins
+from sqlalchemy_public_id import PublicIdMixin, errors, formats, mixins
 
 FRONT_DOOR = ast.parse(Path(sqlalchemy_public_id.__file__).read_text())
 
@@ -33,9 +35,9 @@ def imported_names() -> list[str]:
     ]
 
 
-def fresh(program: str) -> str:
-    """What *program* prints in an interpreter of its own."""
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+def fresh(program: str, told: str = "") -> str:
+    """What *program* prints in an interpreter of its own, which reads what it is *told*."""
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, input=told)
     return done.stdout.strip()
 
 
@@ -45,8 +47,8 @@ def test_all_is_sorted() -> None:
 
 
 def test_all_is_what_is_imported() -> None:
-    """``__all__`` is exactly what the front door imports by name, without the events, whose listeners it needs."""
-    assert set(sqlalchemy_public_id.__all__) - {"__version__"} == set(imported_names()) - {"events"}
+    """``__all__`` is exactly what the front door imports by name."""
+    assert set(sqlalchemy_public_id.__all__) - {"__version__"} == set(imported_names())
 
 
 def test_nothing_else_is_public() -> None:
@@ -134,6 +136,61 @@ def test_importing_listens_to_nothing() -> None:
 
     assert (at_import, with_a_format, with_another) == (0, 0, 0)
     assert with_a_column > 0
+
+
+TWO_THREADS = """
+import threading, time
+from sqlalchemy import event
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy_public_id import PublicIdMixin
+
+def listen_slowly(*arguments, listen=event.listen, **options):
+    time.sleep(0.02)
+    listen(*arguments, **options)
+
+event.listen, made, together = listen_slowly, [], threading.Barrier(3)
+
+def declare(name):
+    base = type("Base", (DeclarativeBase,), {})
+    together.wait()
+    model = type(name, (PublicIdMixin, base), {"__tablename__": name})
+    made.append(len(model().public_id))
+
+threads = [threading.Thread(target=declare, args=(name,)) for name in ("user", "invoice", "parcel")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(made)
+"""
+
+
+def test_first_columns_of_several_threads() -> None:
+    """Threads that make the first columns at the same time all find the listeners."""
+    assert fresh(TWO_THREADS) == "[12, 12, 12]"
+
+
+UNPICKLED = """
+import pickle, sys
+from sqlalchemy.orm import registry
+table = pickle.loads(bytes.fromhex(sys.stdin.read()))
+class User: ...
+registry().map_imperatively(User, table)
+print(len(User().public_id))
+"""
+
+
+def test_table_of_another_process() -> None:
+    """A model of a table that another process has pickled gets its ids as any other."""
+
+    class Base(DeclarativeBase): ...
+
+    class User(PublicIdMixin, Base):
+        __tablename__ = "user"
+
+    table = pickle.dumps(User.__table__).hex()
+
+    assert fresh(UNPICKLED, table) == "12"
 
 
 PATCHES = """

@@ -40,7 +40,6 @@ from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk
 from sqlalchemy_public_id._private import Places
-from sqlalchemy_public_id.events import LISTENERS
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 
 table = Table(
@@ -316,34 +315,6 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
         return facts
 
     assert left(by_flush=False) == left(by_flush=True)
-
-
-def test_listeners_are_installed_again(engine: Engine) -> None:
-    """A model that is declared after the listeners were removed and installed again gets its ids, as any other."""
-    configure_mappers()  # those of other tests, which need the listeners
-    LISTENERS.uninstall()
-    try:
-
-        class Without(PublicIdMixin, Base):
-            __tablename__ = "without"
-
-        configure_mappers()
-        assert Without().public_id is None
-    finally:
-        LISTENERS.install()
-
-    class Again(PublicIdMixin, Base):
-        __tablename__ = "again"
-
-    Base.metadata.create_all(engine)
-    thing = Again()
-    early = thing.public_id
-    with Session(engine) as session:
-        session.add(thing)
-        session.flush()
-
-        assert (early, thing.public_id) == (thing.public_id, session.scalar(select(Again.public_id)))
-        session.rollback()
 
 
 def test_history_without_loading(engine: Engine) -> None:

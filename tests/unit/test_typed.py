@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import gc
 import importlib
 import json
 import pickle
@@ -373,11 +374,12 @@ def test_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @classes_die
 def test_a_dead_type() -> None:
-    """A type that nobody holds is gone, and its prefix is free again."""
+    """A type that Python has freed is gone, and its prefix is free again."""
     first = type("FirstId", (TypedId,), {}, prefix="mortal")
     gone = weakref.ref(first)
     text = str(first())
     del first
+    gc.collect()
     second = type("SecondId", (TypedId,), {}, prefix="mortal")
 
     assert gone() is None

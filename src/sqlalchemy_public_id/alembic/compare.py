@@ -22,7 +22,18 @@ from alembic.operations.ops import (
     MigrateOperation,
     ModifyTableOps,
 )
-from sqlalchemy import TEXT, VARCHAR, Column, DefaultClause, FetchedValue, Identity, Index, Table, UniqueConstraint
+from sqlalchemy import (
+    TEXT,
+    VARCHAR,
+    Column,
+    DefaultClause,
+    Dialect,
+    FetchedValue,
+    Identity,
+    Index,
+    Table,
+    UniqueConstraint,
+)
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.compare_structure import refuse_impossible_ops
@@ -37,11 +48,13 @@ from sqlalchemy_public_id.alembic.ops import (
 )
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
+from sqlalchemy_public_id.alembic.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.online import Unique
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.types import PublicIdType, holds_ids, is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.types import IdColumnType, holds_ids, is_public_id, public_id_columns, public_id_type
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -109,7 +122,7 @@ def replace_ops(
     if existing is not None and table is not None:
         _keep_types(context, changes, existing, table)
     for column in public_id_columns(table) if table is not None else ():
-        options = _options(column, schema, context.dialect.name)
+        options = _options(column, schema, context.dialect)
         if options is None:
             continue  # the model does not declare its ids unique
         added = [op for op in changes.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
@@ -152,7 +165,7 @@ def _keep_types(context: AutogenContext, changes: ModifyTableOps, existing: Tabl
     """
     for op in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.modify_type is not None]:
         type_ = table.columns[op.column_name].type
-        if not isinstance(type_, PublicIdType):
+        if not isinstance(type_, IdColumnType):
             continue
         old = existing.columns[op.column_name].type
         if holds_ids(old, type_.id_format, context.dialect):
@@ -258,24 +271,23 @@ def _makes_unique(op: MigrateOperation, column: Column[Any]) -> bool:
     return [getattr(part, "name", part) for part in op.columns] == [column.name]
 
 
-def _options(column: Column[Any], schema: str | None, dialect: str) -> Options | None:
+def _options(column: Column[Any], schema: str | None, dialect: Dialect) -> Options | None:
     """Return what the model declares, as options of an operation; ``None`` if *column* is not unique."""
     options = Options(schema=schema)
     format = public_id_type(column).id_format
     if format != NanoId():
         options["format"] = format
-    if _has_own_default(column) or not can_generate(format, dialect):
+    if _has_own_default(column) or not can_generate(format, dialect.name):
         options["server_default"] = "none"
     if column.comment is not None:
         options["comment"] = column.comment
-    for index in column.table.indexes:
-        if index.unique and not index.dialect_kwargs and list(index.columns) == [column]:
-            options["unique_name"] = _string(index.name)
-            return options
-    for constraint in column.table.constraints:
-        if isinstance(constraint, UniqueConstraint) and list(constraint.columns) == [column]:
-            options["unique"] = "constraint"
-            options["unique_name"] = _string(constraint.name)
+    kinds: tuple[Unique, Unique] = ("index", "constraint")
+    for kind in kinds:
+        unique = unique_of(column.table, column.name, kind)
+        if unique is not None:
+            if kind == "constraint":
+                options["unique"] = kind
+            options["unique_name"] = name_in_database(unique, dialect)
             return options
     return None
 

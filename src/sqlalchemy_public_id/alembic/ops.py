@@ -89,7 +89,8 @@ class Options(TypedDict, total=False):
     """The format of the ids; ``NanoId()`` by default."""
     schema: str | None
     unique_name: str | None
-    """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
+    """The name of the unique index or constraint. By default, that of the model in ``target_metadata``, or by the
+    naming convention there; without models, that of the one that exists, or ``uq_<table>_<column>``."""
     unique: Unique
     """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does."""
     replaces: str | None
@@ -177,8 +178,11 @@ class PublicIdOp(Directive):
             arguments["column"] = self.column_name
         default = type(self)(self.table_name, self.column_name)
         for name in self.options:
+            value = self._option(name)
+            # one that replaces another is named, whatever the models say later
+            is_said = name == "unique_name" and self.target.replaces is not None
             # wait_while is a function, which cannot be rendered
-            if name != "wait_while" and (value := self._option(name)) != default._option(name):
+            if name != "wait_while" and (is_said or value != default._option(name)):
                 arguments[name] = value
         return arguments
 

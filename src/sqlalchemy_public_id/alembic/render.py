@@ -24,9 +24,10 @@ from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_ma
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
+from sqlalchemy_public_id.mixins import PublicIdType
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
-from sqlalchemy_public_id.types import PublicIdType, column_type_for
+from sqlalchemy_public_id.types import IdColumnType, column_type_for
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -105,7 +106,7 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
         return rendered
     if isinstance(item, TokenType):
         return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
-    if not isinstance(item, PublicIdType):
+    if not isinstance(item, IdColumnType):
         return False
     style = context.opts.get("public_id_render") or "plain"
     if style == "plain":

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from typing import cast
 
 from alembic.operations import Operations
@@ -20,10 +21,11 @@ from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
+from sqlalchemy_public_id.alembic.unique_names import name_in_models
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
-from sqlalchemy_public_id.online.plan import Plan, Step
+from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.online.scripts import start_of_script
 from sqlalchemy_public_id.preflight import examine
@@ -47,9 +49,9 @@ _PHASES = {
 @Operations.implementation_for(ops.PublicIdOp)
 def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     context: MigrationContext = operations.get_context()
-    migration = _Migration(context, op)
+    plan = plan_for(op.target, context.dialect)  # checks the names before anything is read
     if context.as_sql and context.dialect.name == "sqlite":
-        migration.plan.backfill_sql()  # raises: SQLite has no script
+        plan.backfill_sql()  # raises: SQLite has no script
     # private: Alembic has no public twin. Tested on 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0, 1.20.1
     external = context._in_external_transaction  # pyright: ignore[reportPrivateUsage]
     if op.online and not context.as_sql and external:
@@ -63,7 +65,8 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     with ExitStack() as stack:
         stack.enter_context(context.autocommit_block() if op.online else nullcontext())
         if op.online and not context.as_sql:
-            stack.enter_context(waits_for_nodes(migration.connection))
+            stack.enter_context(waits_for_nodes(cast("Connection", context.connection)))
+        migration = _Migration(context, op)
         if not context.as_sql:
             report = examine(migration.connection, migration.plan, _PHASES[op.name], op.consent)
             if op.dry_run:
@@ -96,11 +99,27 @@ class _Migration:
     def __init__(self, context: MigrationContext, op: ops.PublicIdOp) -> None:
         self.context = context
         self.op = op
-        self.target = op.target
-        self.plan: Plan = plan_for(op.target, context.dialect, online=op.online, allow_lock=op.consent.allow_lock)
         self.connection = cast("Connection", context.connection)  # a script has none, and reads nothing
+        self.target = self._named_target()
+        self.plan: Plan = plan_for(self.target, context.dialect, online=op.online, allow_lock=op.consent.allow_lock)
         self.statements: list[str] = []
         """The statements of the script so far."""
+
+    def _named_target(self) -> PublicIdColumn:
+        """Return the column, with the name that its unique index has in the models or, without them, in the database.
+
+        What is dropped has the name that it has, whatever the models say by now.
+        """
+        target = self.op.target
+        if self.op.options.get("unique_name"):
+            return target
+        name = name_in_models(self.context.opts.get("target_metadata"), target, self.context.dialect)
+        if name is not None:
+            target = replace(target, unique_name=name)
+        drops = {"relax", "drop"} & {*_PHASES[self.op.name]}
+        if not self.context.as_sql and (name is None or drops):
+            target = target.with_existing_name(self.connection, valid=not drops)
+        return target
 
     def refuse_unready(self) -> None:
         """Let a script fail before its first ALTER if the kind of table, or a trigger, stands in its way."""

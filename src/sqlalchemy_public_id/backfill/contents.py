@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Executable, and_, func, select, update
 from sqlalchemy_public_id.backfill.rows import Key, Rows
 from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.types import PublicIdType, to_database
+from sqlalchemy_public_id.types import IdColumnType, to_database
 
 _WINDOW = 20_000
 """The number of rows that are read at once."""
@@ -64,7 +64,7 @@ def _repetitions(rows: Rows) -> Executable:
 def invalid_ids(connection: Connection, target: PublicIdColumn) -> Iterator[tuple[Key, Any]]:
     """Yield key and id of each row whose id the format does not accept. Reads the whole table."""
     rows = Rows(connection, target)
-    read = PublicIdType(target.format).dialect_impl(connection.dialect).result_processor(connection.dialect, None)
+    read = IdColumnType(target.format).dialect_impl(connection.dialect).result_processor(connection.dialect, None)
     until, after = rows.last(connection), None
     while until is not None and after != until:
         end = rows.end_of_window(connection, after, until, _WINDOW) or until

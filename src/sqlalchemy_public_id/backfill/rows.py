@@ -38,7 +38,7 @@ from sqlalchemy_public_id.dialects.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.types import PublicIdType, as_bits_format
+from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 Key: TypeAlias = tuple[Any, ...]
 """The values of the primary key of one row."""
@@ -226,7 +226,7 @@ class _KeysWindow:
         rows = self.rows
         names = [f"public_id_key_{at}" for at in range(len(rows.key))]
         this_row = and_(*(column == bindparam(name) for column, name in zip(rows.key, names, strict=True)))
-        value = bindparam("public_id_made", type_=PublicIdType(rows.target.format))
+        value = bindparam("public_id_made", type_=IdColumnType(rows.target.format))
         statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         pairs = zip(keys, ids, strict=True)
         parameters = [dict(zip(names, key, strict=True), public_id_made=id) for key, id in pairs]

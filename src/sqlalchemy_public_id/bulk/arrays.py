@@ -37,7 +37,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.guard import on_conflict
-from sqlalchemy_public_id.types import PublicIdType
+from sqlalchemy_public_id.types import IdColumnType
 
 _PLAIN = (Boolean, Date, DateTime, Float, Integer, Numeric, Time, Uuid)
 
@@ -47,7 +47,7 @@ _SEPARATOR = "\x1f"
 
 def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
     """Return the type of the items of an array, if each value is sent in the same way as by itself."""
-    if isinstance(type_, PublicIdType):
+    if isinstance(type_, IdColumnType):
         return type_.as_parameter
     impl = type_.dialect_impl(dialect)
     if isinstance(impl, (Enum, TypeDecorator)) or not type(impl).__module__.startswith("sqlalchemy."):
@@ -173,7 +173,7 @@ class ArrayInsert:
     def _values(self, rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
         values, column = [row.get(name) for row in rows], self.sent[name]
         type_ = column.type
-        if isinstance(type_, PublicIdType) and not type_.is_native and column.key not in self._ready:
+        if isinstance(type_, IdColumnType) and not type_.is_native and column.key not in self._ready:
             check = type_.bind_processor(self.connection.dialect)  # sent as plain strings
             return [check(value) for value in values]
         return values
@@ -187,7 +187,7 @@ class ArrayInsert:
         columns: list[Column[Any]] = list(self.returned.values())
         query = insert_into(self.table).returning(*columns)
         result = self.connection.execute(query, parameters, execution_options=self._options)
-        ids = {name: column for name, column in self.sent.items() if isinstance(column.type, PublicIdType)}
+        ids = {name: column for name, column in self.sent.items() if isinstance(column.type, IdColumnType)}
         set_sent_ids([row], ids, cast("Any", result.context).compiled_parameters)
         row.update(zip(self.returned, result.one(), strict=True))
 

@@ -26,7 +26,7 @@ from sqlalchemy_public_id.preflight.report import in_time
 @click.option(
     "--format", "id_format", type=format_argument, metavar="FORMAT", help="The format of the ids; NanoId by default."
 )
-@click.option("--unique-name", help="The name of the unique index; uq_TABLE_COLUMN by default.")
+@click.option("--unique-name", help="The name of the unique index; if there is none, uq_TABLE_COLUMN by default.")
 @click.option("--constraint", is_flag=True, help="A unique constraint, as unique=True declares it.")
 @click.option("--replaces", metavar="NAME", help="The unique constraint or index that is replaced.")
 @click.option(
@@ -82,6 +82,8 @@ def plan(
     phases = ["drop"] if drop else ["expand", "backfill", "contract"]
     with connect(url) as engine, engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
+        if unique_name is None:
+            target = target.with_existing_name(connection, valid=not drop)
         steps = plan_for(target, engine.dialect, allow_lock=allow_lock)
         report = examine(connection, steps, phases, Consent(**choices))
     if output == "json":

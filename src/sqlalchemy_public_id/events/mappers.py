@@ -76,7 +76,10 @@ def _make_sentinel(column: Column[Any]) -> None:
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
     """Set up a public id that is added to a model after its mapper was configured.
 
-    Runs whenever SQLAlchemy adds an attribute to a class, mostly before that.
+    Runs whenever SQLAlchemy adds an attribute to any class, mostly before its mapper is configured, and returns at once
+    then. There is no narrower event. When a column is attached to a table, its attribute does not exist yet, and a
+    table does not lead to its mappers; a mapper has no event for a property that is added; and of the classes, neither
+    those without a public id so far can be left out, nor those that were configured before the library was first used.
     """
     mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
     if mapper is None or not mapper.configured or not isinstance(attribute, InstrumentedAttribute):

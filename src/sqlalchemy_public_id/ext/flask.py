@@ -28,7 +28,7 @@ from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import PublicIdType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType, public_id_type
 
 with require("flask"):
     from flask import Flask, abort
@@ -86,7 +86,7 @@ def get_or_404(
 def _converter(source: Format | type[Any], attribute: str | None) -> type[BaseConverter]:
     model, id_attribute = None, ""
     if isinstance(source, Format) or (isinstance(source, type) and issubclass(source, TypedId)):
-        type_ = PublicIdType(source)
+        type_ = IdColumnType(source)
     else:
         model = source
         id_attribute, column = _mapped.public_id(model, attribute)

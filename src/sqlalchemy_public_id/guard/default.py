@@ -10,14 +10,14 @@ from sqlalchemy.engine import ExecutionContext
 
 from sqlalchemy_public_id.guard.collision import exhausted
 from sqlalchemy_public_id.guard.statement import schema_options, statement_of
-from sqlalchemy_public_id.types import PublicIdType, max_retries, unwrapped
+from sqlalchemy_public_id.types import IdColumnType, max_retries, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
 
 class IdDefault:
     """The column default: generates an id for a row without one. Unlike a closure, it can be pickled."""
 
-    def __init__(self, type_: PublicIdType) -> None:
+    def __init__(self, type_: IdColumnType) -> None:
         self.type = type_
 
     def __call__(self, context: Any) -> str | None:

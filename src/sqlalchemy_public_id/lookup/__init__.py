@@ -40,7 +40,7 @@ from sqlalchemy_public_id.orm.inspection import (
     public_id_attribute,
     require_session,
 )
-from sqlalchemy_public_id.types import PublicIdType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType, public_id_type
 
 __all__ = [
     "LoadOptions",
@@ -324,7 +324,7 @@ def public_ids_of(
     return {key: public_ids[key] for key in wanted if key in public_ids}
 
 
-def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str, PublicIdType]:
+def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str, IdColumnType]:
     require_session(session)
     name, column = public_id_attribute(model_of(model), attribute)
     return name, public_id_type(column)
@@ -351,7 +351,7 @@ def _refuse_string(values: object, message: str) -> None:
         raise TypeError(message.format(safe_repr(values)))
 
 
-def _well_formed(type_: PublicIdType, public_ids: Iterable[object]) -> list[str]:
+def _well_formed(type_: IdColumnType, public_ids: Iterable[object]) -> list[str]:
     _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.get()")
     format = type_.id_format
     if format.bits is not None:  # an id has several spellings; rows are found by the canonical one
@@ -376,5 +376,5 @@ def _primary_key(entity: Any) -> list[Any]:
 
 def _any_of(session: AnySession, entity: Any, column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
     """Yield conditions that together select the rows with one of *values*."""
-    type_ = column.type.as_parameter if isinstance(column.type, PublicIdType) else None
+    type_ = column.type.as_parameter if isinstance(column.type, IdColumnType) else None
     return traits_for(session.get_bind(_mapper(entity)).dialect).any_of(column, values, type_)

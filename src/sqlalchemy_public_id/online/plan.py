@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, column, func, select, table
@@ -14,6 +14,7 @@ from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.column_state import State, read_state
+from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
@@ -81,6 +82,22 @@ class PublicIdColumn:
             is_constraint=self.unique == "constraint",
             replaces=self.replaces,
         )
+
+    def with_existing_name(self, connection: Connection, *, valid: bool) -> PublicIdColumn:
+        """Return the column with the name of the unique index that it has, if none has the name of this one.
+
+        :param valid: True to leave out those that do not keep duplicates out yet.
+        """
+        state = self.read_state(connection)
+        if not state.exists or state.index or (connection.dialect.name == "sqlite" and self.unique == "constraint"):
+            return self  # SQLite's constraints have no names in its catalog
+        is_one_kind = connection.dialect.name in {"mysql", "mariadb"}
+        for index in read_indexes(connection, self.table, self.schema):
+            is_wanted = index.can_be_unique_index_of(self.column) and not index.primary and (index.valid or not valid)
+            is_of_kind = is_one_kind or index.constraint == (self.unique == "constraint")
+            if is_wanted and is_of_kind and index.name != self.replaces:
+                return replace(self, unique_name=index.name)
+        return self
 
     def has_rows_to_fill(self, connection: Connection) -> bool:
         """Return True if a row has no id, also because there is no column yet."""

@@ -24,7 +24,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import PublicIdType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType, public_id_type
 from sqlalchemy_public_id.weak import RefDict
 
 Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]
@@ -58,7 +58,7 @@ class PublicRef:
     """The name of the public id of :attr:`target`: ``public_id``."""
     nullable: bool
     """True if the foreign key may be null."""
-    id_type: PublicIdType = field(repr=False, compare=False)
+    id_type: IdColumnType = field(repr=False, compare=False)
     """The column type of the public ids."""
     shared: tuple[str, ...] = ()
     """The names of attributes that the object and the row have in common (``scope=``)."""

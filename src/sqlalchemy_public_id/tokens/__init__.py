@@ -56,7 +56,7 @@ _SEVERAL = {operators.in_op, operators.not_in_op}
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
-    """Declare a column of digests: 32 bytes, never null, with a unique index named ``uq_<table>_<column>``.
+    """Declare a column of digests: 32 bytes, never null, with a unique index that is named as that of a public id.
 
     :param token: the kind of tokens.
     :param name: the name of the column, if it is not that of the attribute.
