@@ -14,10 +14,12 @@ from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.schema import CreateTable
 
-from sqlalchemy_public_id import PublicIdMixin, Ulid, Uuid7, testing
+from sqlalchemy_public_id import NanoId, PublicIdMixin, Ulid, Uuid7, testing
+from sqlalchemy_public_id.dialects import traits_for
 
 pytestmark = pytest.mark.backend
 
@@ -35,6 +37,11 @@ class Invoice(PublicIdMixin, Base):
 class Receipt(PublicIdMixin, Base):
     __tablename__ = "receipt"
     __public_id__ = Ulid(prefix="rptrec")
+
+
+class Letter(PublicIdMixin, Base):
+    __tablename__ = "letter"
+    __public_id__ = NanoId(prefix="letter")
 
 
 class OtherPostgreSQL(PGDialect_psycopg):
@@ -57,6 +64,25 @@ class OtherSQLite(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
 
+class Namesake(DefaultDialect):
+    """A dialect that is called as SQLAlchemy's, and is no child of it."""
+
+    name = "postgresql"
+    supports_statement_cache = True
+
+
+class CockroachDB(PGDialect_psycopg):
+    """Stands for the dialect of ``sqlalchemy-cockroachdb``, and for that of ``aurora-dsql-sqlalchemy``."""
+
+    name = "cockroachdb"
+    supports_statement_cache = True
+
+
+class AuroraDSQL(PGDialect_psycopg):
+    name = "auroradsql"
+    supports_statement_cache = True
+
+
 CHILDREN = {"postgresql": OtherPostgreSQL, "mysql": OtherMySQL, "mariadb": OtherMariaDB, "sqlite": OtherSQLite}
 for child in CHILDREN.values():
     registry.register(child.name, __name__, child.__name__)
@@ -75,6 +101,20 @@ def test_types(database: str, engine: Engine, model: type[Any], request: pytest.
             known_defect("write path", "the key is chosen by the dialect's name", raises=AssertionError)
         )
     assert ddl(model, engine.dialect) == ddl(model, CHILDREN[database]())
+
+
+def test_types_of_a_namesake() -> None:
+    """A dialect of another family has the types of an unknown database, although its name is a known one."""
+    assert "public_id VARCHAR(19) NOT NULL" in ddl(Letter, Namesake())
+    assert "COLLATE" not in ddl(Letter, Namesake())
+
+
+@pytest.mark.parametrize("child", [CockroachDB, AuroraDSQL])
+def test_types_of_a_child_that_differs(child: type[PGDialect_psycopg]) -> None:
+    """A child that is known to differ from its family has types of its own, and is not guarded."""
+    assert "public_id UUID NOT NULL" in ddl(Invoice, child())
+    assert "COLLATE" not in ddl(Letter, child())
+    assert not traits_for(child()).retries
 
 
 def test_collisions(

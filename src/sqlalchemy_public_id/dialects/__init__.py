@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-import sys
-
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
-from sqlalchemy_public_id.dialects.postgresql import CockroachDB, OtherPostgreSQL, PostgreSQL
+from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 __all__ = ["Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
 
-_UNSUPPORTED = Traits()
-_BY_NAME: dict[str, Traits] = {
-    "cockroachdb": CockroachDB(),
-    "mariadb": MySQL(),
-    "mysql": MySQL(),
-    "postgresql": PostgreSQL(),
-    "sqlite": SQLite(),
+_OTHERS = ""
+_FAMILIES: dict[str, dict[str, Traits]] = {
+    "sqlalchemy.dialects.mysql.base.MySQLDialect": {_OTHERS: MySQL()},
+    "sqlalchemy.dialects.postgresql.base.PGDialect": {
+        "postgresql": PostgreSQL(),
+        "cockroachdb": CockroachDB(),
+        "auroradsql": AuroraDSQL(),
+        _OTHERS: OtherPostgreSQL(),
+    },
+    "sqlalchemy.dialects.sqlite.base.SQLiteDialect": {_OTHERS: SQLite()},
 }
+"""SQLAlchemy's own dialects, which those of other packages are children of → names of such children → their traits.
 
-
-_FAMILIES: tuple[tuple[str, str, Traits], ...] = (
-    ("sqlalchemy.dialects.postgresql.base", "PGDialect", OtherPostgreSQL()),
-    ("sqlalchemy.dialects.mysql.base", "MySQLDialect", _BY_NAME["mysql"]),
-    ("sqlalchemy.dialects.sqlite.base", "SQLiteDialect", _BY_NAME["sqlite"]),
-)
-"""Module and class of SQLAlchemy's own dialects, and the traits of their children in other packages."""
-_OF_CHILDREN: dict[type[Dialect], Traits] = {}
+The classes are not imported: a program that uses another database need not load them.
+"""
+_KNOWN = [traits for family in _FAMILIES.values() for traits in family.values()]
+_UNKNOWN = Traits()
+_OF_CLASSES: dict[type[Dialect], Traits] = {}
 
 
 def traits_for(dialect: Dialect) -> Traits:
-    """Return the traits of the database of *dialect*: those of its name, or of the family of its class."""
-    return _BY_NAME.get(dialect.name) or _OF_CHILDREN.get(type(dialect)) or _traits_of_child(dialect)
+    """Return the traits of the database of *dialect*: those of the family of its class, whatever its name is."""
+    cls = type(dialect)
+    return _OF_CLASSES.get(cls) or _OF_CLASSES.setdefault(cls, _traits_of(cls))
 
 
-def _traits_of_child(dialect: Dialect) -> Traits:
-    # not imported: if nothing has loaded the module of a family, no dialect is of its class
-    families = ((getattr(sys.modules.get(module), name, ()), traits) for module, name, traits in _FAMILIES)
-    traits = next((traits for family, traits in families if isinstance(dialect, family)), _UNSUPPORTED)
-    return _OF_CHILDREN.setdefault(type(dialect), traits)
+def _traits_of(cls: type[Dialect]) -> Traits:
+    for base in cls.__mro__:
+        family = _FAMILIES.get(f"{base.__module__}.{base.__qualname__}")
+        if family is not None:
+            return family.get(cls.name) or family[_OTHERS]
+    return _UNKNOWN
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
@@ -71,7 +72,7 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
             if idempotent and cause.connection_invalidated:
                 return True
             orig = cause.orig
-            if isinstance(orig, Exception) and any(each.outcome(orig) in wanted for each in _BY_NAME.values()):
+            if isinstance(orig, Exception) and any(each.outcome(orig) in wanted for each in _KNOWN):
                 return True
         cause = cause.__context__
     return False

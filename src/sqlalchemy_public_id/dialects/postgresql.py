@@ -190,6 +190,13 @@ class CockroachDB(_PostgresProtocol):
     """
 
 
+class AuroraDSQL(_PostgresProtocol):
+    """Aurora DSQL, through ``aurora-dsql-sqlalchemy``: no savepoints, one collation, and no clause to name it.
+
+    So a collision raises ``IntegrityError``. It was not tested on a server either.
+    """
+
+
 def _fields(error: BaseException | None) -> dict[str, Any]:
     """Return the fields of the server's message, which pg8000 has in place of a text."""
     first = error.args[0] if error is not None and error.args else None
