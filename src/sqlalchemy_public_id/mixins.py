@@ -23,12 +23,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, Table, event
+from sqlalchemy import Column, Identity, Table, event
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
+from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.refusals import makes_ids
@@ -60,13 +61,11 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     """Declare an internal key: an autoincrementing primary key of 64 bits.
 
     ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
-    the only type that autoincrements there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    the only type that autoincrements there. A child of one of these dialects has the type of its family. Keyword
+    arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
-    from sqlalchemy.dialects import mysql  # a third of the time to import this library
-
-    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
-    return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
+    return mapped_column(BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 
 @overload

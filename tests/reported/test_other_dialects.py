@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect
 from rows import agree
-from sqlalchemy import Engine, MetaData, String
+from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
@@ -18,8 +17,9 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.schema import CreateTable
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, Ulid, Uuid7, testing
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, Ulid, Uuid7, testing
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 pytestmark = pytest.mark.backend
 
@@ -37,6 +37,20 @@ class Invoice(PublicIdMixin, Base):
 class Receipt(PublicIdMixin, Base):
     __tablename__ = "receipt"
     __public_id__ = Ulid(prefix="rptrec")
+
+
+class Payment(PublicIdMixin, Base):
+    """Has a foreign key that takes the type of the key."""
+
+    __tablename__ = "payment"
+    invoice_id: Mapped[int] = mapped_column(ForeignKey("invoice.id"))
+
+
+class Pallet(PublicIdColumnMixin, Base):
+    """Has a key from blocks."""
+
+    __tablename__ = "pallet"
+    id: Mapped[int] = block_key(BlockAllocator(create_engine("sqlite:///pallets.db"), "pallet"))
 
 
 class Letter(PublicIdMixin, Base):
@@ -93,14 +107,24 @@ def ddl(model: type[Any], dialect: Any) -> str:
     return str(CreateTable(model.__table__).compile(dialect=dialect))
 
 
-@pytest.mark.parametrize("model", [Invoice, Receipt])
-def test_types(database: str, engine: Engine, model: type[Any], request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("model", [Invoice, Receipt, Payment, Pallet])
+def test_types(database: str, engine: Engine, model: type[Any]) -> None:
     """The columns of a child have the types of its family."""
-    if database != "postgresql":
-        request.applymarker(
-            known_defect("write path", "the key is chosen by the dialect's name", raises=AssertionError)
-        )
     assert ddl(model, engine.dialect) == ddl(model, CHILDREN[database]())
+
+
+def test_cast_to_the_type_of_a_key(database: str, engine: Engine) -> None:
+    """A CAST to the type of the key names the same type on a child."""
+    key = cast(literal(1), Invoice.__table__.c.id.type)
+    wanted = {"postgresql": "BIGINT", "sqlite": "INTEGER"}.get(database, "UNSIGNED INTEGER")
+
+    for dialect in (engine.dialect, CHILDREN[database]()):
+        assert str(key.compile(dialect=dialect)).endswith(f" AS {wanted})")
+
+
+def test_a_key_is_an_integer() -> None:
+    """What looks at the types of a model, as other libraries do, finds that the key is a BigInteger."""
+    assert isinstance(inspect(Payment).columns.invoice_id.type, BigInteger)
 
 
 def test_types_of_a_namesake() -> None:

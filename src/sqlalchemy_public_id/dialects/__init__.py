@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sqlalchemy import BigInteger
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
-__all__ = ["Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
+__all__ = ["BigIntegerKey", "Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
 
 _OTHERS = ""
 _FAMILIES: dict[str, dict[str, Traits]] = {
@@ -44,6 +48,24 @@ def _traits_of(cls: type[Dialect]) -> Traits:
         if family is not None:
             return family.get(cls.name) or family[_OTHERS]
     return _UNKNOWN
+
+
+class BigIntegerKey(BigInteger):
+    """The type of an internal key, and of the foreign keys to it: an integer of 64 bits.
+
+    ``BIGINT UNSIGNED`` on MySQL and MariaDB, ``INTEGER`` on SQLite, ``BIGINT`` or its like elsewhere. A variant
+    (:meth:`~sqlalchemy.types.TypeEngine.with_variant`) would go by the name of a dialect, and miss the children.
+    """
+
+    unsigned: bool = True
+    """MySQL's CAST to this type is one to UNSIGNED."""
+
+
+@compiles(BigIntegerKey)
+def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
+    # the way of SQLAlchemy's documentation to have a BIGINT that counts up on SQLite
+    text: str = compiler.process(traits_for(compiler.dialect).key_type(), **kwargs)
+    return text
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:

@@ -95,6 +95,10 @@ class Traits:
 
     # --- column types
 
+    def key_type(self) -> TypeEngine[int]:
+        """Return the column type of a key that counts up."""
+        return BigInteger()
+
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return the column type for ids of up to *length* ASCII characters, compared byte by byte."""
         return String(length)

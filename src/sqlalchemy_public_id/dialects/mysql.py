@@ -111,6 +111,11 @@ class MySQL(Traits):
         4031,  # the server has closed an idle connection
     })  # fmt: skip
 
+    def key_type(self) -> TypeEngine[int]:
+        from sqlalchemy.dialects.mysql import BIGINT
+
+        return BIGINT(unsigned=True)
+
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return ``ascii_bin``: the default collation takes ``aB`` for ``Ab``, and four bytes a character."""
         from sqlalchemy.dialects.mysql import VARCHAR  # a third of the time to import this library

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Literal
 
-from sqlalchemy import text
+from sqlalchemy import Integer, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
@@ -44,6 +45,9 @@ class SQLite(Traits):
     max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
     retryable_errors: ClassVar[frozenset[object]] = _BUSY
+
+    def key_type(self) -> TypeEngine[int]:
+        return Integer()  # no other type counts up
 
     def error_code(self, error: BaseException | None) -> object:
         return str(error)
