@@ -1,6 +1,7 @@
 """Drivers that the library does not name: a collision is retried, and values are stored as SQLAlchemy stores them.
 
-pg8000 is installed with the tests; ``pip install mariadb mysqlclient sqlalchemy-libsql`` adds the others.
+pg8000 is installed with the tests. ``pip install mariadb mysqlclient mysql-connector-python psycopg2-binary
+sqlalchemy-libsql libsql-experimental`` adds the others.
 """
 
 from __future__ import annotations
@@ -8,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from rows import agree
 from sqlalchemy import Engine, MetaData, String, create_engine, func, insert, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
@@ -64,26 +64,19 @@ def insert_in_bulk(session: Session) -> None:
     bulk.insert(session, [User(name="new") for _ in range(3)])
 
 
-NOT_RETRIED = known_defect("write path", "the collision is not retried, without a warning", raises=IntegrityError)
 WAYS = [flush_one, flush_three, execute, execute_values, insert_in_bulk]
-RETRIED = {(module, way) for module in ("pg8000", "MySQLdb") for way in WAYS}
 
 
 @pytest.mark.parametrize(
     ("module", "driver", "way", "database"),
     [
-        pytest.param(
-            module,
-            driver,
-            way,
-            database,
-            id=f"{driver}-{way.__name__}-{database}",
-            marks=[] if (module, way) in RETRIED else NOT_RETRIED,
-        )
+        pytest.param(module, driver, way, database, id=f"{driver}-{way.__name__}-{database}")
         for module, driver, databases in (
             ("pg8000", "pg8000", ["postgresql"]),
             ("mariadb", "mariadbconnector", ["mariadb"]),
             ("MySQLdb", "mysqldb", ["mysql", "mariadb"]),
+            ("mysql.connector", "mysqlconnector", ["mysql", "mariadb"]),
+            ("psycopg2", "psycopg2", ["postgresql"]),
         )
         for way in WAYS
         for database in databases
