@@ -50,6 +50,18 @@ def _traits_of(cls: type[Dialect]) -> Traits:
     return _UNKNOWN
 
 
+def missing_for_retries(dialect: Dialect) -> str | None:
+    """Return what the database or the driver lacks, so that collisions are not retried; ``None`` if it lacks nothing.
+
+    A driver that reports no number with an error is found out at the first one.
+    """
+    traits = traits_for(dialect)
+    if not traits.retries:
+        return traits.no_retries
+    has_class = hasattr(dialect.loaded_dbapi, "IntegrityError")
+    return None if has_class else f"the driver {dialect.driver} has no IntegrityError"
+
+
 class BigIntegerKey(BigInteger):
     """The type of an internal key, and of the foreign keys to it: an integer of 64 bits.
 

@@ -215,6 +215,8 @@ class GuardedInsert:
     def collided(self, batch: Batch, error: Exception) -> list[Slot]:
         """Return the slots whose ids have to be replaced; raise *error* if it is not about generated ids."""
         violation = self.traits.violation(error)
+        if violation is None and self.traits.error_code(error) is None:
+            taken.warn_unguarded(self.dialect, f"the driver {self.dialect.driver} reports no number with the error")
         if violation is None or not (self.in_transaction or self.in_autocommit):
             raise error
         with suppress(self.driver_error):

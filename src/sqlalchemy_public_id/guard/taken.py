@@ -1,12 +1,14 @@
-"""Which ids a table holds, and the error for a row that finds none that is free."""
+"""Which ids a table holds, the error for a row that finds none that is free, and the warning where none is tried."""
 
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Column, func, select
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
@@ -18,6 +20,21 @@ logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 
 _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
+
+
+_warned: weakref.WeakSet[Dialect] = weakref.WeakSet()
+
+
+def warn_unguarded(dialect: Dialect, missing: str) -> None:
+    """Log, once for each engine, that collisions are not retried, and what the database or the driver is *missing*."""
+    if dialect not in _warned:
+        _warned.add(dialect)
+        logger.warning(
+            "public ids on %s: a collision is raised and not retried, because %s; "
+            "ids are made and checked as everywhere",
+            dialect.name,
+            missing,
+        )
 
 
 def stored_ids(connection: Any, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any]) -> set[str]:
