@@ -13,12 +13,15 @@ from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.dialects.unguarded import Oracle, SQLServer
 
 __all__ = ["BigIntegerKey", "Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
 
 _OTHERS = ""
 _FAMILIES: dict[str, dict[str, Traits]] = {
+    "sqlalchemy.dialects.mssql.base.MSDialect": {_OTHERS: SQLServer()},
     "sqlalchemy.dialects.mysql.base.MySQLDialect": {_OTHERS: MySQL()},
+    "sqlalchemy.dialects.oracle.base.OracleDialect": {_OTHERS: Oracle()},
     "sqlalchemy.dialects.postgresql.base.PGDialect": {
         "postgresql": PostgreSQL(),
         "cockroachdb": CockroachDB(),
