@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rows import agree
-from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal
+from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal, select
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
@@ -17,7 +17,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.schema import CreateTable
 
-from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, Ulid, Uuid7, testing
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, Ulid, Uuid7, idempotency, testing
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
@@ -154,3 +154,16 @@ def test_collisions(
             session.flush()
 
         agree(session, [first, second])
+
+
+def test_insert_once(
+    database: str, create: Callable[[MetaData], None], engine: Engine, new_engine: Callable[..., Engine]
+) -> None:
+    """What was inserted once on a child is rolled back with its transaction."""
+    create(Base.metadata)
+    with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
+        _, created = idempotency.insert_once(session, Invoice(public_id=Uuid7().generate()))
+        session.rollback()
+
+        assert created
+        assert session.scalars(select(Invoice)).all() == []

@@ -15,7 +15,17 @@ from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, Ot
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.dialects.unguarded import Oracle, SQLServer
 
-__all__ = ["BigIntegerKey", "Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
+__all__ = [
+    "BigIntegerKey",
+    "Outcome",
+    "Traits",
+    "Violation",
+    "begin_to_write",
+    "is_autocommit",
+    "is_retryable",
+    "missing_for_retries",
+    "traits_for",
+]
 
 _OTHERS = ""
 _FAMILIES: dict[str, dict[str, Traits]] = {
@@ -113,6 +123,17 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
                 return True
         cause = cause.__context__
     return False
+
+
+def begin_to_write(connection: Connection) -> None:
+    """Begin the transaction on SQLite, if it has not begun, and wait for the lock to write; elsewhere, do nothing.
+
+    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself; and a
+    transaction that has read may not get the lock.
+    """
+    traits = traits_for(connection.dialect)
+    if isinstance(traits, SQLite) and not traits.in_transaction(connection.connection.dbapi_connection):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def is_autocommit(connection: Connection) -> bool:

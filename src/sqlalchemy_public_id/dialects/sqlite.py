@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from sqlalchemy import Integer, text
 from sqlalchemy.engine import Connection
@@ -86,14 +86,3 @@ class SQLite(Traits):
 
 def _driver(dbapi_connection: Any) -> Any:
     return getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
-
-
-def begin(connection: Connection, statement: Literal["BEGIN", "BEGIN IMMEDIATE"] = "BEGIN") -> None:
-    """Begin the transaction on SQLite, if it has not begun; on other databases, do nothing.
-
-    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself.
-    """
-    if connection.dialect.name == "sqlite":
-        driver: Any = connection.connection.driver_connection
-        if not driver.in_transaction:
-            connection.exec_driver_sql(statement)
