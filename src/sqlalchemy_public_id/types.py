@@ -126,9 +126,9 @@ class PublicIdType(_Picklable, TypeDecorator[str]):
     Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
     as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
-    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
-    are written (:class:`InvalidPublicId`) and trusted when they are read, as a string with its prefix or as the typed
-    id. A comparison of the column with a malformed string raises no error and matches no row.
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Values are
+    checked when they are written (:class:`InvalidPublicId`) and trusted when they are read, as a string with its prefix
+    or as the typed id. A comparison of the column with a malformed string raises no error and matches no row.
 
     A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
     """
