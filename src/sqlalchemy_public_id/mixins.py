@@ -23,12 +23,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, MetaData, Table, event
+from sqlalchemy import Column, Identity, MetaData, Table, event
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import events
+from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.default import IdDefault
@@ -61,13 +62,11 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     """Declare an internal key: an autoincrementing primary key of 64 bits.
 
     ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
-    the only type that autoincrements there. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    the only type that autoincrements there. A child of one of these dialects has the type of its family. Keyword
+    arguments go to :func:`sqlalchemy.orm.mapped_column`.
     """
-    from sqlalchemy.dialects import mysql  # a third of the time to import this library
-
-    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
-    return mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
+    return mapped_column(BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 
 class PublicIdType(IdColumnType):
@@ -76,9 +75,10 @@ class PublicIdType(IdColumnType):
     Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
     as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
-    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite), 64 bits as ``BIGINT``. Values are checked when they
-    are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a string with its
-    prefix or as the typed id. A comparison of the column with a malformed string raises no error and matches no row.
+    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Values are
+    checked when they are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a
+    string with its prefix or as the typed id. A comparison of the column with a malformed string raises no error and
+    matches no row.
 
     A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 

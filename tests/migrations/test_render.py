@@ -128,6 +128,16 @@ def test_plain_types(new_project: Callable[..., Project]) -> None:
     assert "import sqlalchemy_public_id" not in text
 
 
+def test_plain_keys(new_project: Callable[..., Project]) -> None:
+    """A key, and a foreign key to it, is written in words of SQLAlchemy, too."""
+    text = new_project().revision(new_shop())
+    unsigned = "mysql.BIGINT(unsigned=True), 'mysql', 'mariadb'"
+    key = f"sa.BigInteger().with_variant({unsigned}).with_variant(sa.Integer(), 'sqlite')"
+
+    assert f"sa.Column('id', {key}, sa.Identity(always=False), autoincrement=True, nullable=False)" in text
+    assert f"sa.Column('customer_id', {key}, nullable=True)" in text
+
+
 def test_types_of_the_library(new_project: Callable[..., Project]) -> None:
     """By option, it is written as our type, with what has to be imported; the migration works."""
     project = new_project()

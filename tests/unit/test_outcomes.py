@@ -107,12 +107,21 @@ class OfConnector(Exception):
     errno = 1213
 
 
+class Error(Exception):
+    """An error of MySQL Connector: the text in ``args`` begins with the number."""
+
+    def __init__(self, msg: str, errno: int) -> None:
+        super().__init__(errno, f"{errno} (HY000): {msg}", "HY000")
+        self.msg, self.errno = msg, errno
+
+
 CODES: list[tuple[str, Exception]] = [
     ("psycopg, asyncpg", WithState("40001")),
     ("pg8000", Exception({"S": "ERROR", "C": "40001", "M": "…"})),
     ("PyMySQL, mysqlclient, asyncmy", Exception(1213, "…")),
     ("MariaDB Connector", OfConnector("Deadlock found")),
     ("MariaDB Connector, 1180", type("Error", (Exception,), {"errno": 1180})(f"Got error 149 - {RETRY!r}")),
+    ("MySQL Connector, 1180", Error(f"Got error 149 - {RETRY!r} during COMMIT", 1180)),
     ("sqlite3", Exception("database is locked")),
 ]
 

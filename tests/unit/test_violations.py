@@ -58,6 +58,26 @@ def test_entry_of_asyncpg() -> None:
     assert (violation.constraint, violation.entry) == ("uq", ("public_id", "a1b2c3"))
 
 
+MYSQL = "Duplicate entry 'a1b2c3' for key 'user.uq_user_public_id'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Exception(1062, MYSQL),
+        type("OfMariaDBConnector", (Exception,), {"errno": 1062})(MYSQL),
+        type("OfMySQLConnector", (Exception,), {"errno": 1062, "msg": MYSQL})(1062, f"1062 (23000): {MYSQL}", "23000"),
+    ],
+    ids=["PyMySQL, mysqlclient, asyncmy", "MariaDB Connector", "MySQL Connector"],
+)
+def test_index_of_mysql(error: Exception) -> None:
+    """The index is read from the message, wherever the driver keeps it."""
+    violation = MySQL().violation(error)
+
+    assert violation is not None
+    assert violation.constraint == "user.uq_user_public_id"
+
+
 def test_another_error_is_no_violation() -> None:
     """A foreign key that points nowhere is none, whatever its detail looks like."""
     assert PostgreSQL().violation(Refused("Key (user_id)=(7) is not present.", state="23503")) is None

@@ -15,9 +15,10 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic.ops import Directive, DropPublicIdOp, PublicIdOp
-from sqlalchemy_public_id.dialects import Traits
+from sqlalchemy_public_id.dialects import BigIntegerKey, Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
@@ -36,6 +37,12 @@ RenderItem: TypeAlias = "Callable[[str, Any, AutogenContext], str | Literal[Fals
 
 _PACKAGE = "sqlalchemy_public_id"
 _POSITIONAL = {"table", "column"}
+_VARIANTS: dict[tuple[str, ...], Traits] = {
+    ("postgresql",): PostgreSQL(),
+    ("mysql", "mariadb"): MySQL(),
+    ("sqlite",): SQLite(),
+}
+"""The databases for which every migration is written; one is often run on two of them."""
 
 
 @renderers.dispatch_for(Directive)
@@ -104,6 +111,8 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
     rendered = own(kind, item, context) if own is not None else False
     if rendered is not False or kind != "type":
         return rendered
+    if isinstance(item, BigIntegerKey):
+        return _plain(context, lambda traits: traits.key_type())
     if isinstance(item, TokenType):
         return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
     if not isinstance(item, IdColumnType):
@@ -121,12 +130,21 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:
     """Return SQLAlchemy's types alone, with a variant for each database that differs."""
-    sa = context.opts["sqlalchemy_module_prefix"] or ""
-    default, postgresql, mysql = (repr(stored(traits)) for traits in (Traits(), PostgreSQL(), MySQL()))
-    plain = f"{sa}{default}"
-    if postgresql != default:
-        plain += f".with_variant({sa}{postgresql}, 'postgresql')"
-    if mysql != default:
-        context.imports.add("from sqlalchemy.dialects import mysql")
-        plain += f".with_variant(mysql.{mysql}, 'mysql', 'mariadb')"
-    return plain
+    written = plain = _written(context, stored(Traits()))
+    variants = dict(_VARIANTS)
+    assert context.dialect is not None
+    if all(context.dialect.name not in names for names in variants):
+        variants[context.dialect.name,] = traits_for(context.dialect)
+    for names, traits in variants.items():
+        variant = _written(context, stored(traits))
+        if variant != plain:
+            written += f".with_variant({variant}, {', '.join(map(repr, names))})"
+    return written
+
+
+def _written(context: AutogenContext, type_: TypeEngine[Any]) -> str:
+    place = type(type_).__module__.split(".")
+    if place[:2] != ["sqlalchemy", "dialects"]:
+        return f"{context.opts['sqlalchemy_module_prefix'] or ''}{type_!r}"
+    context.imports.add(f"from sqlalchemy.dialects import {place[2]}")
+    return f"{place[2]}.{type_!r}"

@@ -2,47 +2,95 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
+from sqlalchemy import BigInteger
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
-from sqlalchemy_public_id.dialects.postgresql import CockroachDB, OtherPostgreSQL, PostgreSQL
+from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.dialects.unguarded import Oracle, SQLServer
 
-__all__ = ["Outcome", "Traits", "Violation", "is_autocommit", "is_retryable", "traits_for"]
+__all__ = [
+    "BigIntegerKey",
+    "Outcome",
+    "Traits",
+    "Violation",
+    "begin_to_write",
+    "is_autocommit",
+    "is_retryable",
+    "missing_for_retries",
+    "traits_for",
+]
 
-_UNSUPPORTED = Traits()
-_BY_NAME: dict[str, Traits] = {
-    "cockroachdb": CockroachDB(),
-    "mariadb": MySQL(),
-    "mysql": MySQL(),
-    "postgresql": PostgreSQL(),
-    "sqlite": SQLite(),
+_OTHERS = ""
+_FAMILIES: dict[str, dict[str, Traits]] = {
+    "sqlalchemy.dialects.mssql.base.MSDialect": {_OTHERS: SQLServer()},
+    "sqlalchemy.dialects.mysql.base.MySQLDialect": {_OTHERS: MySQL()},
+    "sqlalchemy.dialects.oracle.base.OracleDialect": {_OTHERS: Oracle()},
+    "sqlalchemy.dialects.postgresql.base.PGDialect": {
+        "postgresql": PostgreSQL(),
+        "cockroachdb": CockroachDB(),
+        "auroradsql": AuroraDSQL(),
+        _OTHERS: OtherPostgreSQL(),
+    },
+    "sqlalchemy.dialects.sqlite.base.SQLiteDialect": {_OTHERS: SQLite()},
 }
+"""SQLAlchemy's own dialects, which those of other packages are children of → names of such children → their traits.
 
-
-_FAMILIES: tuple[tuple[str, str, Traits], ...] = (
-    ("sqlalchemy.dialects.postgresql.base", "PGDialect", OtherPostgreSQL()),
-    ("sqlalchemy.dialects.mysql.base", "MySQLDialect", _BY_NAME["mysql"]),
-    ("sqlalchemy.dialects.sqlite.base", "SQLiteDialect", _BY_NAME["sqlite"]),
-)
-"""Module and class of SQLAlchemy's own dialects, and the traits of their children in other packages."""
-_OF_CHILDREN: dict[type[Dialect], Traits] = {}
+The classes are not imported: a program that uses another database need not load them.
+"""
+_KNOWN = [traits for family in _FAMILIES.values() for traits in family.values()]
+_UNKNOWN = Traits()
+_OF_CLASSES: dict[type[Dialect], Traits] = {}
 
 
 def traits_for(dialect: Dialect) -> Traits:
-    """Return the traits of the database of *dialect*: those of its name, or of the family of its class."""
-    return _BY_NAME.get(dialect.name) or _OF_CHILDREN.get(type(dialect)) or _traits_of_child(dialect)
+    """Return the traits of the database of *dialect*: those of the family of its class, whatever its name is."""
+    cls = type(dialect)
+    return _OF_CLASSES.get(cls) or _OF_CLASSES.setdefault(cls, _traits_of(cls))
 
 
-def _traits_of_child(dialect: Dialect) -> Traits:
-    # not imported: if nothing has loaded the module of a family, no dialect is of its class
-    families = ((getattr(sys.modules.get(module), name, ()), traits) for module, name, traits in _FAMILIES)
-    traits = next((traits for family, traits in families if isinstance(dialect, family)), _UNSUPPORTED)
-    return _OF_CHILDREN.setdefault(type(dialect), traits)
+def _traits_of(cls: type[Dialect]) -> Traits:
+    for base in cls.__mro__:
+        family = _FAMILIES.get(f"{base.__module__}.{base.__qualname__}")
+        if family is not None:
+            return family.get(cls.name) or family[_OTHERS]
+    return _UNKNOWN
+
+
+def missing_for_retries(dialect: Dialect) -> str | None:
+    """Return what the database or the driver lacks, so that collisions are not retried; ``None`` if it lacks nothing.
+
+    A driver that reports no number with an error is found out at the first one.
+    """
+    traits = traits_for(dialect)
+    if not traits.retries:
+        return traits.no_retries
+    has_class = hasattr(dialect.loaded_dbapi, "IntegrityError")
+    return None if has_class else f"the driver {dialect.driver} has no IntegrityError"
+
+
+class BigIntegerKey(BigInteger):
+    """The type of an internal key, and of the foreign keys to it: an integer of 64 bits.
+
+    ``BIGINT UNSIGNED`` on MySQL and MariaDB, ``INTEGER`` on SQLite, ``BIGINT`` or its like elsewhere. A variant
+    (:meth:`~sqlalchemy.types.TypeEngine.with_variant`) would go by the name of a dialect, and miss the children.
+    """
+
+    unsigned: bool = True
+    """MySQL's CAST to this type is one to UNSIGNED."""
+
+
+@compiles(BigIntegerKey)
+def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
+    # the way of SQLAlchemy's documentation to have a BIGINT that counts up on SQLite
+    text: str = compiler.process(traits_for(compiler.dialect).key_type(), **kwargs)
+    return text
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
@@ -71,10 +119,21 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
             if idempotent and cause.connection_invalidated:
                 return True
             orig = cause.orig
-            if isinstance(orig, Exception) and any(each.outcome(orig) in wanted for each in _BY_NAME.values()):
+            if isinstance(orig, Exception) and any(each.outcome(orig) in wanted for each in _KNOWN):
                 return True
         cause = cause.__context__
     return False
+
+
+def begin_to_write(connection: Connection) -> None:
+    """Begin the transaction on SQLite, if it has not begun, and wait for the lock to write; elsewhere, do nothing.
+
+    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself; and a
+    transaction that has read may not get the lock.
+    """
+    traits = traits_for(connection.dialect)
+    if isinstance(traits, SQLite) and not traits.in_transaction(connection.connection.dbapi_connection):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def is_autocommit(connection: Connection) -> bool:

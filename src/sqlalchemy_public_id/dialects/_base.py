@@ -42,6 +42,8 @@ class Traits:
 
     retries: bool = False
     """True if collisions are retried."""
+    no_retries: str = "the library does not know how this database reports one"
+    """Why they are not, for the log."""
     aborts_transaction: bool = True
     """True if a failed statement aborts the transaction, so that only a savepoint allows another attempt."""
     reads_old_snapshot: bool = False
@@ -94,6 +96,10 @@ class Traits:
             yield column.in_(part)
 
     # --- column types
+
+    def key_type(self) -> TypeEngine[int]:
+        """Return the column type of a key that counts up."""
+        return BigInteger()
 
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return the column type for ids of up to *length* ASCII characters, compared byte by byte."""

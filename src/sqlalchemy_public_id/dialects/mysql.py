@@ -73,7 +73,7 @@ ORDER BY INDEX_NAME
 
 
 class MySQL(Traits):
-    """MySQL and MariaDB, through PyMySQL, aiomysql, asyncmy and mysqlclient, whose errors begin with the number."""
+    """MySQL and MariaDB, through any driver whose errors begin with the number or have it as ``errno``."""
 
     retries = True
     aborts_transaction = False
@@ -111,6 +111,11 @@ class MySQL(Traits):
         4031,  # the server has closed an idle connection
     })  # fmt: skip
 
+    def key_type(self) -> TypeEngine[int]:
+        from sqlalchemy.dialects.mysql import BIGINT
+
+        return BIGINT(unsigned=True)
+
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return ``ascii_bin``: the default collation takes ``aB`` for ``Ab``, and four bytes a character."""
         from sqlalchemy.dialects.mysql import VARCHAR  # a third of the time to import this library
@@ -130,12 +135,12 @@ class MySQL(Traits):
     def violation(self, error: Exception) -> Violation | None:
         if self.error_code(error) != _DUPLICATE_ENTRY:
             return None
-        match = _KEY.search(str(error.args[1])) if len(error.args) > 1 else None
+        match = _KEY.search(_message(error))
         return Violation(constraint=match[1] if match else None)
 
     def outcome(self, error: Exception) -> Outcome:
         pattern = _RETRYABLE_MESSAGES.get(self.error_code(error))
-        if pattern is not None and any(pattern.match(text) for text in error.args if isinstance(text, str)):
+        if pattern is not None and pattern.match(_message(error)):
             return Outcome.RETRYABLE
         return super().outcome(error)
 
@@ -151,6 +156,12 @@ class MySQL(Traits):
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
         return connection.scalar(_ROWS, {"schema": schema, "name": table}) or None
+
+
+def _message(error: Exception) -> str:
+    """Return the text of the server: MySQL Connector puts a number before it in ``args``, others put it after one."""
+    text = getattr(error, "msg", None)
+    return text if isinstance(text, str) else next((each for each in error.args if isinstance(each, str)), "")
 
 
 def _definition(connection: Connection, table: str, schema: str | None) -> str:

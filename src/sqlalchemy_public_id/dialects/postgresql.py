@@ -189,6 +189,17 @@ class CockroachDB(_PostgresProtocol):
     after SQLSTATE 40001, and after 40003 if the commit is ambiguous.
     """
 
+    no_retries = "the retry was never run on this database"
+
+
+class AuroraDSQL(_PostgresProtocol):
+    """Aurora DSQL, through ``aurora-dsql-sqlalchemy``: no savepoints, one collation, and no clause to name it.
+
+    So a collision raises ``IntegrityError``. It was not tested on a server either.
+    """
+
+    no_retries = "this database has no savepoints"
+
 
 def _fields(error: BaseException | None) -> dict[str, Any]:
     """Return the fields of the server's message, which pg8000 has in place of a text."""

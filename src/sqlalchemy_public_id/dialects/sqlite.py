@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from sqlalchemy import text
+from sqlalchemy import Integer, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
@@ -44,6 +45,9 @@ class SQLite(Traits):
     max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
     retryable_errors: ClassVar[frozenset[object]] = _BUSY
+
+    def key_type(self) -> TypeEngine[int]:
+        return Integer()  # no other type counts up
 
     def error_code(self, error: BaseException | None) -> object:
         return str(error)
@@ -82,14 +86,3 @@ class SQLite(Traits):
 
 def _driver(dbapi_connection: Any) -> Any:
     return getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
-
-
-def begin(connection: Connection, statement: Literal["BEGIN", "BEGIN IMMEDIATE"] = "BEGIN") -> None:
-    """Begin the transaction on SQLite, if it has not begun; on other databases, do nothing.
-
-    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself.
-    """
-    if connection.dialect.name == "sqlite":
-        driver: Any = connection.connection.driver_connection
-        if not driver.in_transaction:
-            connection.exec_driver_sql(statement)

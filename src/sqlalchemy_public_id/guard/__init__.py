@@ -19,8 +19,9 @@ exceptions (``docs/guides/collisions.md`` has the list):
 
 A connection in ``AUTOCOMMIT`` mode gets neither, and many parameter sets are not retried there.
 
-The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row that got none (ERROR), and a database whose
-collisions are not retried (WARNING). :func:`collisions` counts the replaced ids, for metrics.
+The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row that got none (ERROR), and a database or a
+driver whose collisions are not retried, with what it lacks (WARNING). :func:`collisions` counts the replaced ids, for
+metrics.
 
 :func:`is_retryable` tells whether the database gave up a whole transaction, which only its program can run again.
 """
@@ -37,10 +38,10 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
-from sqlalchemy_public_id.dialects import is_retryable, traits_for
+from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, traits_for
 from sqlalchemy_public_id.guard import on_conflict
-from sqlalchemy_public_id.guard.collision import collisions, logger
-from sqlalchemy_public_id.guard.execute import Execution, integrity_error, return_rows_by_sent_ids
+from sqlalchemy_public_id.guard.collision import collisions, warn_unguarded
+from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_sent_ids
 from sqlalchemy_public_id.guard.statement import Batch, known, may_replace_ids, rows_in, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
@@ -52,7 +53,6 @@ __all__ = ["collisions", "install", "is_retryable", "uninstall"]
 guarded_dialects: RefDict[Dialect, None] = RefDict()
 """The dialects of guarded engines."""
 _unwanted: weakref.WeakSet[Dialect] = weakref.WeakSet()
-_warned: weakref.WeakSet[Dialect] = weakref.WeakSet()
 _lock = threading.RLock()
 
 
@@ -86,18 +86,14 @@ def install_for(connection: Connection) -> None:
 
 
 def warn_if_unguarded(dialect: Dialect) -> None:
-    """Log a warning, once for each engine, if collisions are not retried on its database."""
-    if not traits_for(dialect).retries and dialect not in _warned:
-        _warned.add(dialect)
-        logger.warning(
-            "public ids on %s: a collision is an IntegrityError, because the library does not know how this database "
-            "reports one; ids are made and checked as everywhere",
-            dialect.name,
-        )
+    """Log a warning, once for each engine, if collisions are not retried on its database or by its driver."""
+    missing = missing_for_retries(dialect)
+    if missing is not None:
+        warn_unguarded(dialect, missing)
 
 
 def _install(dialect: Dialect) -> None:
-    if ref(dialect) not in guarded_dialects and traits_for(dialect).retries:
+    if ref(dialect) not in guarded_dialects and missing_for_retries(dialect) is None:
         for name, handler in _EVENTS.items():
             event.listen(dialect, name, handler)
         guarded_dialects.keep(dialect, None)
@@ -153,7 +149,7 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
     if not traits.aborts_transaction:
         try:  # a statement that fails alone needs no preparation
             dialect.do_execute(cursor, statement, parameters, context)
-        except integrity_error(dialect) as raised:
+        except dialect.dbapi.IntegrityError as raised:
             error = raised
         if error is None:
             return None

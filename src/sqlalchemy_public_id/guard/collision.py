@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -30,7 +31,22 @@ _COUNTABLE = 10_000_000
 """Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
 
 
-# --- metrics
+# --- what operators see
+
+_warned: weakref.WeakSet[Dialect] = weakref.WeakSet()
+
+
+def warn_unguarded(dialect: Dialect, missing: str) -> None:
+    """Log, once for each engine, that collisions are not retried, and what the database or the driver is *missing*."""
+    if dialect not in _warned:
+        _warned.add(dialect)
+        logger.warning(
+            "public ids on %s: a collision is raised and not retried, because %s; "
+            "ids are made and checked as everywhere",
+            dialect.name,
+            missing,
+        )
+
 
 _replaced: Counter[str] = Counter()
 _replaced_lock = threading.Lock()

@@ -14,15 +14,9 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.dialects import Traits, traits_for
-from sqlalchemy_public_id.guard.collision import Collisions, Match, match_violation
+from sqlalchemy_public_id.guard.collision import Collisions, Match, match_violation, warn_unguarded
 from sqlalchemy_public_id.guard.statement import Batch, Slot, schema_options, statement_of
 from sqlalchemy_public_id.types import MatchedId, is_public_id, public_id_type
-
-
-def integrity_error(dialect: Any) -> type[Exception]:
-    """Return the class of errors among which violations are: not every driver has an ``IntegrityError``."""
-    found: type[Exception] = getattr(dialect.dbapi, "IntegrityError", dialect.dbapi.Error)
-    return found
 
 
 def names_of(table: Any, options: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -45,7 +39,6 @@ class Execution:
         self.statement = statement
         self.dialect: Any = context.dialect
         self.traits: Traits = traits_for(context.dialect)
-        self.integrity_error: type[Exception] = integrity_error(context.dialect)
         self.connection: Any = context.root_connection
         self.options: dict[str, Any] = schema_options(context)
         """For statements of the guard, so that they find the same table."""
@@ -111,13 +104,16 @@ class Execution:
         """Execute the INSERT. Return the error if it may be a collision."""
         try:
             self.send(batch)
-        except self.integrity_error as error:
+            return None
+        except self.dialect.dbapi.IntegrityError as raised:
+            error: Exception = raised
             return error
-        return None
 
     def _replace_ids(self, batch: Batch, error: Exception, *, is_repeatable: bool) -> None:
         """Replace the ids that have collided; raise *error* if it is not about them, or cannot be mended."""
         violation = self.traits.violation(error)
+        if violation is None and self.traits.error_code(error) is None:
+            warn_unguarded(self.dialect, f"the driver {self.dialect.driver} reports no number with the error")
         # INSERT OR ROLLBACK and its like end the transaction, with the earlier work of the caller
         if violation is None or not (self.in_autocommit or self.traits.in_transaction(self.dbapi_connection)):
             raise error

@@ -28,9 +28,8 @@ from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import Turn, take_turns
-from sqlalchemy_public_id.dialects.sqlite import begin
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.guard.collision import Match, match_violation
 from sqlalchemy_public_id.idempotency.contents import (
@@ -161,8 +160,7 @@ def _insert_or_find(
             "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
             "use an engine or a connection without it"
         )
-    # a transaction that has read may not get the lock to write
-    begin(connection, "BEGIN IMMEDIATE")
+    begin_to_write(connection)
     with take_turns(connection, public_id) as turn:
         with _without_parents(state):
             session.flush()

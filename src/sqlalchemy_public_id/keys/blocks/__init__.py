@@ -8,11 +8,12 @@ from functools import partial
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, Integer, Table, event
+from sqlalchemy import Column, Connection, Engine, Table, event
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.util import greenlet_spawn
 from typing_extensions import Self
 
+from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, safe_repr
 from sqlalchemy_public_id.formats.pool import reset_in_child
 from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
@@ -306,7 +307,7 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     ...     __tablename__ = "event"
     ...     id = block_key(events)
     >>> Event.__table__.c.id.type
-    BigInteger()
+    BigIntegerKey()
     """
     if not isinstance(allocator, BlockAllocator):
         raise ConfigurationError(f"expected a BlockAllocator, not {safe_repr(allocator)}")
@@ -314,13 +315,10 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
         if option in kwargs:
             raise ConfigurationError(f"block_key() sets {option} itself: the keys come from {allocator!r}")
     _LISTENERS.install()
-    from sqlalchemy.dialects import mysql  # a third of the time to import this library
-
-    type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     info = {**kwargs.pop("info", {}), _ALLOCATOR: allocator}
     return mapped_column(
         kwargs.pop("name", None),
-        type_,
+        BigIntegerKey(),
         primary_key=True,
         autoincrement=False,
         insert_default=allocator.next,
