@@ -223,9 +223,10 @@ def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
-        if mapper not in mapper.registry.mappers:  # disposed of, while its class is alive
+        mappers = mapped_classes(mapper.registry)
+        if mapper not in mappers:  # disposed of, while its class is alive
             _incomplete.discard(mapper)
-        elif has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
+        elif has_relationships(mapper) or all(other.configured for other in mappers):
             _incomplete.discard(mapper)
             complete.append(mapper)
     for mapper in complete:
