@@ -43,7 +43,7 @@ def columns_of(base: Any, text: str) -> Iterator[tuple[Mapper[Any], Any]]:
         configure_mappers()
     except (SQLAlchemyError, PublicIdError) as error:
         raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
-    for mapper in sorted(mapped_classes(base.registry), key=lambda mapper: mapper.class_.__name__):
+    for mapper in mapped_classes(base.registry):
         for column in id_attributes(mapper).values():
             is_own = column.table is mapper.local_table  # not inherited
             if is_own and public_id_type(column).id_format.is_valid(text):

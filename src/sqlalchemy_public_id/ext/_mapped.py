@@ -60,7 +60,7 @@ def mapper_of(model: object) -> Mapper[Any] | None:
 
 def mappers_of(registry: registry) -> list[Mapper[Any]]:
     """Return the mappers of *registry*, bases first, without disposed and failed ones."""
-    return sorted(mapped_classes(registry), key=lambda mapper: (mapper.inherits is not None, mapper.class_.__name__))
+    return sorted(mapped_classes(registry), key=lambda mapper: mapper.inherits is not None)
 
 
 def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
