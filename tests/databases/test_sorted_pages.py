@@ -23,7 +23,7 @@ from sqlalchemy.orm import (
     with_loader_criteria,
 )
 
-from sqlalchemy_public_id import ConfigurationError, InvalidCursor, PublicIdMixin, PublicIdNotFound, lookup
+from sqlalchemy_public_id import ConfigurationError, InvalidCursor, PublicIdMixin, PublicIdNotFound, _private, lookup
 from sqlalchemy_public_id.references import public_ref
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("rows")]
@@ -228,6 +228,23 @@ def test_count_of_a_locked_statement(session: Session) -> None:
     assert lookup.page(session, criteria, limit=5, count=True).total == 20
     joined = select(Ticket).options(joinedload(Ticket.owner))
     assert lookup.page(session, joined, limit=5, count=True).total == ROWS
+
+
+@pytest.mark.parametrize("missing", ["_for_update_arg", "_with_options"])
+def test_count_without_an_undocumented_name(session: Session, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """The number of rows is the same where SQLAlchemy does not tell the lock or the options of a statement."""
+    monkeypatch.setattr(_private, "available", lambda owner, name: name != missing)
+    visible = with_loader_criteria(Ticket, lambda model: model.is_open)
+    repeated = select(Ticket).join(Person, Person.id > 0).options(joinedload(Ticket.owner))
+    for rows, total in (
+        (select(Ticket), ROWS),
+        (select(Ticket).options(visible), 20),
+        (select(Ticket).with_for_update().options(visible), 20),
+        (repeated.with_for_update(of=Ticket), ROWS),
+        (select(Ticket).where(Ticket.is_open).group_by(Ticket.id), 20),
+        (select(aliased(Ticket)).distinct(), ROWS),
+    ):
+        assert lookup.page(session, rows, limit=5, count=True).total == total
 
 
 def test_filters_do_not_hold_for_cursors(session: Session) -> None:

@@ -89,6 +89,13 @@ def test_batch(operation: type[PublicIdOp]) -> None:
     ]
 
 
+def test_beside_batches() -> None:
+    """An operation that a project has put beside its tables is in no batch."""
+    code = render_python_code(UpgradeOps([AddPublicIdOp("user", schema="attic")]), render_as_batch=True)
+
+    assert " op.add_public_id('user', schema='attic')" in code
+
+
 def test_prefix_of_the_user() -> None:
     """The name that a project has for ``op`` is used."""
     assert written(AddPublicIdOp("user"), alembic_module_prefix="alembic.op.") == "alembic.op.add_public_id('user')"

@@ -1,12 +1,14 @@
 """What a program does with the library, step by step: imported by ``renamed_names.py``, after it has renamed names."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Engine, ForeignKey, String, create_engine, delete, func, insert, inspect, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, InvalidRequestError
+from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, MissingGreenlet
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -195,6 +197,15 @@ class Use:
         assert lookup.get(session, User, "malformed") is None
         assert lookup.get_many(session, User, [A]) == {A: first}
         assert lookup.get(session, User, A, with_for_update=True) is first
+        assert lookup.get_many(session, User, [A], with_for_update=True) == {A: first}
+        assert lookup.get_many(session, select(User).where(User.name == "first"), [A]) == {A: first}
+        assert lookup.get(session, select(User).where(User.name == "second"), A) is None
+        for refused in (select(User).limit(3), select(User).offset(3), select(User).order_by(User.name)):
+            try:
+                lookup.get(session, refused, A)
+            except ConfigurationError:
+                continue
+            raise AssertionError("a lookup in a sorted or limited statement is not refused")
 
     def pages(self, session: Session) -> None:
         session.connection().execute(
@@ -206,7 +217,10 @@ class Use:
         assert [user.name for user in (*first, *second)] == [f"page {number}" for number in range(9)]
         hidden = pages.options(with_loader_criteria(User, User.name == "page 4"))
         assert [user.name for user in lookup.page(session, hidden, limit=5)] == ["page 4"]
-        assert len(lookup.page(session, pages.with_for_update(), limit=5, count=True)) == 5
+        repeated = pages.join(Order, Order.id > 0, isouter=True)
+        for rows, total in ((pages, 9), (pages.with_for_update(of=User), 9), (hidden, 1), (repeated, 9)):
+            counted = lookup.page(session, rows, limit=5, count=True).total
+            assert counted == total, f"{counted} rows are counted instead of {total}"
         for refused in (pages.limit(3), pages.order_by(User.name)):
             try:
                 lookup.page(session, refused, limit=5)
@@ -219,6 +233,60 @@ class Use:
         session.commit()
         session.expire_all()
         assert (order.user_public_id, order.user.public_id) == (A, A)
+        order.user = another = User(name="another")
+        assert order.user_public_id == another.public_id, "the reference does not follow the relationship"
+        session.commit()
+        order.user_public_id = A
+        order.user = another  # set after it
+        session.commit()
+        assert order.user_public_id == another.public_id
+        order.user_public_id = A
+        session.commit()
+        assert order.user.public_id == A
+
+    def references_in_an_asynchronous_session(self, session: Session) -> None:
+        async def read() -> None:
+            engine = create_async_engine("sqlite+aiosqlite://")
+            async with engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(engine) as session:
+                session.add(order := Order(user=(user := User(name="first"))))
+                await session.commit()
+                await session.refresh(order, ["user_id"])
+                public_id = await session.run_sync(lambda _: order.user_public_id)
+                await session.refresh(user)
+                assert public_id == user.public_id
+                await session.commit()
+                advice = ""
+                try:
+                    order.user_public_id  # noqa: B018  # outside of a greenlet
+                except MissingGreenlet as error:
+                    advice = str(error)
+                assert "references.load" in advice, "an attribute that cannot wait for the database is not refused"
+            await engine.dispose()
+
+        asyncio.run(read())
+
+    def declaration_beside_one_that_failed(self, session: Session) -> None:
+        class Own(DeclarativeBase): ...
+
+        failed: list[Exception] = []  # with tracebacks, which keep the class
+        try:
+            type("Failed", (Own,), {"__tablename__": "failed", "__table_args__": (1,)})
+        except ArgumentError as error:
+            failed.append(error)
+
+        class Child(PublicIdMixin, Own):
+            __tablename__ = "child"
+            parent_id: Mapped[int | None] = mapped_column(ForeignKey("parent.id"))
+            parent_public_id: Mapped[str | None] = public_ref("parent")
+
+        class Parent(PublicIdMixin, Own):
+            __tablename__ = "parent"
+            children: Mapped[list[Child]] = relationship(backref="parent")
+
+        Own.registry.configure()
+        assert Child(parent=(parent := Parent())).parent_public_id == parent.public_id
 
     def bulk_insert(self, session: Session) -> None:
         bulk.insert(session, users := [User(name=f"bulk {number}") for number in range(60)])

@@ -22,11 +22,10 @@ from conftest import url_of
 PROGRAM = Path(__file__).parent / "renamed_names.py"
 
 NEEDED = """
-    _post_values_clause _insertmanyvalues escaped_bind_names sentinel_columns insert_prefetch _generate
-    _order_by_clauses _has_row_limiting_clause _with_options update_values_to_set _save_impl _autobegin_t _begin
-    _capture_exception _identity_class _dict _wr _transaction _new _instance_dict _orphaned_outside_of_session hash_key
-    expired_attributes session_id committed_state PASSIVE_NO_INITIALIZE in_greenlet _memo
-    statement_compiler compiled_parameters execute_style INSERTMANYVALUES isinsert root_connection
+    _post_values_clause _insertmanyvalues escaped_bind_names sentinel_columns insert_prefetch update_values_to_set
+    _save_impl _autobegin_t _begin _capture_exception _identity_class _dict _wr _transaction _new _instance_dict
+    _orphaned_outside_of_session hash_key expired_attributes session_id committed_state _memo statement_compiler
+    compiled_parameters execute_style INSERTMANYVALUES isinsert root_connection
 """
 """Names without which something does not work today."""
 
@@ -36,23 +35,24 @@ NEEDED_ON = {
         _deliver_insertmanyvalues_batches sentinel_values
     """,
     "postgresql": """
-        _multi_values _values bind_names implicit_sentinel effective_returning _for_update_arg _insertmanyvalues_rows
+        _multi_values _values bind_names implicit_sentinel effective_returning _insertmanyvalues_rows
         fetchall_for_returning
     """,
 }
 """Names without which something does not work on one database."""
 
 UNNOTICED = """
-    _select_names _deannotate element_list _register_persistent _strong_obj _pending_mutations _managers
-    _get_sentinel_column_for_table
+    _select_names _deannotate element_list _register_persistent _strong_obj _pending_mutations
+    _get_sentinel_column_for_table _order_by_clauses _has_row_limiting_clause _with_options _for_update_arg
 """
 """Names that the library uses, and can do without."""
 
 SAMPLE = """
     _multi_values _values _select_names _deannotate effective_returning fetchall_for_returning _register_persistent
-    _managers _strong_obj _compiler _post_values_clause _insertmanyvalues insert_prefetch compiled_parameters
+    _strong_obj _compiler _post_values_clause _insertmanyvalues insert_prefetch compiled_parameters
     execute_style positiontup _save_impl _capture_exception _memo statement_compiler
-    _deliver_insertmanyvalues_batches update_values_to_set _order_by_clauses _instance_dict bind_names root_connection
+    _deliver_insertmanyvalues_batches update_values_to_set _with_options _for_update_arg _instance_dict
+    bind_names root_connection
 """
 """Names of each kind: without some the import fails, without others the first flush, collision or page."""
 

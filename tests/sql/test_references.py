@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, inspect, select
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -411,6 +411,31 @@ def test_a_backref_of_another_model() -> None:
     with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: Sale has no relationship 'shop'; it has none"):
         Own.registry.configure()
     Own.registry.dispose()  # whoever configures mappers next would find them
+
+
+def test_a_backref_beside_a_declaration_that_failed() -> None:
+    """Mappers can be configured while a class that could not be mapped is alive, as in an interpreter."""
+
+    class Own(DeclarativeBase): ...
+
+    with pytest.raises(ArgumentError) as failed:
+        type("Failed", (Own,), {"__tablename__": "failed", "__table_args__": (1,)})
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_id: Mapped[int | None] = mapped_column(ForeignKey("shop.id"))
+        shop_public_id: Mapped[str | None] = public_ref("shop")
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        sales = relationship("Sale", backref="shop")
+
+    Own.registry.configure()
+
+    sold, shop = Sale(shop_public_id="0123456789ab"), Shop()
+    sold.shop = shop  # type: ignore[attr-defined]  # the reference listens to the relationship
+    assert sold.shop_public_id == shop.public_id
+    del failed  # its traceback keeps the class
 
 
 def test_a_missing_relationship() -> None:

@@ -9,18 +9,23 @@ from typing import Any
 import pytest
 import sqlalchemy
 from sqlalchemy import (
+    LABEL_STYLE_TABLENAME_PLUS_COL,
     Column,
     Engine,
     Identity,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     bindparam,
     create_engine,
     event,
+    func,
     insert,
+    or_,
     select,
+    text,
     true,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -29,18 +34,22 @@ from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
     Session,
+    aliased,
     configure_mappers,
+    load_only,
     mapped_column,
     orm_insert_sentinel,
     raiseload,
     with_loader_criteria,
 )
 from sqlalchemy.orm.exc import UnmappedClassError
+from sqlalchemy.orm.interfaces import UserDefinedOption
 from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk
 from sqlalchemy_public_id._private import Places
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.orm.inspection import is_in_greenlet, mapped_classes
 
 table = Table(
     "thing",
@@ -224,26 +233,69 @@ def test_rows_of_a_batch(engine: Engine) -> None:
 # --- lookups
 
 
-def test_lock_and_criteria_of_a_statement() -> None:
-    """A SELECT loses its lock and nothing else, and its criteria are told apart from other options."""
-    locked = select(table).where(table.c.id > 1).with_for_update()
+@pytest.fixture(params=["with the names", "without a name"])
+def names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """True if SQLAlchemy has the names that it does not document, False if it has none of them."""
+    if request.param == "without a name":
+        monkeypatch.setattr(_private, "available", lambda owner, name: False)
+    return bool(request.param == "with the names")
+
+
+def test_lock_of_a_statement(names: bool) -> None:
+    """A SELECT loses its lock and nothing else; without the name, it keeps its lock in a subquery."""
+    plain = select(table).where(table.c.id > 1)
+    locked = plain.with_for_update()
+    expected = plain if names else select(locked.subquery("anon_1"))
+    assert str(_private.without_lock(locked)) == str(expected)
     assert "FOR UPDATE" in str(locked)
-    assert str(_private.without_lock(locked)) == str(select(table).where(table.c.id > 1))
-    assert "FOR UPDATE" in str(locked)
+
+
+def test_criteria_of_a_statement(names: bool) -> None:
+    """The criteria of a SELECT are told apart from other options, and None is returned if they cannot be."""
 
     class Base(DeclarativeBase): ...
 
     criteria = with_loader_criteria(Base, lambda _: true())
-    assert _private.loader_criteria(select(table).options(criteria, raiseload("*"))) == [criteria]
+    found = _private.loader_criteria(select(table).options(criteria, raiseload("*")))
+    assert found == ([criteria] if names else None)
 
 
-def test_sorted_or_limited() -> None:
+class Unhashable(UserDefinedOption):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def statements() -> list[Select[Any]]:
+    """SELECTs of every kind, without an order or a limit of their own."""
+    other, inner = aliased(Thing), select(Thing.id).order_by(Thing.id).limit(1)
+    return [
+        select(table).where(table.c.id > 1).with_for_update(),
+        select(Thing),
+        select(other).join(Thing, Thing.id == other.id).where(other.name.in_(["a", "b"]), or_(other.id > 1, true())),
+        select(Thing).where(Thing.id.in_(inner)).add_cte(select(Thing.id).cte("other")),
+        select(Thing).group_by(Thing.id).having(func.count() > 1).distinct().prefix_with("ALL").with_hint(Thing, "x"),
+        select(Thing).options(load_only(Thing.name), with_loader_criteria(Thing, lambda cls: cls.id > 1), Unhashable()),
+        select(Thing).execution_options(populate_existing=True).set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL),
+        select(Thing).where(text("id > :least")),
+        select(Thing).order_by("name").limit(1).offset(2).order_by(None).limit(None).offset(None),
+        select(Thing).fetch(1, percent=True).fetch(None),
+    ]
+
+
+@pytest.mark.parametrize("statement", statements(), ids=range(len(statements())))
+def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
     """An ORDER BY, LIMIT, OFFSET and FETCH are recognized, and are gone when they are reset."""
-    plain = select(table).where(table.c.id > 1).with_for_update()
-    assert not _private.is_sorted_or_limited(plain)
-    for changed in (plain.order_by("name"), plain.limit(1), plain.offset(1), plain.fetch(1)):
+    assert not _private.is_sorted_or_limited(statement)
+    for changed in (
+        statement.order_by("name"),
+        statement.order_by(table.c.id.desc()),
+        statement.limit(1),
+        statement.limit(bindparam("most")),
+        statement.offset(1),
+        statement.fetch(1),
+        statement.fetch(10, with_ties=True),
+        statement.slice(1, 2),
+    ):
         assert _private.is_sorted_or_limited(changed)
-    assert not _private.is_sorted_or_limited(plain.order_by("name").limit(1).order_by(None).limit(None))
 
 
 # --- the ORM
@@ -317,27 +369,11 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
     assert left(by_flush=False) == left(by_flush=True)
 
 
-def test_history_without_loading(engine: Engine) -> None:
-    """The history of an expired attribute is empty, and sends no statement."""
-    with Session(engine) as session:
-        thing = Thing(name="a")
-        session.add(thing)
-        session.commit()
-        statements: list[str] = []
-        event.listen(engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-
-        history = _private.history_without_loading(thing, "name")
-        thing.name = "b"
-        changed = _private.history_without_loading(thing, "name")
-
-    assert (history.has_changes(), list(changed.added), statements) == (False, ["b"], [])
-
-
 def test_greenlet() -> None:
     """Only code that ``greenlet_spawn()`` runs is inside of a greenlet of SQLAlchemy."""
-    inside = asyncio.run(greenlet_spawn(_private.is_in_greenlet))
+    inside = asyncio.run(greenlet_spawn(is_in_greenlet))
 
-    assert (inside, _private.is_in_greenlet()) == (True, False)
+    assert (inside, is_in_greenlet()) == (True, False)
 
 
 def test_mappers_beside_a_class_that_failed() -> None:
@@ -354,7 +390,11 @@ def test_mappers_beside_a_class_that_failed() -> None:
     with pytest.raises(ArgumentError) as without_table:
         type("WithoutTable", (Other,), {"__tablename__": "without_table", "__table_args__": (1,)})
 
-    assert [mapper.class_ for mapper in _private.mapped_classes(Other.registry)] == [Whole]
+    class Again(Other):
+        __tablename__ = "again"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    assert [mapper.class_ for mapper in mapped_classes(Other.registry)] == [Again, Whole]
     with pytest.raises(UnmappedClassError):
         list(Other.registry.mappers)
     del keyless, without_table  # their tracebacks keep the classes

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from alembic.autogenerate.render import renderers  # alembic.autogenerate itself may be half imported
+from alembic.operations.ops import DropColumnOp
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
@@ -49,8 +50,7 @@ _VARIANTS: dict[tuple[str, ...], Traits] = {
 def _render(context: AutogenContext, op: Directive) -> str:
     # before Alembic 1.18, this import adds the method to op
     context.imports.add(f"import {_PACKAGE}.alembic")
-    # private: Alembic has no public twin. Tested on 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0, 1.20.1
-    in_batch = isinstance(op, PublicIdOp) and context._has_batch  # pyright: ignore[reportPrivateUsage]
+    in_batch = isinstance(op, PublicIdOp) and _is_in_batch(context)
     omitted = {"table", "schema"} if in_batch else set[str]()
     if isinstance(op, DropPublicIdOp):
         omitted |= {"format", "server_default"}  # of no use for a column that goes
@@ -61,6 +61,12 @@ def _render(context: AutogenContext, op: Directive) -> str:
     ]
     prefix = "batch_op." if in_batch else context.opts["alembic_module_prefix"] or ""
     return f"{prefix}{op.name}({', '.join(arguments)})"
+
+
+def _is_in_batch(context: AutogenContext) -> bool:
+    """Return True inside of ``with op.batch_alter_table()``, which Alembic tells only by how it renders its own."""
+    own = DropColumnOp("table", "column")
+    return str(renderers.dispatch(own)(context, own)).startswith("batch_op.")
 
 
 def _literal(context: AutogenContext, value: object) -> str:

@@ -12,10 +12,9 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapper, configure_mappers
 
-from sqlalchemy_public_id._private import mapped_classes
 from sqlalchemy_public_id.cli._console import UsageProblem
 from sqlalchemy_public_id.errors import PublicIdError
-from sqlalchemy_public_id.orm.inspection import id_attributes
+from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
 from sqlalchemy_public_id.types import public_id_type
 
 
@@ -43,7 +42,7 @@ def columns_of(base: Any, text: str) -> Iterator[tuple[Mapper[Any], Any]]:
         configure_mappers()
     except (SQLAlchemyError, PublicIdError) as error:
         raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
-    for mapper in sorted(mapped_classes(base.registry), key=lambda mapper: mapper.class_.__name__):
+    for mapper in mapped_classes(base.registry):
         for column in id_attributes(mapper).values():
             is_own = column.table is mapper.local_table  # not inherited
             if is_own and public_id_type(column).id_format.is_valid(text):

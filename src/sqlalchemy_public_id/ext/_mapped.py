@@ -14,8 +14,8 @@ from sqlalchemy import Column, ColumnClause, Integer, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, registry
 from sqlalchemy.types import NullType, TypeDecorator
 
-from sqlalchemy_public_id._private import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.types import is_public_id
 
 
@@ -60,7 +60,7 @@ def mapper_of(model: object) -> Mapper[Any] | None:
 
 def mappers_of(registry: registry) -> list[Mapper[Any]]:
     """Return the mappers of *registry*, bases first, without disposed and failed ones."""
-    return sorted(mapped_classes(registry), key=lambda mapper: (mapper.inherits is not None, mapper.class_.__name__))
+    return sorted(mapped_classes(registry), key=lambda mapper: mapper.inherits is not None)
 
 
 def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:

@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Select, bindparam, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, configure_mappers
-from sqlalchemy.orm.attributes import instance_dict
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
@@ -238,7 +237,7 @@ def get_many(
         if is_shown:
             objects = result.scalars().unique().all()
             # from its dictionary in a third of the time; a listener may have added an option that leaves it out
-            ids = [instance_dict(row).get(key) or getattr(row, key) for row in objects]
+            ids = [row.__dict__.get(key) or getattr(row, key) for row in objects]
             rows.update(zip(ids, objects, strict=True))
         else:
             rows.update((public_id, row) for row, public_id in result.unique())

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
 from sqlalchemy.orm import Session
-from sqlalchemy.orm.attributes import instance_dict
 
 from sqlalchemy_public_id._private import loader_criteria, without_lock
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -72,7 +71,7 @@ class KeysetQuery:
         """Return the public id of a row of :meth:`rows_after`."""
         if self.keyset.has_id_column:
             return row[1]
-        values, name = instance_dict(row[0]), self.keyset.name
+        values, name = inspect(row[0]).dict, self.keyset.name
         if name in values:
             return values[name]
         # a listener of the session has added an option that leaves it out
@@ -80,18 +79,16 @@ class KeysetQuery:
         return self.session.scalar(select(self.keyset.id).where(*(term.expression == key for term, key in keys)))
 
     def count(self) -> int:
-        """Return the number of rows of all pages."""
+        """Return the number of rows of all pages, in all shards."""
+        selected, bind_arguments = self.keyset.selected, {"mapper": self.keyset.mapper}
+        criteria = loader_criteria(selected)
+        if criteria is None:
+            return len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
         keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
-        total: int = self._count_of(keys).scalar_one()
-        return total
-
-    def _count_of(self, keys: list[Any]) -> Any:
-        selected = self.keyset.selected
-        rows = selected.with_only_columns(*keys, maintain_column_froms=True).distinct()
+        rows = without_lock(selected.with_only_columns(*keys, maintain_column_froms=True)).distinct()
         # with_loader_criteria() of the statement holds for a subquery as an option of the outer one
-        query = select(func.count()).select_from(without_lock(rows).subquery())
-        query = query.options(*loader_criteria(selected))
-        return self.session.execute(query, bind_arguments={"mapper": self.keyset.mapper})
+        query: Any = select(func.count()).select_from(rows.subquery()).options(*criteria)
+        return sum(self.session.scalars(query, bind_arguments=bind_arguments))
 
     # --- the row of the cursor
 
@@ -170,9 +167,6 @@ class ShardedKeysetQuery(KeysetQuery):
         if len(complete) < min(limit, len(rows)):
             return complete, limit  # the next page selects the rest
         return complete[:limit], limit if ends else len(complete)
-
-    def count(self) -> int:
-        return sum(self._count_of([term.expression for term in self.keyset.terms]).scalars())
 
     def _sort_key(self, row: Any) -> tuple[Any, ...]:
         """Return the key of the row, and its public id as the databases sort it."""

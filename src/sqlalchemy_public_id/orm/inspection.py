@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
 from sqlalchemy import Column, Connection, FromClause, SQLColumnExpression, Table, insert, inspect
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, RelationshipProperty, Session, scoped_session
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.orm import (
+    InstanceState,
+    Mapper,
+    QueryableAttribute,
+    RelationshipProperty,
+    Session,
+    registry,
+    scoped_session,
+)
+from sqlalchemy.orm.exc import UnmappedClassError
+from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.types import is_public_id
@@ -79,6 +91,32 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     }
 
 
+def mapped_classes(registry: registry) -> list[Mapper[Any]]:
+    """Return the mappers of *registry* by the names of their classes, without those of declarations that failed.
+
+    ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper. Then they are
+    found among all classes of the program, in some milliseconds.
+    """
+    try:
+        mappers: Iterable[Any] = registry.mappers
+    except UnmappedClassError:
+        found: list[Any] = [inspect(each, raiseerr=False) for each in _subclasses(object)]
+        mappers = {each for each in found if isinstance(each, Mapper) and each.registry is registry}
+    whole = [mapper for mapper in mappers if hasattr(mapper, "primary_key")]
+    return sorted(whole, key=lambda mapper: (mapper.class_.__name__, mapper.class_.__module__))
+
+
+def _subclasses(class_: type[Any]) -> set[type[Any]]:
+    """Return all classes below *class_*."""
+    below: set[type[Any]] = set()
+    left = [class_]
+    while left:
+        new = {*type.__subclasses__(left.pop())} - below
+        below |= new
+        left += new
+    return below
+
+
 def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
     """Return the condition *where*, or what the function *where* returns for *entity*.
 
@@ -132,3 +170,18 @@ def is_sharded(session: Session | scoped_session[Session]) -> bool:
     # not imported: if nothing has loaded the module, no session is of its class
     module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
     return module is not None and isinstance(session, module.ShardedSession)
+
+
+def is_in_greenlet() -> bool:
+    """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait.
+
+    It waits for nothing, which is refused elsewhere. Other tasks are not run meanwhile.
+    """
+    try:
+        await_only(_do_nothing())
+    except MissingGreenlet:
+        return False
+    return True
+
+
+async def _do_nothing() -> None: ...

@@ -41,9 +41,9 @@ from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Se
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import operators
 
-from sqlalchemy_public_id._private import mapped_classes
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.orm import Listener, Listeners
+from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
@@ -223,9 +223,10 @@ def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
-        if mapper not in mapper.registry.mappers:  # disposed of, while its class is alive
+        mappers = mapped_classes(mapper.registry)
+        if mapper not in mappers:  # disposed of, while its class is alive
             _incomplete.discard(mapper)
-        elif has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
+        elif has_relationships(mapper) or all(other.configured for other in mappers):
             _incomplete.discard(mapper)
             complete.append(mapper)
     for mapper in complete:

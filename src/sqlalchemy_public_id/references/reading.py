@@ -8,14 +8,13 @@ from typing import Any, TypeAlias, cast
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import MissingGreenlet
-from sqlalchemy.orm import InstanceState, Mapper, QueryableAttribute, Session, selectinload
-from sqlalchemy.orm.attributes import instance_dict, instance_state, set_committed_value
+from sqlalchemy.orm import AttributeState, InstanceState, Mapper, QueryableAttribute, Session, selectinload
+from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id._private import history_without_loading, is_in_greenlet
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, ReferenceNotReadable, safe_repr
-from sqlalchemy_public_id.orm.inspection import session_of
+from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
 
@@ -115,7 +114,7 @@ def public_id_fetched(instance: object, attribute: str, relationship: str) -> st
     if fetched is None:
         return None
     name, key, public_id = fetched
-    values = instance_dict(instance)
+    values = instance.__dict__
     return public_id if relationship not in values and values.get(name) == key else None
 
 
@@ -153,6 +152,10 @@ def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: 
     # the relationship decides if it was set after the foreign key, and if the key is deferred
     if ref.relationship in values:
         related = values[ref.relationship]
+        if related is not None and values.get(ref.key) is not None:
+            shown = _shown(related, ref, values[ref.key])
+            if shown is not None:
+                return shown  # whichever decides
         if relationship_changed(state, ref):
             return None if related is None else _id_of(related, ref)
         if related is not None and ref.key not in values:
@@ -170,11 +173,14 @@ def public_id_without_query(state: InstanceState[Any], ref: PublicRef, session: 
         shard = state.identity_token
         identity = ref.source.mapper.identity_key_from_primary_key((key,), identity_token=shard)
         related = session.identity_map.get(identity)
-    if related is not None:
-        shown = instance_state(related).dict
-        if shown.get(ref.target_key) == key and shown.get(ref.target_id) is not None:
-            return cast("str", shown[ref.target_id])
-    return Unknown.NOT_LOADED
+    shown = None if related is None else _shown(related, ref, key)
+    return Unknown.NOT_LOADED if shown is None else shown
+
+
+def _shown(related: object, ref: PublicRef, key: object) -> str | None:
+    """Return the public id that is loaded in *related*, if *key* points to it."""
+    values = instance_state(related).dict
+    return cast("str | None", values.get(ref.target_id)) if values.get(ref.target_key) == key else None
 
 
 def _id_of(related: object, ref: PublicRef) -> str | None:
@@ -186,7 +192,7 @@ def relationship_changed(state: InstanceState[Any], ref: PublicRef) -> bool:
 
     ``None`` does not count for an object without a row: constructors of dataclasses set it.
     """
-    added = cast("Sequence[Any]", history_without_loading(state.obj(), ref.relationship).added)
+    added = cast("Sequence[Any]", AttributeState(state, ref.relationship).history.added)
     return bool(added) and (added[0] is not None or state.has_identity)
 
 

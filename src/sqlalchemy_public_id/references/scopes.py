@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from sqlalchemy import inspect, select
-from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
+from sqlalchemy.orm import AttributeState, InstanceState, Mapper, RelationshipDirection, Session
 from sqlalchemy.orm.attributes import instance_state
 
-from sqlalchemy_public_id._private import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.orm.inspection import is_sharded
@@ -183,7 +182,7 @@ def _value(state: InstanceState[Any], name: str, found: Mapping[UnresolvedKey, A
         if local is None or relationship.direction is not RelationshipDirection.MANYTOONE:
             continue
         related = state.dict.get(relationship.key)
-        if related is None or not history_without_loading(state.obj(), relationship.key).added:
+        if related is None or not AttributeState(state, relationship.key).history.added:
             continue  # the foreign key decides
         key = relationship.mapper.get_property_by_column(pairs[local]).key
         remote = getattr(related, key)

@@ -8,10 +8,9 @@ from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import select
-from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session, load_only
+from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteState, Session, load_only
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
-from sqlalchemy_public_id._private import history_without_loading
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
@@ -76,7 +75,7 @@ def on_relationship_set(
     ``None`` does not count for an object without a row, as in :func:`relationship_changed`.
     """
     if isinstance(state.dict.get(ref.key), UnresolvedKey) and (value is not None or state.has_identity):
-        before = cast("Sequence[Any]", history_without_loading(state.obj(), ref.key).deleted)
+        before = cast("Sequence[Any]", AttributeState(state, ref.key).history.deleted)
         setattr(state.obj(), ref.key, before[0] if before else getattr(value, ref.target_key, None))
 
 
@@ -217,7 +216,7 @@ def _own_keys(session: Session, source: Source, members: list[Member]) -> _OwnKe
 def _stored_key(session: Session, state: InstanceState[Any], ref: PublicRef) -> Any:
     if not state.persistent:
         return None
-    replaced = cast("Sequence[Any]", history_without_loading(state.obj(), ref.key).deleted)
+    replaced = cast("Sequence[Any]", AttributeState(state, ref.key).history.deleted)
     if replaced:
         return replaced[0]
     # the key was deferred or expired when the id was assigned

@@ -26,11 +26,11 @@ from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
 from sqlalchemy.schema import Column, MetaData, Table
 from sqlalchemy.sql import Update
 from sqlalchemy.types import BigInteger, String
-from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, safe_repr
 from sqlalchemy_public_id.keys.blocks.lease_forks import connect, count_forks, drop_sockets, hold_forks_for
+from sqlalchemy_public_id.orm.inspection import is_in_greenlet
 
 END = 2**63 - 1
 """The largest ``BIGINT``: the first number that cannot be leased, because the counter must stay above it."""
@@ -288,7 +288,7 @@ class Lessor:
 
     def create_table(self) -> None:
         """Create the table of counters unless it exists."""
-        if self.is_async and not in_greenlet():
+        if self.is_async and not is_in_greenlet():
             raise ConfigurationError(
                 "the engine is an AsyncEngine, so the table cannot be created without waiting: write await "
                 "allocator.acreate_table()"

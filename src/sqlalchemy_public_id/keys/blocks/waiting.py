@@ -13,7 +13,6 @@ from typing import Any
 
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.util import await_only, greenlet_spawn
-from sqlalchemy.util.concurrency import in_greenlet
 
 from sqlalchemy_public_id.errors import ConfigurationError
 
@@ -97,12 +96,13 @@ class TaskLeases:
 
     def end(self, seconds: float) -> None:
         if self._lease is not None and not self._lease[1].done():
-            if not in_greenlet():
+            try:
+                await_only(self._cancel(*self._lease, seconds))
+            except MissingGreenlet as error:
                 raise ConfigurationError(
                     "a lease is under way, and its end has to be awaited: write await allocator.aclose(), or async "
                     "with instead of with"
-                )
-            await_only(self._cancel(*self._lease, seconds))
+                ) from error
 
     def _begin(self, count: int) -> asyncio.Task[Any]:
         loop = asyncio.get_running_loop()
