@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm import (
     InstanceState,
     LoaderCriteriaOption,
@@ -100,6 +101,7 @@ def read_places(context: ExecutionContext) -> Places | None:
     try:
         # each execution reads these: ask for them before the first one, and not when it has collided
         attrgetter("compiled_parameters", "root_connection", "execute_style", "execution_options")(context)
+        attrgetter("EXECUTEMANY", "INSERTMANYVALUES")(ExecuteStyle)
         many: Any = compiled._insertmanyvalues
         positional: bool = compiled.positional
         last: tuple[Any, ...] = () if many is None else tuple(many.sentinel_columns or ())
@@ -116,6 +118,12 @@ def read_places(context: ExecutionContext) -> Places | None:
     except AttributeError as error:
         _warn("collided public ids are not replaced, and raise the IntegrityError of the database", error)
         return None
+
+
+def sent_parameters(result: Any) -> list[dict[str, Any]] | None:
+    """Return the parameters of each row that an INSERT has sent; None if nobody knows, and the guard replaces none."""
+    found: list[dict[str, Any]] | None = getattr(result.context, "compiled_parameters", None)
+    return found
 
 
 def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
@@ -152,20 +160,6 @@ def make_sentinel(column: Column[Any]) -> None:
 
 
 # --- statements
-
-
-def clauses_after_values(insert: Insert) -> list[Any] | None:
-    """Return the clauses after the VALUES of *insert*, such as ON CONFLICT; None if they cannot be known.
-
-    Without them, an upsert that changes public ids is not refused, and INSERTs have savepoints on PostgreSQL.
-    """
-    try:
-        clause: Any = insert._post_values_clause
-    except AttributeError as error:
-        _warn("upserts that change public ids are not refused, and on PostgreSQL INSERTs have savepoints", error)
-        return None
-    # SQLAlchemy 2.1 has several in one element: SQLite takes more than one ON CONFLICT clause
-    return [] if clause is None else [*getattr(clause, "clauses", [clause])]
 
 
 def updated_columns(clause: Any) -> set[str]:

@@ -48,7 +48,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk
 from sqlalchemy_public_id._private import Places
-from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.guard.refusals import clauses_after_values, refuse_mistakes
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, mapped_classes
 
 table = Table(
@@ -81,16 +81,16 @@ def test_clause_on_conflict(dialect: Any) -> None:
     """The clause of ``Insert`` after its VALUES is found, with the columns that it sets."""
     statement = dialect.insert(table)
 
-    assert _private.clauses_after_values(statement) == []
-    assert len(_private.clauses_after_values(statement.on_conflict_do_nothing())) == 1
+    assert clauses_after_values(statement) == []
+    assert len(clauses_after_values(statement.on_conflict_do_nothing())) == 1
     upsert = statement.on_conflict_do_update(index_elements=["id"], set_={"name": "x"})
-    (clause,) = _private.clauses_after_values(upsert)
+    (clause,) = clauses_after_values(upsert)
     assert _private.updated_columns(clause) == {"name"}
 
 
 def test_clause_on_duplicate_key() -> None:
     """The same for MySQL and MariaDB."""
-    (clause,) = _private.clauses_after_values(mysql.insert(table).on_duplicate_key_update(public_id="x"))
+    (clause,) = clauses_after_values(mysql.insert(table).on_duplicate_key_update(public_id="x"))
 
     assert _private.updated_columns(clause) == {"public_id"}
 
@@ -103,7 +103,7 @@ def test_clauses_after_the_values() -> None:
     except InvalidRequestError:
         assert sqlalchemy.__version__ < "2.1"
     else:
-        assert [_private.updated_columns(clause) for clause in _private.clauses_after_values(two)] == [
+        assert [_private.updated_columns(clause) for clause in clauses_after_values(two)] == [
             set(),
             {"public_id"},
         ]
@@ -128,7 +128,7 @@ def test_columns_that_are_set_by_any_name() -> None:
         sqlite.insert(Thing).on_conflict_do_update(index_elements=["id"], set_={key: "x"})
         for key in ("public_id", Thing.__table__.c.public_id, Thing.public_id)
     ]
-    clauses = [clause for upsert in upserts for clause in _private.clauses_after_values(upsert)]
+    clauses = [clause for upsert in upserts for clause in clauses_after_values(upsert)]
 
     assert [_private.updated_columns(clause) for clause in clauses] == [{"public_id"}] * 3
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, time
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -36,6 +36,7 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from sqlalchemy_public_id._private import sent_parameters
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.types import IdColumnType
 
@@ -188,7 +189,7 @@ class ArrayInsert:
         query = insert_into(self.table).returning(*columns)
         result = self.connection.execute(query, parameters, execution_options=self._options)
         ids = {name: column for name, column in self.sent.items() if isinstance(column.type, IdColumnType)}
-        set_sent_ids([row], ids, cast("Any", result.context).compiled_parameters)
+        set_sent_ids([row], ids, sent_parameters(result) or ())
         row.update(zip(self.returned, result.one(), strict=True))
 
 
@@ -197,7 +198,7 @@ def set_sent_ids(
 ) -> None:
     """Set the ids that an INSERT has sent on *rows*; *ids* has their attributes, *sent* its parameters for each row."""
     for name, column in ids.items():
-        for row, parameters in zip(rows, sent, strict=True):
+        for row, parameters in zip(rows, sent):  # noqa: B905  # nothing is known to be sent if nothing was replaced
             row[name] = parameters[column.key]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 from sqlalchemy import Column, Connection, Integer, Select, Table, insert, select
 from sqlalchemy.orm import Mapper
 
+from sqlalchemy_public_id._private import sent_parameters
 from sqlalchemy_public_id.bulk.arrays import ArrayInsert, set_sent_ids
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.statement import MADE_IDS
@@ -62,7 +63,7 @@ def send(
                     insert(table), _parameters(sent, constant, batch), execution_options=options
                 )
                 if made:  # some may have been replaced
-                    set_sent_ids(batch, ids, result.context.compiled_parameters)
+                    set_sent_ids(batch, ids, sent_parameters(result) or ())
                 _read_back(connection, mapper, batch, unset)
 
 

@@ -16,10 +16,10 @@ from typing import Any, cast
 from sqlalchemy import Column, FromClause, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import (
+    AttributeState,
     ColumnProperty,
     InstanceState,
     InstrumentedAttribute,
-    LoaderCallableStatus,
     Mapper,
     QueryableAttribute,
 )
@@ -164,7 +164,8 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row from before the column was filled has none yet
             canonical = type_.canonical(value)
-            if canonical is not None and state.committed_state.get(key, "") is LoaderCallableStatus.NO_VALUE:
+            history = AttributeState(state, key).history
+            if canonical is not None and history.added and not history.deleted:
                 return canonical  # assigned again, while that of the row is not loaded: the flush compares
             if isinstance(old, str) and old in (value, canonical):
                 return old
@@ -200,9 +201,10 @@ def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePubli
 
 def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
     """Compare ids that were assigned while that of the row was not loaded; equal ones are no change."""
-    for key in attributes.keys() & state.committed_state.keys():
-        if state.committed_state[key] is None:
-            continue  # the row had none
+    for key in attributes:
+        history = AttributeState(state, key).history
+        if not history.added or None in (history.deleted or ()):
+            continue  # it has not changed, or the row had none
         stored, assigned = _stored_id(state, key, connection), state.dict.get(key)
         if stored is not None and stored != assigned:
             raise _immutable(state.class_.__name__, key, stored, assigned)

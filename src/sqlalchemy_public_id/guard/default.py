@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from sqlalchemy import Column
 from sqlalchemy.engine import ExecutionContext
 
 from sqlalchemy_public_id.guard.collision import exhausted
@@ -36,7 +35,9 @@ class IdDefault:
 
     def _another_id(self, context: Any, made: set[str]) -> str:
         """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
-        column: Column[Any] = context.current_column
+        column: Any = getattr(context, "current_column", None)
+        if column is None:
+            return self.type.next_id()  # equal ones are refused by the database
         column = getattr(column, "original", column)  # the rows of insert().values([…]) have columns of their own
         for _ in range(max_retries(column)):
             public_id = self.type.next_id()

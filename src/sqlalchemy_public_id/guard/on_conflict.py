@@ -22,10 +22,11 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 
-from sqlalchemy_public_id._private import change_returned_rows, clauses_after_values, has_own_values
+from sqlalchemy_public_id._private import change_returned_rows, has_own_values
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.execute import Execution, names_of, returned_text, send_savepoint
+from sqlalchemy_public_id.guard.refusals import clauses_after_values
 from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, statement_of
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict
@@ -78,9 +79,7 @@ def _can_take_clause(context: Any) -> bool:
     has_many_rows = len({parameter.column for parameter in known.ids}) < len(known.ids)
     if known.insert is None or known.insert.select is not None or has_many_rows:
         return False
-    if clauses_after_values(known.insert) != []:
-        return False
-    return not _has_deferrable_constraint(known.table)
+    return not clauses_after_values(known.insert) and not _has_deferrable_constraint(known.table)
 
 
 def _has_deferrable_constraint(table: Table) -> bool:

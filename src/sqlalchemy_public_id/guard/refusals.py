@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import Column, Insert
+from sqlalchemy import Column, ColumnElement, FromClause, Insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import FromStatement, configure_mappers
+from sqlalchemy.sql.expression import SelectBase
 
-from sqlalchemy_public_id._private import clauses_after_values, updated_columns
+from sqlalchemy_public_id._private import updated_columns
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdError
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import public_id_columns, unwrapped
@@ -28,12 +29,19 @@ def refuse_mistakes(compiled: Any) -> None:
             _refuse(insert, compiled)
 
 
+def clauses_after_values(insert: Insert) -> list[Any]:
+    """Return the clauses after the VALUES of *insert*, such as ON CONFLICT and ON DUPLICATE KEY."""
+    clauses = [part for part in insert.get_children() if not isinstance(part, (ColumnElement, FromClause, SelectBase))]
+    # SQLAlchemy 2.1 has several in one element: SQLite takes more than one ON CONFLICT clause
+    return [each for clause in clauses for each in getattr(clause, "clauses", [clause])]
+
+
 def _refuse(insert: Insert, compiled: Any) -> None:
     clauses = clauses_after_values(insert)
     if not clauses and insert.select is None:
         return
     for column in public_id_columns(insert.table):
-        for clause in clauses or ():
+        for clause in clauses:
             if {column.key, column.name} & updated_columns(clause):
                 raise unwrapped(_rotation(column, clause))
         # a Python function is called once for the statement; an SQL expression is evaluated for each row

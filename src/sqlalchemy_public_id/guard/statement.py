@@ -54,7 +54,7 @@ class InsertStatement:
     """All parameters, as the driver knows them."""
     places: Places = NO_PLACES
     insert: Insert | None = None
-    """The statement; None if it is another one, around the INSERT of a CTE."""
+    """The statement, if it is an INSERT."""
 
     @cached_property
     def sentinel(self) -> list[Column[Any]]:
@@ -86,17 +86,16 @@ def statement_of(context: ExecutionContext) -> InsertStatement:
 
 def _read(context: ExecutionContext) -> InsertStatement:
     compiled: Any = context.compiled
-    is_insert = context.isinsert
-    if is_insert or getattr(compiled, "ctes", None):  # there may be an INSERT among them
+    statement = compiled.statement
+    statement = statement.element if isinstance(statement, FromStatement) else statement
+    insert = statement if isinstance(statement, Insert) else None
+    if insert is not None or getattr(compiled, "ctes", None):  # there may be an INSERT among them
         refuse_mistakes(compiled)
-    places = read_places(context) if is_insert else None
-    if places is None:
+    places = None if insert is None else read_places(context)
+    if insert is None or places is None:
         return InsertStatement()
     if places.sorted_by is not None and is_public_id(places.sorted_by):
         raise unwrapped(_unsorted(places.sorted_by))
-    statement: Any = compiled.statement
-    statement = statement.element if isinstance(statement, FromStatement) else statement
-    insert = statement if isinstance(statement, Insert) else None
     original = {escaped: name for name, escaped in places.escaped.items()}
     names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
     return InsertStatement(
@@ -116,9 +115,7 @@ def _unsorted(column: Column[Any]) -> ConfigurationError:
     )
 
 
-def _id_parameters(insert: Insert | None, names: list[str], places: Places) -> Iterator[IdParameter]:
-    if insert is None:
-        return
+def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator[IdParameter]:
     defaults = {name: column for name, column in places.defaults.items() if is_public_id(column)}
     # an INSERT of the ORM into one table of a joined inheritance has the statement for the model
     for column in public_id_columns(next((column.table for column in defaults.values()), insert.table)):
