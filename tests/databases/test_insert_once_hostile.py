@@ -163,6 +163,27 @@ def test_row_that_comes_and_goes(db: Session, engine: Engine) -> None:
     assert stored(engine, Customer) == [earlier.public_id]
 
 
+@on("postgresql")
+def test_row_that_goes_and_comes(db: Session, engine: Engine, new_engine: Callable[..., Engine]) -> None:
+    """A row that is deleted and stored again while it is looked for is no hidden one."""
+    insert_once(db, Order(public_id=A, number="1"))
+    db.commit()
+    others = new_engine("postgresql", engine.url)
+    work = [Order.__table__.delete(), insert(Order.__table__).values(public_id=A, number="1")]
+    seen: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def change(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        seen.append(statement.split()[0])
+        if work and "ROLLBACK" in seen and seen[-1] == "SELECT":
+            with others.begin() as other:
+                other.execute(work.pop(0))
+
+    row, created = insert_once(db, Order(public_id=A, number="1"))
+    assert (row.number, created) == ("1", False)
+    assert seen.count("INSERT") == 1
+
+
 # --- transactions
 
 

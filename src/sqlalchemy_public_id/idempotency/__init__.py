@@ -49,10 +49,9 @@ __all__ = ["insert_once"]
 
 M = TypeVar("M")  # a model
 
-_TRANSACTIONS = 10
-"""Attempts of a transaction that only this call has used."""
-_INSERTS = 2
-"""Attempts of the INSERT in one transaction: the row that has refused the first may be gone when it is looked for."""
+_ATTEMPTS = {True: 10, None: 2, False: 1}
+"""Attempts after a duplicate, since the row that has refused one may be gone when it is looked for, or hidden by the
+snapshot: if the database says that the duplicate is the id, if it says nothing, and if it says otherwise."""
 
 
 def insert_once(
@@ -95,17 +94,18 @@ def insert_once(
         condition_of("where", where, type(obj))
     row = _Row(state.mapper, name, state.dict[name], where)
     contents = Contents.given(state, compare)
-    attempts = 1 if session.in_transaction() else _TRANSACTIONS
+    is_first = not session.in_transaction()
     outside = sys.exc_info()[1]
-    for attempt in range(1, attempts + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
             return _insert_or_find(session, obj, row, contents)
         except DBAPIError as last:
             error = _first_error(last, outside)
-            if attempt == attempts or not _may_succeed_anew(session, row, error, attempt):
+            if not is_first or attempt >= _ATTEMPTS[_is_for_others(session, row, error)]:
                 raise error from error.orig
             session.rollback()
-    raise AssertionError  # the last attempt has returned or raised
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,16 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
             names = contents.compared()
             with _reading_from(session, connection):
                 stored = _find(session, connection, row, names, turn.release)
-            turn.is_over = turn.is_over or stored is not None
-            if stored is not None or _exists(connection, row):
+                turn.is_over = turn.is_over or stored is not None
+                key = None if stored is not None else _key(connection, row)
+                if key is not None:  # it has come since, or the session hides it
+                    stored = _find(session, connection, row, names, ())
+            if stored is not None:
                 break
-            if attempt == _INSERTS:
+            if key is not None and key == _key(connection, row):
+                raise row.conflict()  # which attributes differ would tell what another tenant's row contains
+            if not _sees_commits(connection) or attempt >= _ATTEMPTS[_is_of_id(connection, row, violation)]:
                 raise violation
-    if stored is None:  # which attributes differ would tell what another tenant's row contains
-        raise row.conflict()
     differing = differing_attributes(connection, obj, stored, names)
     if differing:
         raise row.conflict(*differing)
@@ -245,13 +248,13 @@ def _find(
     return stored
 
 
-def _exists(connection: Connection, row: _Row) -> bool:
-    """Return True if the row is stored, whatever hides it from a session."""
+def _key(connection: Connection, row: _Row) -> Any:
+    """Return the key of the row, whatever hides it from a session; None if it is not stored."""
     column = id_attributes(row.mapper)[row.name]
-    query = select(column).where(column == row.public_id)
+    query = select(*column.table.primary_key).where(column == row.public_id)
     if _lock(connection) is not None:
         query = query.with_for_update(read=True)
-    return connection.execute(query).first() is not None
+    return connection.execute(query).first()
 
 
 def _lock(connection: Connection) -> Any:
@@ -259,7 +262,22 @@ def _lock(connection: Connection) -> Any:
     return {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
 
 
+def _sees_commits(connection: Connection) -> bool:
+    return traits_for(connection.dialect).sees_commits(connection.connection.dbapi_connection, connection.dialect)
+
+
 # --- errors
+
+
+def _is_of_id(connection: Connection, row: _Row, error: IntegrityError) -> bool | None:
+    """Return True if the id is the duplicate; None if the database names only the index, which may have any name."""
+    violation = traits_for(connection.dialect).violation(error.orig) if isinstance(error.orig, Exception) else None
+    if violation is None:
+        return False
+    column = id_attributes(row.mapper)[row.name]
+    if violation.entry is not None:
+        return violation.entry[0] == column.name
+    return None if violation.columns is None else violation.columns == f"{column.table.name}.{column.name}"
 
 
 def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError:
@@ -272,15 +290,15 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
     return first
 
 
-def _may_succeed_anew(session: Session, row: _Row, error: DBAPIError, attempt: int) -> bool:
-    """Return True if the database has given up the transaction in favour of others, or if its snapshot is too old.
+def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
+    """Return True if the database has given up the transaction in favour of others, or hides the row from it.
 
-    The snapshot of the second attempt is younger than what has refused the first one.
+    None if it may hide the row.
     """
     traits = traits_for(session.get_bind(row.mapper).dialect)
     if traits.error_code(error.orig) in traits.conflict_errors:
         return True
-    if attempt > 1 or not isinstance(error, IntegrityError):
+    if not isinstance(error, IntegrityError):
         return False
     connection = connection_to_write(session, row.mapper)
-    return not traits.sees_commits(connection.connection.dbapi_connection, connection.dialect)
+    return not _sees_commits(connection) and _is_of_id(connection, row, error)
