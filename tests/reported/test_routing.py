@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, insert, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_column, relationship
 
 from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency
 
@@ -111,3 +111,34 @@ def test_insert_once_leaves_the_routing_alone(new_session: type[Session], leader
 
         assert vars(session)["get_bind"] is own
         assert session.scalars(select(Customer.name)).all() == []
+
+
+def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> None:
+    """A repetition loads the related rows of its row from their own database."""
+    own = MetaData()
+
+    class Model(DeclarativeBase):
+        metadata = own
+
+    class Team(PublicIdMixin, Model):
+        __tablename__ = "team"
+
+    class Member(PublicIdMixin, Model):
+        __tablename__ = "member"
+        team_id: Mapped[int]
+        team: Mapped[Team] = relationship(
+            primaryjoin=lambda: foreign(Member.team_id) == Team.id, lazy="selectin", innerjoin=True
+        )
+
+    teams, members = new_engine("sqlite"), new_engine("sqlite")
+    own.create_all(teams, tables=[Team.__table__])  # type: ignore[list-item]
+    own.create_all(members, tables=[Member.__table__])  # type: ignore[list-item]
+    found = []
+    for _ in range(2):
+        with Session(binds={Team: teams, Member: members}) as session:
+            idempotency.insert_once(session, Team(public_id=PUBLIC_ID))
+            member, created = idempotency.insert_once(session, Member(public_id=PUBLIC_ID, team_id=1))
+            found.append((member.team.public_id, created))
+            session.commit()
+
+    assert found == [(PUBLIC_ID, True), (PUBLIC_ID, False)]

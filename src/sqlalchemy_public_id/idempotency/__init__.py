@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, inspect, select
+from sqlalchemy import ColumnElement, Connection, insert, inspect, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 
@@ -177,7 +177,7 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
                 enter_backrefs(contents.state, left)
                 return obj, True
             names = contents.compared()
-            with _reading_from(session, connection):
+            with _reading_where_it_writes(session):
                 stored = _find(session, connection, row, names, turn.release)
                 turn.is_over = turn.is_over or stored is not None
                 key = None if stored is not None else _key(connection, row)
@@ -206,16 +206,15 @@ def _insert(session: Session, obj: object) -> IntegrityError | None:
 
 
 @contextmanager
-def _reading_from(session: Session, connection: Connection) -> Generator[None]:
-    """Let *session* select on *connection*, where it has written: it may prefer a replica, which lags behind.
-
-    Its ``get_bind()`` would see a SELECT, whatever it is asked for.
-    """
-    own = vars(session)
+def _reading_where_it_writes(session: Session) -> Generator[None]:
+    """Let *session* select where it would insert: it may prefer replicas, which lag behind."""
+    own, choose = vars(session), session.get_bind
     before = {name: own[name] for name in ["get_bind"] if name in own}
 
-    def get_bind(*args: object, **options: object) -> Connection:
-        return connection
+    def get_bind(mapper: Any = None, **options: Any) -> Any:
+        if mapper is not None:
+            options["clause"] = insert(inspect(mapper).local_table)
+        return choose(mapper, **options)
 
     own["get_bind"] = get_bind
     try:
@@ -249,9 +248,9 @@ def _find(
 
 
 def _key(connection: Connection, row: _Row) -> Any:
-    """Return the key of the row, whatever hides it from a session; None if it is not stored."""
+    """Return id and key of the row, whatever hides it from a session; None if it is not stored."""
     column = id_attributes(row.mapper)[row.name]
-    query = select(*column.table.primary_key).where(column == row.public_id)
+    query = select(column, *column.table.primary_key).where(column == row.public_id)
     if _lock(connection) is not None:
         query = query.with_for_update(read=True)
     return connection.execute(query).first()
