@@ -404,7 +404,7 @@ def test_odd_names(db: Session) -> None:
     payload: dict[str, Any] = {
         "public_id": A,
         "percent": "%s",
-        "named": 5,
+        "named": "%(name)s",
         "colon": ":x",
         "quotes": None,
         "brackets": "9.99",

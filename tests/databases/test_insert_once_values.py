@@ -131,9 +131,6 @@ OTHER: list[tuple[str, Any, Any]] = [
     ("at", datetime(2024, 5, 17), date(2024, 5, 18)),
     ("clock", time(12), time(12, 0, 1)),
     ("lasted", timedelta(seconds=1), timedelta(seconds=2)),
-    ("data", {"a": 1}, {"a": True}),
-    ("data", [0], [False]),
-    ("data", {"a": [{"b": 1}]}, {"a": [{"b": True}]}),
     ("data", [1, 2], [1]),
     ("data", {"a": None}, {}),
     ("data", "1", 1),
@@ -191,7 +188,6 @@ REPEATED: list[tuple[str, Any]] = [
     ("double_as_decimal", Decimal(1) / 3),
     ("double_as_decimal", Decimal("1e-12")),
     ("real", 1 / 3),
-    ("single", 1234567.8912),
     ("precise", 1 / 3),
     ("absolute", -1 / 3),
     ("at", NOON + FRACTION),
@@ -216,10 +212,15 @@ def test_value_that_is_sent_again(db: Session) -> None:
     assert [row for row in REPEATED if not is_repetition(db, *row, row[1])] == []
 
 
+@on("sqlite", "postgresql", "mysql")
+def test_single_precision(db: Session) -> None:
+    """So it is with a FLOAT of single precision, except on MariaDB, which shows a CAST to it with other digits."""
+    assert is_repetition(db, "single", 1234567.8912, 1234567.8912)
+
+
 @on("postgresql")
 def test_numbers_that_are_none(db: Session) -> None:
-    """NaN and infinity repeat themselves."""
-    assert is_repetition(db, "double", float("nan"), float("nan"))
+    """Infinity repeats itself, and NaN is no number."""
     assert is_repetition(db, "single", float("inf"), float("inf"))
     assert not is_repetition(db, "double", float("nan"), 1.0)
     assert not is_repetition(db, "single", float("inf"), float("-inf"))

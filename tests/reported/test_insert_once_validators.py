@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect
 from sqlalchemy import ForeignKey, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, validates
 
@@ -38,16 +37,7 @@ def add(session: Session, order: Order) -> None:
     session.flush()
 
 
-@pytest.mark.parametrize(
-    "insert",
-    [
-        add,
-        pytest.param(
-            idempotency.insert_once,
-            marks=known_defect("edge", "insert_once() sets relationships to None for a while", raises=ValueError),
-        ),
-    ],
-)
+@pytest.mark.parametrize("insert", [add, idempotency.insert_once])
 def test_validator_of_a_relationship(
     create: Callable[[MetaData], None], session: Session, insert: Callable[[Session, Order], object]
 ) -> None:

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect
 from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, insert, select
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_column, relationship
 
 from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency
 
@@ -91,7 +89,6 @@ def test_rows_are_written_to_the_leader(
     assert (names(leader), names(replica)) == (["ada", "ada"], [])
 
 
-@known_defect("write path", "the stored row is looked for on the replica", raises=IntegrityError)
 def test_insert_once_finds_the_row_on_the_leader(new_session: type[Session]) -> None:
     """A repeated ``insert_once()`` finds the row where it was written, although the replica does not have it yet."""
     created = []
@@ -101,3 +98,47 @@ def test_insert_once_finds_the_row_on_the_leader(new_session: type[Session]) -> 
             session.commit()
 
     assert created == [True, False]
+
+
+def test_insert_once_leaves_the_routing_alone(new_session: type[Session], leader: Engine, replica: Engine) -> None:
+    """After a repetition, the session reads from the replica as before, also with a ``get_bind()`` of its own."""
+    with new_session() as session:
+        idempotency.insert_once(session, Customer(public_id=PUBLIC_ID))
+        session.commit()
+    with new_session() as session:
+        own = vars(session)["get_bind"] = session.get_bind
+        assert idempotency.insert_once(session, Customer(public_id=PUBLIC_ID))[1] is False
+
+        assert vars(session)["get_bind"] is own
+        assert session.scalars(select(Customer.name)).all() == []
+
+
+def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> None:
+    """A repetition loads the related rows of its row from their own database."""
+    own = MetaData()
+
+    class Model(DeclarativeBase):
+        metadata = own
+
+    class Team(PublicIdMixin, Model):
+        __tablename__ = "team"
+
+    class Member(PublicIdMixin, Model):
+        __tablename__ = "member"
+        team_id: Mapped[int]
+        team: Mapped[Team] = relationship(
+            primaryjoin=lambda: foreign(Member.team_id) == Team.id, lazy="selectin", innerjoin=True
+        )
+
+    teams, members = new_engine("sqlite"), new_engine("sqlite")
+    own.create_all(teams, tables=[Team.__table__])  # type: ignore[list-item]
+    own.create_all(members, tables=[Member.__table__])  # type: ignore[list-item]
+    found = []
+    for _ in range(2):
+        with Session(binds={Team: teams, Member: members}) as session:
+            idempotency.insert_once(session, Team(public_id=PUBLIC_ID))
+            member, created = idempotency.insert_once(session, Member(public_id=PUBLIC_ID, team_id=1))
+            found.append((member.team.public_id, created))
+            session.commit()
+
+    assert found == [(PUBLIC_ID, True), (PUBLIC_ID, False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from sqlalchemy_public_id import idempotency
@@ -14,7 +15,14 @@ M = TypeVar("M")  # a model
 
 
 async def insert_once(
-    session: AnyAsyncSession, obj: M, *, attribute: str | None = None, where: Where | None = None
+    session: AnyAsyncSession,
+    obj: M,
+    *,
+    attribute: str | None = None,
+    compare: Collection[str] | None = None,
+    where: Where | None = None,
 ) -> tuple[M, bool]:
     """As :func:`sqlalchemy_public_id.idempotency.insert_once`."""
-    return await async_session(session).run_sync(idempotency.insert_once, obj, attribute=attribute, where=where)
+    return await async_session(session).run_sync(
+        idempotency.insert_once, obj, attribute=attribute, compare=compare, where=where
+    )

@@ -10,7 +10,7 @@ The sender of the row makes the public id, and keeps it for the repetition. The 
 unique index a table of such keys.
 
 The row is written by a flush inside a savepoint. The unique index decides whether it is a repetition: a SELECT before
-the INSERT would be a race.
+the INSERT would be a race. If the INSERT is refused, the row is looked up by its id, whatever the index is called.
 
 ``sqlalchemy_public_id.asyncio.idempotency`` has the same function for an ``AsyncSession``.
 """
@@ -18,26 +18,21 @@ the INSERT would be a race.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Dialect
+from sqlalchemy import ColumnElement, Connection, insert, inspect, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
-from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, traits_for
-from sqlalchemy_public_id.dialects.advisory_locks import Turn, take_turns
+from sqlalchemy_public_id.dialects.advisory_locks import take_turns
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
-from sqlalchemy_public_id.guard.collision import Match, match_violation
-from sqlalchemy_public_id.idempotency.contents import (
-    changed_attributes,
-    flushed_foreign_keys,
-    foreign_keys,
-    given_attributes,
-)
+from sqlalchemy_public_id.idempotency.backrefs import enter_backrefs, leave_backrefs, related_objects
+from sqlalchemy_public_id.idempotency.contents import Contents, differing_attributes
 from sqlalchemy_public_id.lookup import Where
 from sqlalchemy_public_id.orm.inspection import (
     condition_of,
@@ -53,12 +48,18 @@ __all__ = ["insert_once"]
 
 M = TypeVar("M")  # a model
 
-_ATTEMPTS = 10
-"""Attempts of a transaction that only this call has used."""
+_ATTEMPTS = {True: 10, None: 2, False: 1}
+"""Attempts after a duplicate, since the row that has refused one may be gone when it is looked for, or hidden by the
+snapshot: if the database says that the duplicate is the id, if it says nothing, and if it says otherwise."""
 
 
 def insert_once(
-    session: Session, obj: M, *, attribute: str | None = None, where: Where | None = None
+    session: Session,
+    obj: M,
+    *,
+    attribute: str | None = None,
+    compare: Collection[str] | None = None,
+    where: Where | None = None,
 ) -> tuple[M, bool]:
     """Insert *obj*, or find the row that an earlier call has inserted; return the row and True if it is new.
 
@@ -67,10 +68,11 @@ def insert_once(
 
     :param obj: a transient object with a public id. Objects that it refers to must be persistent or pending.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param compare: the names of the attributes that a repetition has to repeat, if they are set on *obj*: columns,
+        many-to-one relationships and references. By default, all that are set. SQL expressions are not compared.
     :param where: a condition, or a function of the model that returns one: which stored rows may be seen.
-    :raises PublicIdConflict: if the row is stored with other contents. Attributes that are set on *obj* are compared,
-        after the conversions of their columns; SQL expressions are not. Nothing is compared with a row that does not
-        meet *where*: the error names no attributes.
+    :raises PublicIdConflict: if the row is stored with other contents, or may not be seen: it does not meet *where*, or
+        the criteria of the session hide it. The error then names no attributes.
     :raises ConfigurationError: if *obj* has no public id that the caller has set or read, since it could not be sent
         again; with a sharded session; and under ``AUTOCOMMIT``.
     :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or is not visible because the
@@ -89,31 +91,44 @@ def insert_once(
     _refuse_what_cannot_be_repeated(state, name)
     if where is not None:
         condition_of("where", where, type(obj))
-    given, keys = given_attributes(state), foreign_keys(state)
-    attempts = 1 if session.in_transaction() else _ATTEMPTS
+    row = _Row(state.mapper, name, state.dict[name], where)
+    contents = Contents.given(state, compare)
+    is_first = not session.in_transaction()
     outside = sys.exc_info()[1]
-    for left in reversed(range(attempts)):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
-            return _insert_or_find(session, obj, name, given, keys, where)
+            return _insert_or_find(session, obj, row, contents)
         except DBAPIError as last:
             error = _first_error(last, outside)
-            dialect = session.get_bind(state.mapper).dialect
-            # it has given up the transaction in favour of another one
-            is_lost = traits_for(dialect).error_code(error.orig) in traits_for(dialect).conflict_errors
-            if not left or not (is_lost or _is_hidden(dialect, state, name, error)):
+            if not is_first or attempt >= _ATTEMPTS[_is_for_others(session, row, error)]:
                 raise error from error.orig
             session.rollback()
-    raise AssertionError  # the last attempt has returned or raised
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The row that a repetition finds."""
+
+    mapper: Mapper[Any]
+    name: str
+    """The attribute of the public id."""
+    public_id: str
+    where: Where | None
+
+    def conflict(self, *differing: str) -> PublicIdConflict:
+        return PublicIdConflict(self.public_id, model=self.mapper.class_.__name__, differing=differing)
 
 
 # --- before the insert
 
 
 def _state(instance: object) -> InstanceState[Any]:
-    try:
-        return instance_state(instance)
-    except AttributeError:
-        raise TypeError(f"expected a mapped object, not {safe_repr(instance)}") from None
+    state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
+    if not isinstance(state, InstanceState):
+        raise TypeError(f"expected a mapped object, not {safe_repr(instance)}")
+    return state
 
 
 def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> None:
@@ -129,115 +144,138 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
         )
     if is_expression(state.dict[name]):
         raise ConfigurationError(f"the {name} of this {model} is an SQL expression; set the string that is sent again")
-    for key, parent in _parents(state).items():
-        if instance_state(parent).transient:
+    for relationship in state.mapper.relationships:
+        is_parent = relationship.direction is RelationshipDirection.MANYTOONE
+        if is_parent and any(parent.transient for parent in related_objects(state, relationship)):
             raise ConfigurationError(
-                f"{model}.{key} is new too, and would be inserted again with each repetition; "
+                f"{model}.{relationship.key} is new too, and would be inserted again with each repetition; "
                 f"add it to the session, or insert it with insert_once() first"
             )
-
-
-def _parents(state: InstanceState[Any]) -> dict[str, Any]:
-    """Return attribute → object, for the many-to-one relationships of *state* that are set."""
-    return {
-        relationship.key: state.dict[relationship.key]
-        for relationship in state.mapper.relationships
-        if relationship.direction is RelationshipDirection.MANYTOONE and state.dict.get(relationship.key) is not None
-    }
 
 
 # --- the insert
 
 
-def _insert_or_find(
-    session: Session, obj: Any, name: str, given: frozenset[str], keys: dict[str, Any], where: Where | None
-) -> tuple[Any, bool]:
-    state = instance_state(obj)
-    public_id = state.dict[name]
-    connection = connection_to_write(session, state.mapper)
+def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -> tuple[Any, bool]:
+    connection = connection_to_write(session, row.mapper)
     if is_autocommit(connection):
         raise ConfigurationError(
             "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
             "use an engine or a connection without it"
         )
+    # a transaction that has read may not get the lock to write
     begin_to_write(connection)
-    with take_turns(connection, public_id) as turn:
-        with _without_parents(state):
-            session.flush()
-        with _without_parents(state):
-            savepoint = session.begin_nested()
-        try:
-            with savepoint:
-                session.add(obj)
-            return obj, True
-        except IntegrityError as error:
-            violation = error
-        given |= flushed_foreign_keys(state, keys)
-        stored = _find(session, connection, state.mapper, name, public_id, given, turn)
-    if stored is None:
-        raise violation
-    if where is not None and not _is_met(where, session, connection, state.mapper, name, public_id):
-        # which attributes differ would tell what another tenant's row contains
-        raise PublicIdConflict(public_id, model=type(obj).__name__)
-    changed = changed_attributes(connection, obj, stored, given)
-    if changed:
-        raise PublicIdConflict(public_id, model=type(obj).__name__, differing=changed)
+    with take_turns(connection, row.public_id) as turn:
+        left = leave_backrefs(session, contents.state)
+        session.flush()
+        attempt = 0
+        while True:
+            attempt += 1
+            violation = _insert(session, obj)
+            if violation is None:
+                enter_backrefs(contents.state, left)
+                return obj, True
+            names = contents.compared()
+            with _reading_where_it_writes(session):
+                stored = _find(session, connection, row, names, turn.release)
+                turn.is_over = turn.is_over or stored is not None
+                key = None if stored is not None else _key(connection, row)
+                if key is not None:  # it has come since, or the session hides it
+                    stored = _find(session, connection, row, names, ())
+            if stored is not None:
+                break
+            if key is not None and key == _key(connection, row):
+                raise row.conflict()  # which attributes differ would tell what another tenant's row contains
+            if not _sees_commits(connection) or attempt >= _ATTEMPTS[_is_of_id(connection, row, violation)]:
+                raise violation
+    differing = differing_attributes(connection, obj, stored, names)
+    if differing:
+        raise row.conflict(*differing)
     return stored, False
 
 
+def _insert(session: Session, obj: object) -> IntegrityError | None:
+    """Insert *obj* inside a savepoint; return the error of a constraint that refuses it."""
+    try:
+        with session.begin_nested():
+            session.add(obj)
+    except IntegrityError as error:
+        return error
+    return None
+
+
 @contextmanager
-def _without_parents(state: InstanceState[Any]) -> Generator[None]:
-    # a flush warns of objects in the collections of their parents that are not in the session
-    instance, parents = state.obj(), _parents(state)
-    for key in parents:
-        setattr(instance, key, None)
+def _reading_where_it_writes(session: Session) -> Generator[None]:
+    """Let *session* select where it would insert: it may prefer replicas, which lag behind."""
+    own, choose = vars(session), session.get_bind
+    before = {name: own[name] for name in ["get_bind"] if name in own}
+
+    def get_bind(mapper: Any = None, **options: Any) -> Any:
+        if mapper is not None:
+            options["clause"] = insert(inspect(mapper).local_table)
+        return choose(mapper, **options)
+
+    own["get_bind"] = get_bind
     try:
         yield
     finally:
-        for key, parent in parents.items():
-            setattr(instance, key, parent)
+        del own["get_bind"]
+        own.update(before)
 
 
 def _find(
-    session: Session,
-    connection: Connection,
-    mapper: Mapper[Any],
-    name: str,
-    public_id: str,
-    given: frozenset[str],
-    turn: Turn,
+    session: Session, connection: Connection, row: _Row, names: Collection[str], release: Sequence[ColumnElement[Any]]
 ) -> Any | None:
-    """Return the row with *public_id* as it is stored now, by a locking read if other reads see an older snapshot."""
-    lock = _lock(connection)
-    stored = lookup.one_row(
+    """Return the row as it is stored now, if *session* shows it."""
+    model, lock = row.mapper.class_, _lock(connection)
+    stored: Any = lookup.one_row(
         session,
-        mapper.class_,
-        getattr(mapper.class_, name) == public_id,
-        evaluate=turn.release,
-        options=[undefer(getattr(mapper.class_, key)) for key in sorted(given)],
+        model,
+        getattr(model, row.name) == row.public_id,
+        evaluate=release,
+        options=[undefer(getattr(model, name)) for name in sorted(names)],
         with_for_update=lock,
         populate_existing=True,
+        where=row.where,
     )
-    turn.is_over = turn.is_over or stored is not None
-    column = id_attributes(mapper)[name]
-    for parent in mapper.iterate_to_root():  # the id may belong to a row of another subclass
-        if stored is None and column in id_attributes(parent).values():
-            stored = lookup.get(session, parent.class_, public_id, attribute=name, with_for_update=lock)
+    column = id_attributes(row.mapper)[row.name]
+    for parent in row.mapper.iterate_to_root():  # the id may belong to a row of another subclass
+        is_other = parent is not row.mapper and column in id_attributes(parent).values()
+        if stored is None and row.where is None and is_other:
+            stored = lookup.get(session, parent.class_, row.public_id, attribute=row.name, with_for_update=lock)
     return stored
 
 
-def _is_met(
-    where: Where, session: Session, connection: Connection, mapper: Mapper[Any], name: str, public_id: str
-) -> bool:
-    row = lookup.get(session, mapper.class_, public_id, attribute=name, where=where, with_for_update=_lock(connection))
-    return row is not None
+def _key(connection: Connection, row: _Row) -> Any:
+    """Return id and key of the row, whatever hides it from a session; None if it is not stored."""
+    column = id_attributes(row.mapper)[row.name]
+    query = select(column, *column.table.primary_key).where(column == row.public_id)
+    if _lock(connection) is not None:
+        query = query.with_for_update(read=True)
+    return connection.execute(query).first()
 
 
 def _lock(connection: Connection) -> Any:
+    # a locking read, if other reads see an older snapshot
     return {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
 
 
+def _sees_commits(connection: Connection) -> bool:
+    return traits_for(connection.dialect).sees_commits(connection.connection.dbapi_connection, connection.dialect)
+
+
 # --- errors
+
+
+def _is_of_id(connection: Connection, row: _Row, error: IntegrityError) -> bool | None:
+    """Return True if the id is the duplicate; None if the database names only the index, which may have any name."""
+    violation = traits_for(connection.dialect).violation(error.orig) if isinstance(error.orig, Exception) else None
+    if violation is None:
+        return False
+    column = id_attributes(row.mapper)[row.name]
+    if violation.entry is not None:
+        return violation.entry[0] == column.name
+    return None if violation.columns is None else violation.columns == f"{column.table.name}.{column.name}"
 
 
 def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError:
@@ -250,7 +288,15 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
     return first
 
 
-def _is_hidden(dialect: Dialect, state: InstanceState[Any], name: str, error: DBAPIError) -> bool:
-    """Return True if the row is stored, but not visible to the transaction."""
-    violation = traits_for(dialect).violation(error.orig) if isinstance(error.orig, Exception) else None
-    return violation is not None and match_violation(violation, id_attributes(state.mapper)[name], dialect) is Match.YES
+def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
+    """Return True if the database has given up the transaction in favour of others, or hides the row from it.
+
+    None if it may hide the row.
+    """
+    traits = traits_for(session.get_bind(row.mapper).dialect)
+    if traits.error_code(error.orig) in traits.conflict_errors:
+        return True
+    if not isinstance(error, IntegrityError):
+        return False
+    connection = connection_to_write(session, row.mapper)
+    return not _sees_commits(connection) and _is_of_id(connection, row, error)
