@@ -9,6 +9,7 @@
 # make bench   the benchmarks at full size, in some hours; tables and pictures are made of the results
 # make neighbours  packages of others that meet public ids: Litestar, admin packages, factories, task queues, ...
 # make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
+# make public  the write path with every fast way off that needs a name of SQLAlchemy which is not public
 # Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
 PYTHON     ?= python3
@@ -37,7 +38,7 @@ COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo helpdesk check test test-all simulate programs outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -70,6 +71,11 @@ else
 simulate: $(VENV)/test.done
 	cd tests && $(CURDIR)/$(BIN)/python -m simulation $(ARGS)
 endif
+
+# What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.
+public: $(VENV)/test.done databases
+	SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY=yes $(BIN)/python -m pytest $(WITH_SERVERS) -m "not slow" \
+	    tests/unit tests/databases tests/programs tests/simulation $(ARGS)
 
 # Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases

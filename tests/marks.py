@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 from typing import Any
 
 import pytest
 import servers
+import sqlalchemy
+
+from sqlalchemy_public_id._private import IS_FAST
 
 
 def on(*databases: str) -> pytest.MarkDecorator:
@@ -25,6 +29,12 @@ def since_mariadb(major: int, minor: int, feature: str) -> pytest.MarkDecorator:
     """Skip the test on an older MariaDB, which has no *feature*."""
     return pytest.mark.since_mariadb((major, minor), feature)
 
+
+fast_ways = pytest.mark.skipif(
+    not IS_FAST or tuple(map(int, re.findall(r"\d+", sqlalchemy.__version__)[:3])) < (2, 0, 29),
+    reason="counts statements of a fast way, which is off: it needs names of SQLAlchemy that are not public",
+)
+"""Skip the test without the fast ways (``make public``), and on releases before 2.0.29, which lack a name for them."""
 
 classes_die = pytest.mark.skipif(
     sys.version_info[:2] == (3, 13) and bool(sysconfig.get_config_var("Py_GIL_DISABLED")),

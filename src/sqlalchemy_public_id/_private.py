@@ -31,6 +31,7 @@ from sqlalchemy.orm import (
     Mapper,
     Session,
 )
+from sqlalchemy.sql import compiler
 
 T = TypeVar("T")
 
@@ -150,6 +151,12 @@ def make_sentinel(column: Column[Any]) -> None:
     ``SentinelMixin`` of an application. Here the table is complete, and one of its own has precedence.
     """
     table: Any = column.table
+    # before 2.0.29, SQLAlchemy matches the rows by what the driver sends, and not by the ids
+    if (
+        available(compiler, "_InsertManyValuesBatch")
+        and "sentinel_values" not in compiler._InsertManyValuesBatch._fields
+    ):
+        return
     if IS_FAST and isinstance(table, Table):
         try:
             _ = ExecutionContext.fetchall_for_returning

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from rows import agree, stored
 from sqlalchemy import JSON, Computed, Engine, ForeignKey, MetaData, String, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError, PendingRollbackError
@@ -120,6 +120,7 @@ SCATTER = {
 }
 
 
+@fast_ways
 @on("mysql", "sqlite")
 def test_keys_that_do_not_lie_together(session: Session, database: str) -> None:
     """Rows whose keys a trigger scatters, in any order, are found; the rows between them are passed over."""
@@ -173,6 +174,7 @@ def test_objects_are_persistent_and_clean(session: Session) -> None:
     assert [session.get(User, user.id) for user in users] == users
 
 
+@fast_ways
 def test_nothing_is_loaded_afterwards(session: Session, statements: list[str]) -> None:
     """Key, ids and values can be read without another statement."""
     wide = [Wide(text=str(number)) for number in range(3)]

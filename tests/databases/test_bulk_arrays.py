@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from rows import agree
 from sqlalchemy import (
     ARRAY,
@@ -44,7 +44,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bulk, public_id_column, testing
 
-pytestmark = [pytest.mark.backend, on("postgresql")]
+pytestmark = [pytest.mark.backend, on("postgresql"), fast_ways]
 
 ROWS = 30
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from rows import agree, stored
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, text
 from sqlalchemy.exc import DBAPIError, SAWarning
@@ -210,6 +210,7 @@ def test_given_keys(session: Session) -> None:
     agree(session, users)
 
 
+@fast_ways
 @on("sqlite")
 def test_models_in_the_order_of_the_objects(session: Session, statements: Statements) -> None:
     """The rows of each model are inserted in the order of the objects, though a flush would insert teams first."""

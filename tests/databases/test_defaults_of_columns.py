@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from rows import agree
 from sqlalchemy import Engine, ForeignKey, MetaData, String, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
@@ -176,6 +176,7 @@ def test_default_without_an_insert(engine: Engine) -> None:
         assert NanoId().is_valid(connection.scalar(Person.__table__.c.public_id.default))
 
 
+@fast_ways
 @on("sqlite")
 def test_public_id_that_is_added_late(session: Session, statements: Statements) -> None:
     """A public id that a configured model is given is protected, and inserted, like any other."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import fast_ways, known_defect, on
 from sqlalchemy import JSON, Engine, ForeignKey, MetaData, PrimaryKeyConstraint, String, event, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, make_transient, mapped_column
@@ -187,6 +187,7 @@ def test_index_of_the_same_name_in_another_table(
         session.rollback()
 
 
+@fast_ways
 @on("postgresql")
 def test_trigger_that_changes_ids(session: Session, engine: Engine) -> None:
     """Rows whose ids a trigger changes are not written twice when another row of the flush collides."""

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from sqlalchemy import JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -309,6 +309,7 @@ def test_other_inserts(session: Session) -> None:
     assert result.scalars().all() == [row["name"] for row in rows]
 
 
+@fast_ways
 def test_expressions_in_the_order_of_parameters(session: Session) -> None:
     """Rows whose ids the database makes in their INSERT cannot be sorted by them: the INSERT is refused."""
     if not session.get_bind().dialect.insert_executemany_returning_sort_by_parameter_order:

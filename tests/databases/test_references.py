@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from marks import on
+from marks import fast_ways, on
 from sqlalchemy import (
     Engine,
     ForeignKey,
@@ -495,6 +495,7 @@ def test_a_hundred_orders(db: Session, statements: Any) -> None:
     assert len(notes(db, Order.customer_public_id == CUSTOMERS[7], Order.note == "new")) == 10
 
 
+@fast_ways
 @pytest.mark.backend
 def test_bulk_insert(db: Session, statements: Any) -> None:
     """``bulk.insert`` finds the keys as a flush does, and sends the rows together nevertheless."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import servers
-from marks import on, on_async
+from marks import fast_ways, on, on_async
 from sqlalchemy import BigInteger, Engine, Identity, MetaData, String, insert, select, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -25,7 +25,7 @@ from benchmarks.proxy import Proxy
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, guard, lookup, testing
 from sqlalchemy_public_id.idempotency import insert_once
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, fast_ways]
 
 SERVERS = ("postgresql", "mysql", "mariadb")
 

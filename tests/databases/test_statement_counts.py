@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from marks import on
+from marks import fast_ways, on
 from sqlalchemy import (
     BigInteger,
     Engine,
@@ -192,6 +192,7 @@ def test_table_is_complete() -> None:
     assert STATEMENTS.keys() >= SAVEPOINTS
 
 
+@fast_ways
 @pytest.mark.parametrize("way", STATEMENTS)
 def test_number_of_statements(statements: list[str], engine: Engine, database: str, way: str) -> None:
     """The table above is what happens."""
@@ -200,6 +201,7 @@ def test_number_of_statements(statements: list[str], engine: Engine, database: s
     assert len(sent(statements, engine, User, (WAYS | OURS)[way])) == expected
 
 
+@fast_ways
 @pytest.mark.parametrize("way", WAYS)
 def test_same_number_without_the_library(statements: list[str], engine: Engine, way: str) -> None:
     """A model without the library needs as many, and more for a flush on SQLite."""
@@ -212,6 +214,7 @@ def test_same_number_without_the_library(statements: list[str], engine: Engine, 
         assert len(ours) == len(plain) > 0
 
 
+@fast_ways
 @on("postgresql")
 @pytest.mark.parametrize("way", STATEMENTS)
 def test_savepoints_on_postgresql(statements: list[str], engine: Engine, way: str) -> None:
@@ -228,6 +231,7 @@ def test_savepoints_on_postgresql(statements: list[str], engine: Engine, way: st
     assert driven[:: len(driven) - 1] == around if way in SAVEPOINTS else "SAVEPOINT" not in " ".join(driven)
 
 
+@fast_ways
 @on("postgresql")
 @pytest.mark.parametrize("way", COLLISION)
 def test_collision_on_postgresql(engine: Engine, way: str) -> None:
@@ -249,6 +253,7 @@ def test_collision_on_postgresql(engine: Engine, way: str) -> None:
     assert counts[1] - counts[0] == COLLISION[way]
 
 
+@fast_ways
 @on("sqlite")
 def test_collision_on_sqlite(engine: Engine) -> None:
     """A collision among 1 000 rows costs a SELECT, which finds it, and another INSERT."""
@@ -265,6 +270,7 @@ def test_collision_on_sqlite(engine: Engine) -> None:
     assert [statement.split()[0] for statement in driven] == ["BEGIN", "INSERT", "SELECT", "INSERT"]
 
 
+@fast_ways
 @on("postgresql")
 @pytest.mark.parametrize(
     ("level", "model", "rows", "saved"),

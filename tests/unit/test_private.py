@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from marks import fast_ways
 from sqlalchemy import (
     LABEL_STYLE_TABLENAME_PLUS_COL,
     Column,
@@ -183,6 +184,7 @@ def test_places_of_a_batch(engine: Engine) -> None:
     assert (places.width, len(places.positions or {}), [len(call) for call in calls]) == (2, 3, [5, 5, 3])
 
 
+@fast_ways
 def test_sentinel_of_a_batch(engine: Engine) -> None:
     """The public id of a model is the sentinel of its table, after the columns that are returned."""
     configure_mappers()
@@ -233,7 +235,7 @@ def test_rows_of_a_batch(engine: Engine) -> None:
 # --- lookups
 
 
-@pytest.fixture(params=["with the names", "without a name"])
+@pytest.fixture(params=[pytest.param("with the names", marks=fast_ways), "without a name"])
 def names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """True if SQLAlchemy has the names that it does not document, False if it has none of them."""
     if request.param == "without a name":
@@ -332,6 +334,7 @@ def test_states_without_a_flush(engine: Engine) -> None:
     assert [state.transient for state in states] == [True] * 3
 
 
+@fast_ways
 def test_states_are_those_of_a_flush(engine: Engine) -> None:
     """What ``bulk.insert()`` writes into states and into the session is what a flush writes."""
 
