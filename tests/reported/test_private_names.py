@@ -11,50 +11,38 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy
-from marks import known_defect
 
 from conftest import url_of
 
 PROGRAM = Path(__file__).parent / "renamed_names.py"
 
-NEEDED = """
-    _post_values_clause _insertmanyvalues escaped_bind_names sentinel_columns insert_prefetch update_values_to_set
-    _save_impl _autobegin_t _begin _capture_exception _identity_class _dict _wr _transaction _new _instance_dict
-    _orphaned_outside_of_session hash_key expired_attributes session_id committed_state _memo statement_compiler
-    compiled_parameters execute_style INSERTMANYVALUES isinsert root_connection
+NAMES = """
+    EXECUTEMANY INSERTMANYVALUES PASSIVE_NO_INITIALIZE _InsertManyValuesBatch _autobegin_t _begin _bind_processors
+    _cached_result_processor _capture_exception _collected_params _compiler _deannotate
+    _deliver_insertmanyvalues_batches _dict _emit_insert_statements _for_update_arg _generate _generate_cache_key
+    _get_sentinel_column_for_table _group_number _has_row_limiting_clause _identity_class
+    _inserted_primary_key_from_lastrowid_getter _inserted_primary_key_from_returning_getter _insertmanyvalues
+    _insertmanyvalues_rows _instance_dict _managers _memo _multi_values _new _numeric_binds _order_by_clauses
+    _orphaned_outside_of_session _pending_mutations _post_values_clause _register_persistent _rowcount _save_impl
+    _select_names _sentinel_column _strong_obj _transaction _values _with_options _wr batchnum bind_names bindtemplate
+    column_keys committed_state compiled_parameters construct_params current_batch_size current_column dispatch
+    effective_returning element_list embed_values_counter escaped_bind_names execute_style expired_attributes
+    fetchall_for_returning hash_key implicit_returning implicit_sentinel in_greenlet insert_crud_params insert_prefetch
+    insert_single_values_expr isinsert num_positional_params_counted positiontup replaced_parameters replaced_statement
+    result_tuple root_connection sentinel_columns sentinel_param_keys sentinel_values session_id statement_compiler
+    total_batches type_compiler_instance update_values_to_set
 """
-"""Names without which something does not work today."""
-
-NEEDED_ON = {
-    "sqlite": """
-        positiontup num_positional_params_counted column_keys _bind_processors
-        _deliver_insertmanyvalues_batches sentinel_values
-    """,
-    "postgresql": """
-        _multi_values _values bind_names implicit_sentinel effective_returning _insertmanyvalues_rows
-        fetchall_for_returning
-    """,
-}
-"""Names without which something does not work on one database."""
-
-UNNOTICED = """
-    _select_names _deannotate element_list _register_persistent _strong_obj _pending_mutations
-    _get_sentinel_column_for_table _order_by_clauses _has_row_limiting_clause _with_options _for_update_arg
-"""
-"""Names that the library uses, and can do without."""
+"""Names that SQLAlchemy does not promise to keep, of the parts that the library has used in one of its versions."""
 
 SAMPLE = """
-    _multi_values _values _select_names _deannotate effective_returning fetchall_for_returning _register_persistent
-    _strong_obj _compiler _post_values_clause _insertmanyvalues insert_prefetch compiled_parameters
-    execute_style positiontup _save_impl _capture_exception _memo statement_compiler
-    _deliver_insertmanyvalues_batches update_values_to_set _with_options _for_update_arg _instance_dict
-    bind_names root_connection
+    _values effective_returning fetchall_for_returning _register_persistent _strong_obj _insertmanyvalues
+    insert_prefetch compiled_parameters execute_style INSERTMANYVALUES positiontup _capture_exception
+    update_values_to_set _order_by_clauses _instance_dict root_connection _sentinel_column dispatch
 """
-"""Names of each kind: without some the import fails, without others the first flush, collision or page."""
+"""Names without which the library does something in another way, or not at all."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -62,24 +50,11 @@ pytestmark = [
 ]
 
 
-def renamed(database: str, names: list[str]) -> list[Any]:
-    """Give the parameters of tests: *database* and name, with a mark where the name is needed."""
-    needed = {*NEEDED.split(), *NEEDED_ON[database].split()}
-    defect = known_defect("write path", "SQLAlchemy's name is needed", raises=AssertionError)
-    return [pytest.param(database, name, marks=defect if name in needed else []) for name in names]
+EVERY = "PUBLIC_ID_ALL_NAMES" in os.environ
 
 
-def all_names() -> list[str]:
-    return " ".join([NEEDED, *NEEDED_ON.values(), UNNOTICED]).split()
-
-
-@pytest.mark.parametrize(
-    ("database", "name"),
-    [*renamed("sqlite", all_names()), *renamed("postgresql", all_names())]
-    if "PUBLIC_ID_ALL_NAMES" in os.environ
-    else renamed("sqlite", SAMPLE.split()),
-    indirect=["database"],
-)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"] if EVERY else ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", (NAMES if EVERY else SAMPLE).split())
 def test_another_name(database: str, name: str) -> None:
     """Import, declaration, flush, lookup and the refusal of mistakes work if SQLAlchemy calls *name* something else."""
     rule = [rf"\b{name}\b", f"{name}_renamed", ""]
