@@ -41,8 +41,8 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, traits_for
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.collision import collisions, warn_unguarded
-from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_sent_ids
-from sqlalchemy_public_id.guard.statement import Batch, known, may_replace_ids, rows_in, statement_of
+from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids
+from sqlalchemy_public_id.guard.statement import Batch, known, may_replace_ids, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     first = _rows_sent.get(context, 0)
     batch = _execute(cursor, statement, parameters, context, first)
     if batch is not None or insert.has_given_sentinel:
-        return_rows_by_sent_ids(context, batch or Batch(context, parameters, first))
-    _rows_sent[context] = first + rows_in(context, insert, parameters)
+        return_rows_by_noted_ids(context, batch or Batch(context, parameters, first))
+    _rows_sent[context] = first + insert.shape_of(context, parameters)[1]
     return True
 
 
@@ -158,9 +158,9 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
         return None
     elif on_conflict.insert_rows(context, cursor, statement, parameters, first):
         return None
-    with Execution(context, cursor, statement) as execution:
-        batch = Batch(context, parameters, first)
-        execution.run(batch, in_savepoint=traits.aborts_transaction and not execution.in_autocommit, error=error)
+    batch = Batch(context, parameters, first)
+    in_savepoint = traits.aborts_transaction and not _in_autocommit(context)
+    Execution(context, cursor, statement, batch).run(in_savepoint=in_savepoint, error=error)
     return batch
 
 
@@ -178,12 +178,15 @@ def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -
     """
     if context is None or not (context.compiled and statement_of(context).ids):
         return None
-    with Execution(context, cursor, statement) as execution:
-        # under AUTOCOMMIT no savepoint could take back the rows before a refused one
-        if execution.in_autocommit or not may_replace_ids(context):
-            return None
-        execution.run(Batch(context, parameters), in_savepoint=True)
+    # under AUTOCOMMIT no savepoint could take back the rows before a refused one
+    if _in_autocommit(context) or not may_replace_ids(context):
+        return None
+    Execution(context, cursor, statement, Batch(context, parameters)).run(in_savepoint=True)
     return True
+
+
+def _in_autocommit(context: Any) -> bool:
+    return traits_for(context.dialect).in_autocommit(context.root_connection.connection.dbapi_connection)
 
 
 _EVENTS: dict[str, Callable[..., Any]] = {

@@ -131,88 +131,89 @@ def _unquoted(name: str, prepare: Any) -> str:
 
 
 class Collisions:
-    """The collisions of one execution of an INSERT: finds the ids that are taken, and replaces them.
+    """The collisions of one call to the driver: finds the ids that are taken, and replaces them.
 
     :param options: for statements of the guard, so that they find the table of the INSERT.
     :param recover: makes the connection usable again, after a SELECT that the role has no right to.
     """
 
-    def __init__(self, connection: Connection, options: Mapping[str, Any], recover: Callable[[], None]) -> None:
+    def __init__(
+        self, batch: Batch, connection: Connection, options: Mapping[str, Any], recover: Callable[[], None]
+    ) -> None:
+        self._batch = batch
         self._connection = connection
+        self._traits = traits_for(connection.dialect)
         self._options = options
         self._recover = recover
         self._tries: Counter[tuple[int, str]] = Counter()
         self._taken: set[tuple[Column[Any], str]] = set()
 
-    def slots_of(self, batch: Batch, violation: Violation) -> list[Slot]:
+    def find(self, violation: Violation) -> list[Slot]:
         """Return the slots whose ids have to be replaced; none if the violation is not about ids that were made."""
         collided: list[Slot] = []
         hidden: list[Slot] = []
-        for column in dict.fromkeys(slot.column for slot in batch.slots):
+        for column in dict.fromkeys(slot.column for slot in self._batch.slots):
             match = match_violation(violation, column, self._connection.dialect)
             if match is Match.NO:
                 continue
-            slots = [slot for slot in batch.slots if slot.column is column]
-            if match is Match.YES and len(slots) == 1:
-                duplicates = slots  # nothing to look for, nor a right to SELECT needed
-            else:
-                named = self._named(batch, slots, violation) if match is Match.YES else set[str]()
-                duplicates = self._duplicates(batch, column, slots, named)
+            slots = [slot for slot in self._batch.slots if slot.column is column]
+            # of a single id there is nothing to look for, nor a right to SELECT needed
+            is_known = match is Match.YES and len(slots) == 1
+            duplicates = slots if is_known else self._duplicates(slots, violation if match is Match.YES else None)
             collided += duplicates
             # the other row cannot be seen (row-level security), or is gone again: it may have had any of the ids
             if not duplicates and match is Match.YES:
                 hidden += slots
         # the error is about an id of the application, too, and no other id for this row is right
-        if not all(map(batch.is_made, collided + hidden)):
+        if not all(slot.is_made for slot in collided + hidden):
             return []
-        self._taken.update((slot.column, batch.text(slot)) for slot in collided)
+        self._taken.update((slot.column, slot.text) for slot in collided)
         return collided + hidden
 
-    def _named(self, batch: Batch, slots: list[Slot], violation: Violation) -> set[str]:
+    def _duplicates(self, slots: list[Slot], violation: Violation | None) -> list[Slot]:
+        """Return those of the *slots* of a column whose id the database names, or that the table or another row has."""
+        column = slots[0].column
+        seen = set[str]() if violation is None else self._named(slots, violation)
+        if not seen or len(self._taken) >= _FEW or self._sees_commits:
+            seen |= self._readable(column, [slot.text for slot in slots])
+        duplicates: list[Slot] = []
+        # ids of the application first: of two equal ids in the batch, the first one stays
+        for slot in sorted(slots, key=lambda slot: slot.is_made):
+            if slot.text in seen:
+                duplicates.append(slot)
+            seen.add(slot.text)
+        return duplicates
+
+    def _named(self, slots: list[Slot], violation: Violation) -> set[str]:
         """Return the id that the database names in the error, if exactly one of *slots* has it."""
         name, value = violation.entry or (None, None)
-        named = [slot for slot in slots if slot.column.name == name and self._in_error(slot, batch.text(slot)) == value]
-        return {batch.text(named[0])} if len(named) == 1 else set()
-
-    def _in_error(self, slot: Slot, text: str | None) -> str | None:
-        if text is None:
-            return None
-        dialect = self._connection.dialect
-        sent = to_database(public_id_type(slot.column).id_format, text, dialect)
-        return traits_for(dialect).format_in_error(sent)
-
-    def _duplicates(self, batch: Batch, column: Column[Any], slots: list[Slot], named: set[str]) -> list[Slot]:
-        """Return the slots whose id is *named*, in the table, or in another row of the batch."""
-        duplicates: list[Slot] = []
-        seen = set(named)
-        if not named or len(self._taken) >= _FEW or self._sees_commits:
-            seen |= self._readable(column, [batch.text(slot) for slot in slots])
-        # ids of the application first: of two equal ids in the batch, the first one stays
-        for slot in sorted(slots, key=batch.is_made):
-            text = batch.text(slot)
-            if text in seen:
-                duplicates.append(slot)
-            seen.add(text)
-        return duplicates
+        dialect, format = self._connection.dialect, public_id_type(slots[0].column).id_format
+        if name != slots[0].column.name:
+            return set()
+        named = [
+            slot.text
+            for slot in slots
+            if slot.text is not None and self._traits.format_in_error(to_database(format, slot.text, dialect)) == value
+        ]
+        return set(named) if len(named) == 1 else set()
 
     def _readable(self, column: Column[Any], texts: Iterable[str]) -> set[str]:
         """Return those of *texts* that are in the table; none if the role may insert, but not SELECT."""
         try:
             return stored_ids(self._connection, column, texts, self._options)
         except DBAPIError as error:
-            if not traits_for(self._connection.dialect).is_permission_error(error.orig):
+            if not self._traits.is_permission_error(error.orig):
                 raise
             self._recover()
             return set()
 
     @property
     def _sees_commits(self) -> bool:
-        dialect = self._connection.dialect
-        return traits_for(dialect).sees_commits(self._connection.connection.dbapi_connection, dialect)
+        return self._traits.sees_commits(self._connection.connection.dbapi_connection, self._connection.dialect)
 
-    def rows_stayed(self, batch: Batch, column: Column[Any], engine: str) -> ConfigurationError:
-        """Build the error for a batch that was refused by a storage *engine* that keeps the rows before."""
-        texts = [batch.text(slot) for slot in batch.slots if slot.column is column]
+    def rows_stayed(self, column: Column[Any], engine: str) -> ConfigurationError:
+        """Build the error for rows that a storage *engine* has kept, of an INSERT that it has refused."""
+        texts = [slot.text for slot in self._batch.slots if slot.column is column]
         stored = len(self._readable(column, texts))
         return ConfigurationError(
             f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
@@ -224,27 +225,27 @@ class Collisions:
 
     # --- new ids
 
-    def replace(self, batch: Batch, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that have not collided and that no other row of the batch has.
+    def replace(self, slots: list[Slot]) -> None:
+        """Fill *slots* with ids that have not collided and that no other row has.
 
         :raises PublicIdCollision: if a row has used up its retries.
         """
-        used = {(slot.column, batch.text(slot)) for slot in batch.slots} | self._taken
+        used = {(slot.column, slot.text) for slot in self._batch.slots} | self._taken
         for slot in slots:
             new = self._next_id(slot, used)
-            while (slot.column, new) in used:
-                new = self._next_id(slot, used)
             used.add((slot.column, new))
-            batch.replace(slot, new)
-            _note(slot.column, self._tries[slot.row, slot.parameter.name])
+            self._batch.replace(slot, new)
+            _note(slot.column, self._tries[slot.at, slot.name])
 
     def _next_id(self, slot: Slot, used: set[tuple[Column[Any], str]]) -> str:
-        row = slot.row, slot.parameter.name
-        if self._tries[row] >= max_retries(slot.column):
-            taken = {text for column, text in used if column is slot.column}
-            raise exhausted(self._connection, slot.column, taken, self._options)
-        self._tries[row] += 1
-        return public_id_type(slot.column).next_id()
+        column, row = slot.column, (slot.at, slot.name)
+        while self._tries[row] < max_retries(column):
+            self._tries[row] += 1
+            new = public_id_type(column).next_id()
+            if (column, new) not in used:
+                return new
+        taken = {text for other, text in used if other is column}
+        raise exhausted(self._connection, column, taken, self._options)
 
 
 # --- the ids of the table

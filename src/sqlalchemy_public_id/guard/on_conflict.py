@@ -25,9 +25,9 @@ from sqlalchemy.types import NullType
 from sqlalchemy_public_id._private import change_returned_rows, has_own_values
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.execute import Execution, names_of, returned_text, send_savepoint
+from sqlalchemy_public_id.guard.execute import Execution, returned_text, send_savepoint
 from sqlalchemy_public_id.guard.refusals import clauses_after_values
-from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, statement_of
+from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, schema_options, statement_of
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict
 
@@ -115,25 +115,40 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
 
     Return False, sending nothing, if it cannot have the clause.
     """
-    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
     conditional = with_clause(context, statement)
     if conditional is None:
         return False
-    batch = Batch(context, parameters, first) if is_batch else None
-    if batch is not None and batch.rows > 1 and not _can_insert_alone(batch):
+    batch = Batch(context, parameters, first) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else None
+    if batch is not None and len(batch.rows) > 1 and not _can_insert_alone(batch):
         return False
     context.dialect.do_execute(cursor, conditional, parameters, context)
-    if cursor.rowcount == (1 if batch is None else batch.rows):
+    stored, sent = cursor.rowcount, 1 if batch is None else len(batch.rows)
+    if stored == sent:
         return True
-    with Execution(context, cursor, statement) as execution:
-        batch = batch or Batch(context, parameters)
-        if batch.rows == 1:
-            # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide
-            # the other row, and a role need not have the right to read the table.
-            execution.run(batch, in_savepoint=True)
-        else:
-            _insert_missing(execution, batch)
+    if not 0 <= stored < sent:
+        raise _unknown_rows(context, stored, sent)
+    batch = batch or Batch(context, parameters)
+    execution = Execution(context, cursor, statement, batch)
+    if sent == 1:
+        # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
+        # other row, and a role need not have the right to read the table.
+        execution.run(in_savepoint=True)
+        return True
+    try:
+        _insert_missing(context, cursor, batch)
+    except Exception:
+        # The other rows are stored. A plain INSERT would leave none behind, and the transaction aborted: it fails now.
+        with suppress(context.dialect.dbapi.Error):
+            execution.send()
+        raise
     return True
+
+
+def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"the driver {context.dialect.driver} counts {stored} rows for an INSERT … ON CONFLICT DO NOTHING of {sent}, and "
+        f"nobody knows which are stored; call guard.uninstall(engine), and collisions are IntegrityErrors"
+    )
 
 
 def _can_insert_alone(batch: Batch) -> bool:
@@ -142,47 +157,39 @@ def _can_insert_alone(batch: Batch) -> bool:
     Such a row is nothing but its parameters. Two rows that have drawn the same id are one to too many: the other one
     can be the row that was skipped, for another constraint.
     """
-    known, rows = batch.statement, batch.context.compiled_parameters[batch.first : batch.first + batch.rows]
+    known = batch.statement
     if len(known.places.sentinel) != 1 or not known.sentinel or known.has_given_sentinel or batch.has_equal_rows:
         return False
     is_plain = known.insert is not None and not has_own_values(known.insert)
-    return is_plain and rows[0].keys() <= set(known.table.columns.keys())
+    return is_plain and batch.rows[0].keys() <= set(known.table.columns.keys())
 
 
-def _insert_missing(execution: Execution, batch: Batch) -> None:
+def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
     """Insert each row alone that the database has skipped, and have SQLAlchemy find all of them in the result."""
-    context, column = execution.context, batch.statement.places.sentinel[0]
+    column = batch.statement.sentinel[0]
     text = returned_text(context, column, -1)
-    found = {text(row[-1]): tuple(row) for row in execution.cursor.fetchall()}
+    found = {text(row[-1]): tuple(row) for row in cursor.fetchall()}
     rows: list[Any] = []
-    for at in range(batch.first, batch.first + batch.rows):
-        sent = context.compiled_parameters[at][column.key]
+    for parameters in batch.rows:
+        sent = parameters[column.key]
         row = found.pop(sent, None)
-        if row is None:
-            row = (*_insert_alone(execution, batch, at), MatchedId(sent))
-        rows.append(row)
+        rows.append(row if row is not None else (*_insert_alone(context, batch, parameters), MatchedId(sent)))
     if found:
         raise other_ids(column)
     change_returned_rows(context, lambda _: rows)
 
 
-def _insert_alone(execution: Execution, batch: Batch, at: int) -> Sequence[Any]:
-    """Insert row *at*, guarded as any INSERT. Return what the driver returns for it."""
-    parameters, known = execution.context.compiled_parameters[at], batch.statement
+def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Sequence[Any]:
+    """Insert a row, guarded as any INSERT, and note its new id. Return what the driver returns for it."""
+    known = batch.statement
     # as the driver returns them: SQLAlchemy converts the values of all rows together
     returned: list[Any] = [type_coerce(column, NullType()) for column in known.places.returned]
     query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", returned))
-    made = frozenset(parameter.name for parameter in known.ids if batch.is_made_by(parameter))
-    options = execution.options | {MADE_IDS: made}
-    try:
-        with execution.connection.execute(query, dict(parameters), execution_options=options) as result:
-            row: Sequence[Any] = result.one()
-            parameters.update(result.context.compiled_parameters[0])  # it may have got another id
-    except Exception:
-        # The other rows are stored. A plain INSERT would leave none behind, and the transaction aborted: it fails now.
-        with suppress(execution.dialect.dbapi.Error):
-            execution.send(batch)
-        raise
+    made = frozenset(slot.name for slot in batch.slots if slot.is_made)
+    options = schema_options(context) | {MADE_IDS: made}
+    with context.root_connection.execute(query, dict(parameters), execution_options=options) as result:
+        row: Sequence[Any] = result.one()
+        parameters.update(result.context.compiled_parameters[0])
     return row
 
 

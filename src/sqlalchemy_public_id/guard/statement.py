@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -66,6 +66,20 @@ class InsertStatement:
         """True if the application gives such ids, which it may spell in another way than the database returns them."""
         defaults = {id(parameter.column) for parameter in self.ids if parameter.is_default}
         return any(id(column) not in defaults for column in self.sentinel)
+
+    def shape_of(self, context: Any, parameters: Any) -> tuple[int, int]:
+        """Return how many *parameters* of a call to the driver belong to each row, and the number of rows.
+
+        "insertmanyvalues" appends the number of the row to those that a driver takes by name. All other statements, and
+        those that it sends row by row, have their parameters as they are: none of a row, which is one.
+        """
+        if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
+            return 0, 1
+        width, names = self.places.width, self.places.positions or self.names
+        if self.places.positions is None:
+            width = sum(f"{name}__0" in parameters for name in names)
+        once = len(names) - width
+        return width, (len(parameters) - once) // width if width else 1
 
     @property
     def table(self) -> Table:
@@ -131,18 +145,30 @@ def schema_options(context: ExecutionContext) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key == "schema_translate_map"}
 
 
+def names_of(table: Table, options: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the names of *table* and of its schema in an execution with *options*."""
+    schemas: Mapping[str | None, str | None] = options.get("schema_translate_map") or {}
+    return str(table.name), schemas.get(table.schema, table.schema)
+
+
 class Slot(NamedTuple):
     """One public id in one execution."""
 
-    row: int
-    """The position of its row in ``context.compiled_parameters``."""
-    parameter: IdParameter
+    row: dict[str, Any]
+    """The parameters of its row as SQLAlchemy keeps them: a flush sets them on the object."""
+    at: int
+    """The number of its row in the call to the driver."""
+    name: str
+    column: Column[Any]
     place: Any
     """Its key or position in the parameters for the driver; for executemany, in those of its row."""
+    is_made: bool
+    """True if the id was made for this execution, so that it may be replaced."""
 
     @property
-    def column(self) -> Column[Any]:
-        return self.parameter.column
+    def text(self) -> Any:
+        """The id; None if the application has given no other."""
+        return self.row[self.name]
 
 
 def may_replace_ids(context: Any) -> bool:
@@ -161,50 +187,34 @@ class Batch:
     """
 
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
-        self.context = context
+        self._context = context
         self.parameters: Any = parameters
-        self.first = first
         self.statement: InsertStatement = statement_of(context)
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
-        self._width = parameters_per_row(context, self.statement, parameters)[0]
-        self.rows: int = (
-            len(cast("list[Any]", parameters)) if self._is_many else rows_in(context, self.statement, parameters)
-        )
-        self._made = context.execution_options.get(MADE_IDS, ())
+        width, count = self.statement.shape_of(context, self.parameters)
+        count = len(self.parameters) if self._is_many else count
+        self._width = width
+        self.rows: list[dict[str, Any]] = context.compiled_parameters[first : first + count]
         self._is_copied = False
-        self._first: dict[tuple[Column[Any], str], str] = {}
-        """Column and new id → the id that it has replaced, the first one of its row."""
+        self._noted: dict[tuple[Column[Any], str], str] = {}
 
     # --- reading
 
     @cached_property
     def slots(self) -> list[Slot]:
         """The public ids of all rows. They are searched for after a collision only."""
-        places = self.statement.places
-        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
+        places, made = self.statement.places, self._context.execution_options.get(MADE_IDS, ())
         slots: list[Slot] = []
-        for parameter in self.statement.ids:
-            name = places.escaped.get(parameter.name, parameter.name)
-            for at, row in enumerate(rows):
-                if parameter.name not in row:
+        for name, column, is_default in self.statement.ids:
+            escaped = places.escaped.get(name, name)
+            for at, row in enumerate(self.rows):
+                if name not in row:
                     continue
-                place: Any = f"{name}__{at}" if self._width else name
+                place: Any = f"{escaped}__{at}" if self._width else escaped
                 if places.positions is not None:
-                    place = places.positions[parameter.name] + at * self._width
-                slots.append(Slot(self.first + at, parameter, place))
+                    place = places.positions[name] + at * self._width
+                slots.append(Slot(row, at, name, column, place, is_default or name in made))
         return slots
-
-    def text(self, slot: Slot) -> str:
-        value: str = self.context.compiled_parameters[slot.row][slot.parameter.name]
-        return value
-
-    def is_made(self, slot: Slot) -> bool:
-        """Return True if the id in *slot* was made for this execution, so that it may be replaced."""
-        return self.is_made_by(slot.parameter)
-
-    def is_made_by(self, parameter: IdParameter) -> bool:
-        """Return True if the ids of *parameter* were made for this execution."""
-        return parameter.is_default or parameter.name in self._made
 
     @cached_property
     def has_equal_rows(self) -> bool:
@@ -213,66 +223,43 @@ class Batch:
         Ask before the first :meth:`replace`.
         """
         keys = [column.key for column in self.statement.places.sentinel]
-        rows = self.context.compiled_parameters[self.first : self.first + self.rows]
-        return bool(self.statement.sentinel) and len({tuple(row[key] for key in keys) for row in rows}) < len(rows)
+        is_told_apart = len(self.rows) < 2 or not self.statement.sentinel
+        return not is_told_apart and len({tuple(row[key] for key in keys) for row in self.rows}) < len(self.rows)
 
-    def noted_texts(self) -> dict[tuple[Column[Any], str], str]:
-        """Return column and stored id → the text that SQLAlchemy has noted for its row, if that is another one."""
-        noted = dict(self._first)
-        if self.statement.has_given_sentinel:
-            for slot in self.slots:
-                if any(slot.column is each for each in self.statement.sentinel) and not self.is_made(slot):
-                    text, stored = self.text(slot), public_id_type(slot.column).canonical(self.text(slot))
-                    if stored is not None and stored != text:
-                        noted[slot.column, stored] = text
+    @property
+    def noted(self) -> dict[tuple[Column[Any], str], str]:
+        """Column and stored id → the id that SQLAlchemy has noted for its row, where that is another one.
+
+        The guard has replaced it, or the application has given another spelling.
+        """
+        noted = dict(self._noted)
+        for slot in self.slots if self.statement.has_given_sentinel else ():
+            if not slot.is_made and any(slot.column is each for each in self.statement.sentinel):
+                stored = public_id_type(slot.column).canonical(slot.text)
+                if stored is not None and stored != slot.text:
+                    noted[slot.column, stored] = slot.text
         return noted
 
     # --- writing
 
     def replace(self, slot: Slot, new: str) -> None:
-        """Put *new* into *slot*: for the driver, and for SQLAlchemy, which sets it on the object of a flush."""
-        old = self.text(slot)
-        self._first[slot.column, new] = self._first.pop((slot.column, old), old)
-        self.context.compiled_parameters[slot.row][slot.parameter.name] = new
-        dialect = self.context.dialect
+        """Put *new* into *slot*: for the driver, and for SQLAlchemy."""
+        self._noted[slot.column, new] = self._noted.pop((slot.column, slot.text), slot.text)
+        slot.row[slot.name] = new
+        dialect = self._context.dialect
         process = public_id_type(slot.column).dialect_impl(dialect).bind_processor(dialect)
-        value = process(new) if process else new
         if not self._is_copied:  # the application may still hold the parameters that it gave
             self.parameters, self._is_copied = _mutable(self.parameters), True
+        target = self.parameters
         if self._is_many:
-            row = self.parameters[slot.row - self.first] = _mutable(self.parameters[slot.row - self.first])
-            row[slot.place] = value
-        else:
-            self.parameters[slot.place] = value
+            target = self.parameters[slot.at] = _mutable(target[slot.at])
+        target[slot.place] = process(new) if process else new
 
     def for_driver(self) -> Any:
         """Return the parameters in their original shape, for the driver."""
         if not self._is_copied:
             return self.parameters
-        if self._is_many:
-            return [_final(row) for row in self.parameters]
-        return _final(self.parameters)
-
-
-def rows_in(context: Any, statement: InsertStatement, parameters: Any) -> int:
-    """Return the number of rows in one call to the driver with *parameters*."""
-    width, once = parameters_per_row(context, statement, parameters)
-    return (len(parameters) - once) // width if width else 1
-
-
-def parameters_per_row(context: Any, statement: InsertStatement, parameters: Any) -> tuple[int, int]:
-    """Return how many *parameters* of a batch belong to each row, and how many to the statement as a whole.
-
-    "insertmanyvalues" appends the number of the row to those that a driver takes by name. It sends some statements row
-    by row, with the parameters as they are: there are none of a row then.
-    """
-    if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
-        return 0, 0
-    places = statement.places
-    if places.positions is not None:
-        return places.width, len(places.positions) - places.width
-    width = sum(f"{name}__0" in parameters for name in statement.names)
-    return width, len(statement.names) - width
+        return [_final(row) for row in self.parameters] if self._is_many else _final(self.parameters)
 
 
 def _mutable(row: Row) -> Any:
