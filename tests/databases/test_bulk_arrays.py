@@ -210,13 +210,11 @@ STRINGS = ["", "\x1f", "a\x1fb", "ünï", "NULL", "null", "{}", '"', "\\", " ", 
 @pytest.mark.parametrize(
     "values", [STRINGS, ["", "a"], [""], ["\x1f"], ["a"]], ids=["all", "some empty", "empty", "separators", "letters"]
 )
-def test_strings(session: Session, statements: list[str], values: list[str]) -> None:
-    """Strings without a NULL are sent as one string, unless the separator is in one of them, and stay as they are."""
+def test_strings(session: Session, values: list[str]) -> None:
+    """Strings of every kind are stored as they are, the empty one and control characters as well."""
     objects = [Plain(text=values[at % len(values)], string=values[at % len(values)], char="abc") for at in range(ROWS)]
-    statements.clear()
     bulk.insert(session, objects)
 
-    assert [sql.count("string_to_array(") for sql in statements] == [2 if "\x1f" in values else 4]
     session.expire_all()
     assert [(each.text, each.string, each.char) for each in objects] == [
         (values[at % len(values)], values[at % len(values)], "abc") for at in range(ROWS)

@@ -25,7 +25,6 @@ from sqlalchemy import (
     Numeric,
     String,
     Table,
-    Text,
     Time,
     Uuid,
     bindparam,
@@ -41,9 +40,6 @@ from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.types import IdColumnType
 
 _PLAIN = (Boolean, Date, DateTime, Float, Integer, Numeric, Time, Uuid)
-
-_SEPARATOR = "\x1f"
-"""The character between strings that are sent together: "unit separator" of ASCII."""
 
 
 def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
@@ -121,23 +117,12 @@ class ArrayInsert:
         self._types = [_item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready
         self._options = options
-        self._statements: dict[frozenset[int], Any] = {}
+        self._statement = self._build()
 
-    def _statement(self, joined: frozenset[int]) -> Any:
-        """Return the INSERT whose arrays at the positions *joined* are sent as one string each."""
-        if joined not in self._statements:
-            self._statements[joined] = self._build(joined)
-        return self._statements[joined]
-
-    def _build(self, joined: frozenset[int]) -> Any:
+    def _build(self) -> Any:
         from sqlalchemy.dialects.postgresql import insert  # only programs with PostgreSQL need it
 
-        arrays = [
-            func.string_to_array(bindparam(f"array_{at}", type_=Text()), _SEPARATOR)
-            if at in joined
-            else bindparam(f"array_{at}", type_=ARRAY(type_))
-            for at, type_ in enumerate(self._types)
-        ]
+        arrays = [bindparam(f"array_{at}", type_=ARRAY(type_)) for at, type_ in enumerate(self._types)]
         rows = func.unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
         keys = [column.key for column in self._columns]
         filled = insert(self.table).from_select(keys, select(*rows.c), include_defaults=False)
@@ -148,10 +133,8 @@ class ArrayInsert:
         """Insert *rows*, and set what the database returns. Return those that it has left out."""
         values = [self._values(rows, name) for name in self.sent]
         values += [[value] * len(rows) for value in self.constant.values()]
-        arrays = [_joined(array, type_) for array, type_ in zip(values, self._types, strict=True)]
-        joined = frozenset(at for at, array in enumerate(arrays) if isinstance(array, str))
-        parameters = {f"array_{at}": array for at, array in enumerate(arrays)}
-        stored = self.connection.execute(self._statement(joined), parameters).all()
+        parameters = {f"array_{at}": array for at, array in enumerate(values)}
+        stored = self.connection.execute(self._statement, parameters).all()
         if [row[0] for row in stored] != [row[self.public_id] for row in rows]:  # one was left out
             return self._match(rows, stored)
         for at, name in enumerate(self.returned, start=1):
@@ -200,16 +183,3 @@ def set_sent_ids(
     for name, column in ids.items():
         for row, parameters in zip(rows, sent):  # noqa: B905  # nothing is known to be sent if nothing was replaced
             row[name] = parameters[column.key]
-
-
-def _joined(values: list[Any], type_: TypeEngine[Any]) -> Any:
-    """Return strings as one string, which ``string_to_array()`` splits, and other values as they are.
-
-    Drivers look at each item of an array for characters to escape, which takes longer than all else.
-    """
-    if not isinstance(type_, String) or {*map(type, values)} != {str}:
-        return values
-    if len(values) < 2:  # of an empty string it makes an empty array
-        return values
-    text = _SEPARATOR.join(values)
-    return text if text.count(_SEPARATOR) == len(values) - 1 else values

@@ -146,7 +146,7 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
 
 def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
     return ConfigurationError(
-        f"the driver {context.dialect.driver} counts {stored} rows for an INSERT … ON CONFLICT DO NOTHING of {sent}, and "
+        f"the driver {context.dialect.driver} counts {stored} rows for an INSERT … ON CONFLICT DO NOTHING of {sent}: "
         f"nobody knows which are stored; call guard.uninstall(engine), and collisions are IntegrityErrors"
     )
 
