@@ -30,8 +30,13 @@ def since_mariadb(major: int, minor: int, feature: str) -> pytest.MarkDecorator:
     return pytest.mark.since_mariadb((major, minor), feature)
 
 
+def before_sqlalchemy(*version: int) -> bool:
+    """Return True if SQLAlchemy is older than *version*."""
+    return tuple(map(int, re.findall(r"\d+", sqlalchemy.__version__)[:3])) < version
+
+
 fast_ways = pytest.mark.skipif(
-    not IS_FAST or tuple(map(int, re.findall(r"\d+", sqlalchemy.__version__)[:3])) < (2, 0, 29),
+    not IS_FAST or before_sqlalchemy(2, 0, 29),
     reason="counts statements of a fast way, which is off: it needs names of SQLAlchemy that are not public",
 )
 """Skip the test without the fast ways (``make public``), and on releases before 2.0.29, which lack a name for them."""

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from marks import fast_ways, on
+from marks import before_sqlalchemy, fast_ways, on
 from sqlalchemy import JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -259,6 +259,7 @@ def test_expressions(session: Session) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*bulk:DeprecationWarning")
+@pytest.mark.skipif(before_sqlalchemy(2, 0, 32), reason="SQLAlchemy sets no keys there, with or without public ids")
 def test_ids_in_another_spelling(session: Session) -> None:
     """``bulk_insert_mappings(return_defaults=True)`` returns keys for ids that are not written as they are stored."""
     ids = Ulid().generate_many(20)
