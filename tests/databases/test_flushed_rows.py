@@ -15,6 +15,7 @@ from marks import before_sqlalchemy, fast_ways, on
 from sqlalchemy import JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.types import TypeDecorator
 
 from sqlalchemy_public_id import (
     CROCKFORD32,
@@ -106,6 +107,25 @@ class Dated(PublicIdMixin, Base):
     __tablename__ = "dated"
     name: Mapped[str | None] = mapped_column(String(50))
     made: Mapped[datetime] = mapped_column(default=func.now())
+
+
+class Lowered(TypeDecorator[str]):
+    """A type whose values are read through an SQL expression."""
+
+    impl = String(50)
+    cache_ok = True
+
+    def column_expression(self, column: Any) -> Any:
+        return func.lower(column, type_=self)
+
+
+class Labelled(PublicIdMixin, Base):
+    """A value of the server that is returned through an SQL expression."""
+
+    __tablename__ = "labelled"
+    __mapper_args__ = {"eager_defaults": True}  # noqa: RUF012  # SQLAlchemy's own annotation is an instance variable
+    name: Mapped[str | None] = mapped_column(String(50))
+    label: Mapped[str | None] = mapped_column(Lowered, server_default="ABC")
 
 
 class CardId(TypedId, prefix="card"):
@@ -218,6 +238,34 @@ def test_narrow_formats(session: Session, model: Any) -> None:
         session.add_all(objects)
         session.flush()
         check(session, objects)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_batches(session: Session, position: int) -> None:
+    """Each batch of a flush may have a collision, also the last one, which may have one row."""
+    session.connection(execution_options={"insertmanyvalues_page_size": 2})
+    session.add(taken := Person(name="first"))
+    session.flush()
+    objects = [Person(name=str(number)) for number in range(5)]
+    ids = Ulid().generate_many(5)
+    session.add_all(objects)
+    with testing.fixed_ids(Person, *ids[:position], taken.public_id, *ids[position:]):
+        session.flush()
+
+    check(session, [taken, *objects])
+
+
+def test_columns_that_are_read_through_an_expression(session: Session) -> None:
+    """A row whose id has collided returns what the others do."""
+    session.add(taken := Labelled(name="first"))
+    session.flush()
+    objects = [Labelled(name=str(number)) for number in range(5)]
+    session.add_all(objects)
+    with testing.collisions(Labelled, taken.public_id, times=2):
+        session.flush()
+
+    check(session, [taken, *objects])
+    assert {one.label for one in objects} == {"abc"}
 
 
 def test_given_ids(session: Session) -> None:

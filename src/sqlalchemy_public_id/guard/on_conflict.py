@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
-from sqlalchemy import ColumnElement, ForeignKeyConstraint, Table, insert, type_coerce
+from sqlalchemy import ForeignKeyConstraint, Table, insert
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id._private import change_returned_rows, has_own_values
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.execute import Execution, returned_text, send_savepoint
+from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids, returned_text, send_savepoint
 from sqlalchemy_public_id.guard.refusals import clauses_after_values
 from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, schema_options, statement_of
 from sqlalchemy_public_id.types import MatchedId
@@ -118,7 +117,8 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
     conditional = with_clause(context, statement)
     if conditional is None:
         return False
-    batch = Batch(context, parameters, first) if context.execute_style is ExecuteStyle.INSERTMANYVALUES else None
+    is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
+    batch = Batch(context, parameters, first) if is_batch else None
     if batch is not None and len(batch.rows) > 1 and not _can_insert_alone(batch):
         return False
     context.dialect.do_execute(cursor, conditional, parameters, context)
@@ -133,6 +133,8 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
         # other row, and a role need not have the right to read the table.
         execution.run(in_savepoint=True)
+        if is_batch:  # the last one of several may have one row
+            return_rows_by_noted_ids(context, batch)
         return True
     try:
         _insert_missing(context, cursor, batch)
@@ -182,14 +184,13 @@ def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
 def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded as any INSERT, and note its new id. Return what the driver returns for it."""
     known = batch.statement
-    # as the driver returns them: SQLAlchemy converts the values of all rows together
-    returned: list[Any] = [type_coerce(column, NullType()) for column in known.places.returned]
-    query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", returned))
+    query = insert(known.table).returning(*known.places.returned)
     made = frozenset(slot.name for slot in batch.slots if slot.is_made)
     options = schema_options(context) | {MADE_IDS: made}
     with context.root_connection.execute(query, dict(parameters), execution_options=options) as result:
-        row: Sequence[Any] = result.one()
-        parameters.update(result.context.compiled_parameters[0])
+        execution: Any = result.context
+        row: Sequence[Any] = execution.cursor.fetchone()  # SQLAlchemy converts the values of all rows together
+        parameters.update(execution.compiled_parameters[0])
     return row
 
 
