@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import ForeignKeyConstraint, Table, insert
+from sqlalchemy import ColumnElement, ForeignKeyConstraint, Table, insert
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
@@ -184,7 +184,7 @@ def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
 def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded as any INSERT, and note its new id. Return what the driver returns for it."""
     known = batch.statement
-    query = insert(known.table).returning(*known.places.returned)
+    query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.places.returned))
     made = frozenset(slot.name for slot in batch.slots if slot.is_made)
     options = schema_options(context) | {MADE_IDS: made}
     with context.root_connection.execute(query, dict(parameters), execution_options=options) as result:
