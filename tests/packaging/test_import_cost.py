@@ -32,12 +32,15 @@ def test_no_other_package_is_loaded(loaded: list[str]) -> None:
     """Beside SQLAlchemy's ORM, our own package is loaded, and what makes UUIDs: no driver, and none of the extras."""
     packages = {name.partition(".")[0] for name in loaded}
 
-    assert {"sqlalchemy_public_id", "uuid_utils"} == packages - sys.stdlib_module_names
+    assert {"sqlalchemy_public_id", "uuid_utils"} == packages - sys.stdlib_module_names - {"sqlalchemy"}
 
 
 def test_little_of_sqlalchemy_is_loaded(loaded: list[str]) -> None:
-    """SQLAlchemy's dialects are loaded when a model is declared or an engine made, and not before."""
-    assert not [name for name in loaded if name.startswith("sqlalchemy.")]
+    """SQLAlchemy's dialects are loaded when a model is declared or an engine made, and not before.
+
+    The type of keys needs one module, of 600 lines, with which an application compiles a type of its own.
+    """
+    assert [name for name in loaded if name.startswith("sqlalchemy.")] == ["sqlalchemy.ext", "sqlalchemy.ext.compiler"]
 
 
 @pytest.mark.parametrize("part", ["asyncio", "bulk", "idempotency", "lookup", "references", "testing", "tokens"])
