@@ -192,7 +192,7 @@ def test_collisions_of_formats(create: Callable[[MetaData], None], session: Sess
     thing = model_of(format)
     create(thing.metadata)
     session.add(taken := thing(name="first"))
-    session.commit()
+    session.flush()
     objects = [thing(name=str(number)) for number in range(50)]
     session.add_all(objects)
     with testing.collisions(thing, taken.public_id, times=3):
@@ -216,10 +216,35 @@ def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: 
 
     create(OtherBase.metadata)
     session.add(taken := Odd(name="first"))
-    session.commit()
+    session.flush()
     objects: list[Any] = [Odd(name=str(number)) for number in range(30)]
     session.add_all(objects)
     with testing.collisions(Odd, taken.public_id, times=2):
+        session.flush()
+
+    check(session, [taken, *objects])
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_column_that_is_called_like_the_id_of_another_row(
+    create: Callable[[MetaData], None], session: Session, rows: int
+) -> None:
+    """``insert().values([…])`` calls the ids of its rows so; in any other INSERT, such a column is no public id."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Odd(PublicIdMixin, OtherBase):
+        __tablename__ = "odd"
+        name: Mapped[str | None] = mapped_column(String(50))
+        public_id_m1: Mapped[int]
+
+    create(OtherBase.metadata)
+    session.add(taken := Odd(name="first", public_id_m1=0))
+    session.flush()
+    objects: list[Any] = [Odd(name=str(number), public_id_m1=number) for number in range(rows)]
+    session.add_all(objects)
+    with testing.collisions(Odd, taken.public_id):
         session.flush()
 
     check(session, [taken, *objects])

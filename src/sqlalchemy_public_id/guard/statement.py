@@ -135,8 +135,10 @@ def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator
     for column in public_id_columns(next((column.table for column in defaults.values()), insert.table)):
         # the rows after the first of insert().values([…]) have parameters like public_id_m1
         name_of_row = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
+        others = {other.key for other in column.table.columns if other is not column}  # one may be called so, too
         for name in filter(name_of_row.fullmatch, names):
-            yield IdParameter(name, column, name in defaults)
+            if name in defaults or name not in others:
+                yield IdParameter(name, column, name in defaults)
 
 
 def schema_options(context: ExecutionContext) -> dict[str, Any]:
