@@ -330,3 +330,50 @@ def test_long_keys(session: Session) -> None:
     bulk.insert(session, objects)
 
     agree(session, objects)
+
+
+def test_two_rows_that_draw_the_same_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """One of two rows with the same new id is left out for its other id: both are stored, and once."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Pair(PublicIdMixin, OtherBase):
+        __tablename__ = "pair"
+        share_id: Mapped[str] = public_id_column(NanoId())
+        name: Mapped[str] = mapped_column(String(20))
+
+    create(OtherBase.metadata)
+    session.add(Pair(name="first", share_id="b" * 12))
+    session.flush()
+    pairs = [Pair(name=str(number)) for number in range(ROWS)]
+    same, taken = ["a" * 12] * 2, ["b" * 12]
+    with testing.fixed_ids(Pair, *same), testing.fixed_ids(Pair, *taken, attribute="share_id"):
+        bulk.insert(session, pairs)
+
+    agree(session, pairs)
+    rows = session.execute(select(Pair.name, Pair.id, Pair.public_id, Pair.share_id)).all()
+    assert len(rows) == ROWS + 1
+    assert {tuple(row) for row in rows} >= {(pair.name, pair.id, pair.public_id, pair.share_id) for pair in pairs}
+
+
+def test_discriminator_of_the_application(create: Callable[[MetaData], None], session: Session) -> None:
+    """An object that says itself which class its row is of is stored so, as by a flush."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Animal(PublicIdMixin, OtherBase):
+        __tablename__ = "animal"
+        kind: Mapped[str] = mapped_column(String(10))
+        __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}
+
+    class Cat(Animal):
+        __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "cat"}
+
+    create(OtherBase.metadata)
+    bulk.insert(session, [Animal(kind="cat") for _ in range(ROWS)])
+    session.commit()
+    session.expunge_all()
+
+    assert {type(animal) for animal in session.scalars(select(Animal))} == {Cat}

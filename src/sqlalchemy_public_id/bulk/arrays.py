@@ -110,9 +110,7 @@ class ArrayInsert:
         self.public_id: str = public_id
         self.returned: dict[str, Any] = returned
         self.constant: dict[str, Any] = constant
-        self.sent: dict[str, Column[Any]] = {
-            name: column for name, column in sent.items() if column.key not in constant
-        }
+        self.sent: dict[str, Column[Any]] = sent
         self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
         self._types = [_item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready
@@ -131,11 +129,16 @@ class ArrayInsert:
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Insert *rows*, and set what the database returns. Return those that it has left out."""
+        ids = [row[self.public_id] for row in rows]
+        if len({*ids}) < len(ids):  # nobody could tell which one of two rows with the same id was left out
+            first: dict[str, dict[str, Any]] = {}
+            repeated = [row for row, id in zip(rows, ids, strict=True) if first.setdefault(id, row) is not row]
+            return self.insert([*first.values()]) + repeated
         values = [self._values(rows, name) for name in self.sent]
         values += [[value] * len(rows) for value in self.constant.values()]
         parameters = {f"array_{at}": array for at, array in enumerate(values)}
         stored = self.connection.execute(self._statement, parameters).all()
-        if [row[0] for row in stored] != [row[self.public_id] for row in rows]:  # one was left out
+        if [row[0] for row in stored] != ids:  # one was left out
             return self._match(rows, stored)
         for at, name in enumerate(self.returned, start=1):
             for row, new in zip(rows, stored, strict=True):
@@ -144,15 +147,13 @@ class ArrayInsert:
 
     def _match(self, rows: Sequence[dict[str, Any]], stored: Sequence[Any]) -> list[dict[str, Any]]:
         """Set what *stored* rows have on those with the same ids, and return the others."""
-        missing: dict[str, dict[str, Any]] = {}
-        # the application may have given an id twice: the first row has it
-        repeated = [row for row in rows if missing.setdefault(row[self.public_id], row) is not row]
+        missing = {row[self.public_id]: row for row in rows}
         for id, *new in stored:
             row = missing.pop(id, None)
             if row is None:
                 raise on_conflict.other_ids(self.sent[self.public_id])
             row.update(zip(self.returned, new, strict=True))
-        return [*missing.values(), *repeated]
+        return [*missing.values()]
 
     def _values(self, rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
         values, column = [row.get(name) for row in rows], self.sent[name]

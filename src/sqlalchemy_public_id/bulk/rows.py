@@ -42,8 +42,9 @@ def send(
     """
     table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), columns_of(mapper)
     constant: Values = {}
-    if isinstance(mapper.polymorphic_on, Column):
-        constant[mapper.polymorphic_on.key] = mapper.polymorphic_identity
+    discriminator = mapper.polymorphic_on
+    if isinstance(discriminator, Column) and not any(column is discriminator for column in columns.values()):
+        constant[discriminator.key] = mapper.polymorphic_identity
     ready = [ids[name].key for name in made if public_id_type(ids[name]).is_plain_text]
     options = {MADE_IDS: frozenset(ids[name].key for name in made)}
     for names, alike in _group_by_columns(rows, columns, ids):
@@ -70,9 +71,9 @@ def send(
 def _parameters(sent: dict[str, Column[Any]], constant: Values, rows: list[Values]) -> list[dict[str, Any]]:
     keys = [column.key for column in sent.values()]
     values = [[row.get(name) for row in rows] for name in sent]
-    for key in constant.keys() - set(keys):
+    for key, value in constant.items():
         keys.append(key)
-        values.append([constant[key]] * len(rows))
+        values.append([value] * len(rows))
     return [dict(zip(keys, row)) for row in zip(*values)]  # noqa: B905  # strict=True costs a third of the time
 
 
