@@ -1,9 +1,9 @@
 """Names of SQLAlchemy that are not part of its public interface: why each is read, and what is done without it.
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. A release in which a name is missing is used all the same: the library
-says so in a ``RuntimeWarning``, once, and goes the public way, which is slower and as right. Two accesses have no public
-way. Without the parameters of an execution (:func:`read_places`), a collision is the ``IntegrityError`` of the
-database; without the columns that an upsert sets (:func:`updated_columns`), one that changes public ids is not refused.
+says so in a ``RuntimeWarning``, once, and goes the public way, which is slower and as right. Two accesses have no
+public way. Without the parameters of an execution (:func:`read_places`), a collision is the ``IntegrityError`` of the
+database; without the columns that an upsert sets (:func:`updated_columns`), one that changes ids is not refused.
 
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast way is off, as if its names were missing. The
 tests pass without them, too.
