@@ -83,7 +83,6 @@ def test_large_session(session: Session, stored: tuple[str, str], prepare: Calla
     assert among_others <= 1.2 * alone
 
 
-@known_defect("edge", "a RuntimeError: the identity map is read while it changes", raises=RuntimeError)
 def test_objects_that_are_collected_meanwhile(session: Session, stored: tuple[str, str]) -> None:
     """``get_many()`` returns its rows although other objects of the session are collected meanwhile.
 

@@ -254,7 +254,8 @@ def get_many(
 def _holds(session: AnySession, model: type[Any]) -> bool:
     """Return True if *session* has an object of *model*, or of a model in the same hierarchy."""
     base = _mapper(model).base_mapper.class_
-    return any(issubclass(identity[0], base) for identity in session.identity_map.keys())  # noqa: SIM118  # its own keys()
+    # all at once: an object may be freed meanwhile, by the garbage collector or by another thread
+    return any(issubclass(identity[0], base) for identity in list(session.identity_map.keys()))
 
 
 def keys_of(
