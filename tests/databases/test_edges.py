@@ -229,6 +229,45 @@ def test_deferrable_key(session: Session) -> None:
 
 
 @on("postgresql")
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("of_partition", [False, True])
+def test_deferrable_constraint_that_only_the_database_has(
+    engine: Engine, session: Session, rows: int, of_partition: bool
+) -> None:
+    """The database is asked for such a constraint, so that no model has to declare it."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Listed(PublicIdColumnMixin, OtherBase):
+        __tablename__ = "listed"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        position: Mapped[int | None]
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            'CREATE TABLE listed (id SERIAL, public_id VARCHAR(12) COLLATE "C" NOT NULL, position INT)'
+            + " PARTITION BY RANGE (id)" * of_partition
+        )
+        if of_partition:
+            connection.exec_driver_sql("CREATE TABLE listed_1 PARTITION OF listed FOR VALUES FROM (0) TO (1000)")
+        table = "listed_1" if of_partition else "listed"
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD UNIQUE (public_id), ADD UNIQUE (position) DEFERRABLE")
+    try:
+        session.add(taken := Listed(position=0))
+        session.flush()
+        session.add_all(objects := [Listed(position=number) for number in range(1, rows + 1)])
+        with testing.collisions(Listed, taken.public_id):
+            session.flush()
+
+        assert len({one.public_id for one in [taken, *objects]}) == rows + 1
+    finally:
+        session.rollback()
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE listed")
+
+
+@on("postgresql")
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_row_that_the_snapshot_does_not_show(

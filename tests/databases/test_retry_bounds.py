@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from marks import on
 from sqlalchemy import Engine, MetaData, insert, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 
 from sqlalchemy_public_id import PublicIdCollision, bigint_key, bulk, guard, public_id_column, testing
@@ -100,3 +102,40 @@ def test_rows_of_one_flush(session: Session, write: Write) -> None:
         assert outcome(session, write, 2) == ([A], 3)
     with testing.fixed_ids(Item, B, B, B, B, D):
         assert outcome(session, write, 2) == ([A, B, D], None)
+
+
+@pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
+def test_transaction_continues(session: Session, error: type[Exception]) -> None:
+    """An application that catches the error of its own INSERT finds none of its rows, and can go on."""
+    if not session.get_bind().dialect.insert_executemany_returning_sort_by_parameter_order:
+        pytest.skip(f"{session.get_bind().dialect.name} has no RETURNING")
+    ordered: Any = insert(Item).returning(Item.number, sort_by_parameter_order=True)
+    rows: list[dict[str, Any]] = [{"number": 1}, {"number": 2}]
+    if error is IntegrityError:  # of another constraint
+        session.add(Item(id=1_000, number=0))
+        session.flush()
+        rows[1]["id"] = 1_000
+        rows[0]["id"] = 1_001
+    before = session.scalars(select(Item.number)).all()
+    ids = [B, A, A, A, A] if error is PublicIdCollision else [B]
+    with testing.fixed_ids(Item, *ids), pytest.raises(error):
+        session.connection().execute(ordered, rows)
+
+    assert session.scalars(select(Item.number)).all() == before
+
+
+@on("postgresql")
+@pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
+@pytest.mark.parametrize("rows", [3, 4])
+def test_batches_before_an_error(session: Session, error: type[Exception], rows: int) -> None:
+    """If the second batch of an INSERT fails, the first one is not stored, whatever the application does."""
+    values: list[dict[str, Any]] = [{"id": 1_000 + at, "number": at} for at in range(1, rows + 1)]
+    if error is IntegrityError:  # of another constraint
+        values[-1]["id"] = values[0]["id"]
+    query = insert(Item).returning(Item.number)
+    ids = [B, C, *([D] * (rows - 3)), *([A] * 4 if error is PublicIdCollision else [])]
+    with testing.fixed_ids(Item, *ids), pytest.raises(error):
+        session.connection(execution_options={"insertmanyvalues_page_size": 2}).execute(query, values)
+    session.commit()
+
+    assert session.scalars(select(Item.number)).all() == [0]

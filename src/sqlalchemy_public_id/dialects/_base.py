@@ -182,8 +182,11 @@ class Traits:
         """Return the name of the engine of the table if a statement that fails leaves the rows that it has written."""
         return None
 
-    def runs_early(self, connection: Connection, table: str, schema: str | None) -> bool:
-        """Return True if triggers or rules of the table run even for a row that ``ON CONFLICT DO NOTHING`` skips."""
+    def forbids_on_conflict(self, connection: Connection, table: str, schema: str | None) -> bool:
+        """Return True if INSERTs into the table must not have ``ON CONFLICT DO NOTHING``.
+
+        Its triggers or rules run even for a row that is skipped, or a constraint is deferrable.
+        """
         return False
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:

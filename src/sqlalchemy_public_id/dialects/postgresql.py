@@ -17,16 +17,20 @@ _UNIQUE_VIOLATION = "23505"
 _ENTRY = re.compile(r"""\(("(?:[^"]|"")+"|\w+)\)=\((.*)\)""", re.DOTALL)
 """``Key (public_id)=(a1b2c3) already exists.``, whatever the language of the words around it."""
 
-_RUNS_EARLY = text("""
+_FORBIDS_ON_CONFLICT = text("""
 SELECT c.relkind NOT IN ('r', 'p')
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '3')
     OR EXISTS (SELECT FROM pg_catalog.pg_trigger t
                WHERE (t.tgrelid = c.oid OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
                AND NOT t.tgisinternal AND t.tgenabled <> 'D'
                AND t.tgtype & 4 <> 0 AND (t.tgtype & 2 <> 0 OR t.tgtype & 1 = 0))
+    OR EXISTS (SELECT FROM pg_catalog.pg_index i
+               WHERE (i.indrelid = c.oid OR i.indrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+               AND NOT i.indimmediate)
 FROM pg_catalog.pg_class c WHERE c.oid = to_regclass(:name)
 """)
-"""Views, rules for INSERT (ev_type 3), and triggers for INSERT (4) that run before it (2) or for the statement (not 1).
+"""Views, rules for INSERT (ev_type 3), triggers for INSERT (4) that run before it (2) or for the statement (not 1), and
+deferrable constraints.
 
 A statement trigger runs even if there is no row.
 """
@@ -155,9 +159,10 @@ class PostgreSQL(_PostgresProtocol):
         name = getattr(level, "name", level) or dialect.default_isolation_level
         return name in _SEES_COMMITS or str(name).upper().replace("_", " ") in _SEES_COMMITS
 
-    def runs_early(self, connection: Connection, table: str, schema: str | None) -> bool:
+    def forbids_on_conflict(self, connection: Connection, table: str, schema: str | None) -> bool:
         name = quoted_table(table, schema, connection.dialect)
-        return bool(connection.scalar(_RUNS_EARLY, {"name": name}))
+        # there is no row for a table that does not exist yet: nobody knows what it will have
+        return connection.scalar(_FORBIDS_ON_CONFLICT, {"name": name}) is not False
 
     def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
         query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")

@@ -87,6 +87,8 @@ class Execution:
             if self._has_savepoint and not self._connection.invalidated:
                 with suppress(self._dialect.dbapi.Error):
                     self._recover()
+                    if self._batch.is_later:  # the batches before must not stay: the transaction has to fail, as ever
+                        self.send()
                     send_savepoint(self._connection, "RELEASE SAVEPOINT")
             raise
         finally:

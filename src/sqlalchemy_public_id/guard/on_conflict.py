@@ -6,7 +6,8 @@ skipped for any reason is missing from the result. Then the plain INSERT is exec
 of the database shows if the id was the reason: if so, the row gets another one.
 
 Triggers that run BEFORE INSERT would have run for a skipped row, and a row that a rule or a trigger stores elsewhere
-looks like a skipped one. INSERTs into a table with such a trigger or rule are executed inside a savepoint.
+looks like a skipped one. INSERTs into a table with such a trigger or rule are executed inside a savepoint, and so are
+those into a table with a deferrable constraint, for which PostgreSQL refuses the clause.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import suppress
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import ColumnElement, ForeignKeyConstraint, Table, insert
+from sqlalchemy import ColumnElement, Table, insert
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
@@ -53,9 +54,8 @@ def with_clause(context: Any, statement: str) -> str | None:
         last = _last_clause.keep(compiled, (statement, _add_clause(context, statement)))
     if last[1] is None or not _sees_collisions(connection):
         return None
-    return (
-        None if _runs_early(connection, names_of(statement_of(context).table, context.execution_options)) else last[1]
-    )
+    names = names_of(statement_of(context).table, context.execution_options)
+    return None if _is_forbidden(connection, names) else last[1]
 
 
 def _add_clause(context: Any, statement: str) -> str | None:
@@ -78,15 +78,7 @@ def _can_take_clause(context: Any) -> bool:
     has_many_rows = len({parameter.column for parameter in known.ids}) < len(known.ids)
     if known.insert is None or known.insert.select is not None or has_many_rows:
         return False
-    return not clauses_after_values(known.insert) and not _has_deferrable_constraint(known.table)
-
-
-def _has_deferrable_constraint(table: Table) -> bool:
-    # PostgreSQL refuses ON CONFLICT without a target then
-    return any(
-        getattr(constraint, "deferrable", None) and not isinstance(constraint, ForeignKeyConstraint)
-        for constraint in table.constraints
-    )
+    return not clauses_after_values(known.insert)
 
 
 def _sees_collisions(connection: Connection) -> bool:
@@ -101,9 +93,9 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
     Not with a deferrable constraint, with triggers that would run for a skipped row, without a transaction, or in one
     that does not see what others have committed.
     """
-    if not _sees_collisions(connection) or _has_deferrable_constraint(table):
+    if not _sees_collisions(connection):
         return False
-    return not _runs_early(connection, names_of(table, connection.get_execution_options()))
+    return not _is_forbidden(connection, names_of(table, connection.get_execution_options()))
 
 
 # --- the rows
@@ -156,11 +148,14 @@ def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
 def _can_insert_alone(batch: Batch) -> bool:
     """Return True if each row can be inserted by itself, and be told from the others by its id, which comes back.
 
-    Such a row is nothing but its parameters. Two rows that have drawn the same id are one to too many: the other one
-    can be the row that was skipped, for another constraint.
+    Such a row is nothing but its parameters. Two rows that have drawn the same id are one too many: the other one can
+    be the row that was skipped, for another constraint. And it has to be a flush, which a session rolls back if it
+    fails: an application may catch the error of its own statement, and half of the rows must not stay then.
     """
     known = batch.statement
     if len(known.places.sentinel) != 1 or not known.sentinel or known.has_given_sentinel or batch.has_equal_rows:
+        return False
+    if known.returns_rows_to_application:
         return False
     is_plain = known.insert is not None and not has_own_values(known.insert)
     return is_plain and batch.rows[0].keys() <= set(known.table.columns.keys())
@@ -202,26 +197,27 @@ def other_ids(column: Any) -> ConfigurationError:
     )
 
 
-# --- triggers
+# --- tables that must not have the clause
 
-_early: RefDict[Dialect, dict[tuple[str, str | None], bool]] = RefDict()
-"""Engine → table and schema → True if something runs for a row that the clause leaves out."""
+_forbidden: RefDict[Dialect, dict[tuple[str, str | None], bool]] = RefDict()
+"""Engine → table and schema → True if INSERTs into the table must not have the clause."""
 
 
-def _runs_early(connection: Connection, names: tuple[str, str | None]) -> bool:
-    """Return True if triggers or rules of a table run for a row that is left out, or if nobody knows.
+def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool:
+    """Return True if INSERTs into a table must not have the clause, or if nobody knows.
 
+    Its triggers or rules run for a row that is left out, or a constraint is deferrable: PostgreSQL refuses the clause.
     Looked up once for each table and engine, before its first INSERT: afterwards, it would be too late.
     """
-    tables = _early.get(ref(connection.dialect))
+    tables = _forbidden.get(ref(connection.dialect))
     if tables is None:
-        tables = _early.keep(connection.dialect, {})
+        tables = _forbidden.keep(connection.dialect, {})
     answer = tables.get(names)
     if answer is None:
         traits, answer = traits_for(connection.dialect), True
         send_savepoint(connection, "SAVEPOINT")
         try:
-            answer = traits.runs_early(connection, *names)
+            answer = traits.forbids_on_conflict(connection, *names)
         except DBAPIError as error:
             if not traits.is_permission_error(error.orig):
                 raise

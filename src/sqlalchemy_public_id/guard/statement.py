@@ -67,6 +67,11 @@ class InsertStatement:
         defaults = {id(parameter.column) for parameter in self.ids if parameter.is_default}
         return any(id(column) not in defaults for column in self.sentinel)
 
+    @cached_property
+    def returns_rows_to_application(self) -> bool:
+        """True if the application has written a RETURNING. That of a flush is SQLAlchemy's own."""
+        return self.insert is not None and bool(list(self.insert.exported_columns))
+
     def shape_of(self, context: Any, parameters: Any) -> tuple[int, int]:
         """Return how many *parameters* of a call to the driver belong to each row, and the number of rows.
 
@@ -197,6 +202,8 @@ class Batch:
         count = len(self.parameters) if self._is_many else count
         self._width = width
         self.rows: list[dict[str, Any]] = context.compiled_parameters[first : first + count]
+        self.is_later: bool = first > 0
+        """True if other batches of the INSERT were sent before."""
         self._is_copied = False
         self._noted: dict[tuple[Column[Any], str], str] = {}
 
