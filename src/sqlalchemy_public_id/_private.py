@@ -61,6 +61,8 @@ def _warn(effect: str, error: AttributeError) -> None:
 
 # --- the execution of an INSERT
 
+_UNGUARDED = "collided public ids are not replaced, and raise the IntegrityError of the database"
+
 
 @dataclass(frozen=True)
 class Places:
@@ -105,6 +107,9 @@ def read_places(context: ExecutionContext) -> Places | None:
         positional: bool = compiled.positional
         last: tuple[Any, ...] = () if many is None else tuple(many.sentinel_columns or ())
         are_sent = many is not None and bool(many.sentinel_param_keys)
+        for column in compiled.insert_prefetch:
+            if not isinstance(column, Column):
+                attrgetter("original")(column)
         return Places(
             prefetched=tuple(compiled.insert_prefetch),
             positions={name: at for at, name in enumerate(compiled.positiontup or ())} if positional else None,
@@ -115,8 +120,16 @@ def read_places(context: ExecutionContext) -> Places | None:
             sorted_by=last[0] if last and not are_sent else None,
         )
     except AttributeError as error:
-        _warn("collided public ids are not replaced, and raise the IntegrityError of the database", error)
+        _warn(_UNGUARDED, error)
         return None
+
+
+def is_known_row(names: tuple[str, ...], parameters: Mapping[str, Any]) -> bool:
+    """Return True if *parameters* that have no number of a row are those of a single row, of these *names*."""
+    is_known = set(parameters) == set(names)
+    if not is_known:
+        _warn(_UNGUARDED, AttributeError("the parameters of several rows have names of another form"))
+    return is_known
 
 
 def sent_parameters(result: Any) -> list[dict[str, Any]] | None:

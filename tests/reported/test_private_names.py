@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -57,12 +58,35 @@ EVERY = "PUBLIC_ID_ALL_NAMES" in os.environ
 @pytest.mark.parametrize("name", (NAMES if EVERY else SAMPLE).split())
 def test_another_name(database: str, name: str) -> None:
     """Import, declaration, flush, lookup and the refusal of mistakes work if SQLAlchemy calls *name* something else."""
-    rule = [rf"\b{name}\b", f"{name}_renamed", ""]
+    assert failures(database, [rf"\b{name}\b", f"{name}_renamed", ""]) == []
+
+
+def failures(database: str, *rules: list[str]) -> list[str]:
+    """Return what does not work on *database* after these replacements: an expression, another text, and files."""
     url = "sqlite://" if database == "sqlite" else url_of(database).render_as_string(hide_password=False)
     run = subprocess.run(
-        [sys.executable, str(PROGRAM), json.dumps([rule]), url], capture_output=True, text=True, check=True
+        [sys.executable, str(PROGRAM), json.dumps(rules), url], capture_output=True, text=True, check=True
     )
-    found = json.loads(run.stdout)
+    found: dict[str, Any] = json.loads(run.stdout)
     if not found["rewritten"]:
-        pytest.fail(f"SQLAlchemy has no {name} any more: take it from the list")
-    assert found["failures"] == []
+        pytest.fail(f"SQLAlchemy has nothing of {rules} any more: take it from the list")
+    failed: list[str] = found["failures"]
+    return failed
+
+
+CONVENTIONS = {
+    "rows of a batch": [
+        [r"__\{i\}", "_row{i}", r"sql/compiler\.py$"],
+        ["__EXECMANY_INDEX__", "_rowEXECMANY_INDEX__", r"sql/compiler\.py$"],
+    ],
+    "rows of values()": [["_m%d", "_row%d", r"crud\.py$"], [r"_m\{", "_row{", r"crud\.py$"]],
+    "columns of values()": [[r"\boriginal\b", "column", r"crud\.py$"]],
+}
+"""What the parameters of many rows, and the columns of their defaults, are called."""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_names_of_another_form(database: str, convention: str) -> None:
+    """INSERTs of many rows work if SQLAlchemy forms the names of their parameters in another way."""
+    assert failures(database, *CONVENTIONS[convention]) == []

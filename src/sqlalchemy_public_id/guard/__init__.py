@@ -127,11 +127,13 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
         _execute(cursor, statement, parameters, context)
         return True
-    first = _rows_sent.get(context, 0)
+    first, rows = _rows_sent.get(context, 0), insert.shape_of(context, parameters)[1]
+    if not rows:
+        return None
     batch = _execute(cursor, statement, parameters, context, first)
     if batch is not None or insert.has_given_sentinel:
         return_rows_by_noted_ids(context, batch or Batch(context, parameters, first))
-    _rows_sent[context] = first + insert.shape_of(context, parameters)[1]
+    _rows_sent[context] = first + rows
     return True
 
 

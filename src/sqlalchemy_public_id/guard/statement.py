@@ -14,7 +14,7 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm import FromStatement
 
-from sqlalchemy_public_id._private import Places, read_places
+from sqlalchemy_public_id._private import Places, is_known_row, read_places
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.refusals import refuse_mistakes
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
@@ -76,13 +76,16 @@ class InsertStatement:
         """Return how many *parameters* of a call to the driver belong to each row, and the number of rows.
 
         "insertmanyvalues" appends the number of the row to those that a driver takes by name. All other statements, and
-        those that it sends row by row, have their parameters as they are: none of a row, which is one.
+        those that it sends row by row, have their parameters as they are: none of a row, which is one. There is no row
+        if nobody knows.
         """
         if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
             return 0, 1
         width, names = self.places.width, self.places.positions or self.names
         if self.places.positions is None:
             width = sum(f"{name}__0" in parameters for name in names)
+            if not width and not is_known_row(self.names, parameters):
+                return 0, 0
         once = len(names) - width
         return width, (len(parameters) - once) // width if width else 1
 
@@ -136,14 +139,17 @@ def _unsorted(column: Column[Any]) -> ConfigurationError:
 
 def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator[IdParameter]:
     defaults = {name: column for name, column in places.defaults.items() if is_public_id(column)}
+    for name, column in defaults.items():
+        yield IdParameter(name, column, is_default=True)
     # an INSERT of the ORM into one table of a joined inheritance has the statement for the model
-    for column in public_id_columns(next((column.table for column in defaults.values()), insert.table)):
-        # the rows after the first of insert().values([…]) have parameters like public_id_m1
+    table = next((column.table for column in defaults.values()), insert.table)
+    for column in public_id_columns(table):
+        # the rows after the first of insert().values([…]) have parameters like public_id_m1; a column may be called so
         name_of_row = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
-        others = {other.key for other in column.table.columns if other is not column}  # one may be called so, too
+        others = {other.key for other in table.columns if other is not column}
         for name in filter(name_of_row.fullmatch, names):
-            if name in defaults or name not in others:
-                yield IdParameter(name, column, name in defaults)
+            if name not in others and name not in defaults:
+                yield IdParameter(name, column, is_default=False)
 
 
 def schema_options(context: ExecutionContext) -> dict[str, Any]:
