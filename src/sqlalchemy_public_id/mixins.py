@@ -95,7 +95,7 @@ class PublicIdType(IdColumnType):
     ... )
     """
 
-    cache_ok = True  # SQLAlchemy asks each class
+    cache_ok: bool | None = True  # SQLAlchemy asks each class
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         super().__init__(format)
