@@ -162,7 +162,8 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
         return None
     batch = Batch(context, parameters, first)
     in_savepoint = traits.aborts_transaction and not _in_autocommit(context)
-    Execution(context, cursor, statement, batch).run(in_savepoint=in_savepoint, error=error)
+    with Execution(context, cursor, statement, batch) as execution:
+        execution.run(in_savepoint=in_savepoint, error=error)
     return batch
 
 
@@ -183,7 +184,8 @@ def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -
     # under AUTOCOMMIT no savepoint could take back the rows before a refused one
     if _in_autocommit(context) or not may_replace_ids(context):
         return None
-    Execution(context, cursor, statement, Batch(context, parameters)).run(in_savepoint=True)
+    with Execution(context, cursor, statement, Batch(context, parameters)) as execution:
+        execution.run(in_savepoint=True)
     return True
 
 

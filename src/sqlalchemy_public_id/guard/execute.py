@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from traceback import clear_frames
+from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Column
@@ -37,6 +38,17 @@ class Execution:
         self._collisions = Collisions(batch, self._connection, self._options, self._recover)
         self._has_savepoint = False
 
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, frames: TracebackType | None) -> None:
+        # After a KeyboardInterrupt and its like, SQLAlchemy closes the connection alone, and keeps the cursors in a
+        # cycle of references through the frames of the traceback.
+        if kind is not None and not issubclass(kind, Exception):
+            with suppress(Exception):  # the connection or the event loop may be closed
+                self._traits.forget_statement(self._cursor)
+            clear_frames(frames)
+
     def run(self, *, in_savepoint: bool, error: Exception | None = None) -> None:
         """Execute the INSERT until no id collides.
 
@@ -47,19 +59,9 @@ class Execution:
         self._has_savepoint = in_savepoint and self._set_savepoint()
         # without the savepoint that it needs, only a single row can be sent once more
         is_repeatable = self._has_savepoint or not in_savepoint or len(self._batch.rows) == 1
-        try:
-            while error is not None or (error := self.send()) is not None:
-                self._replace_ids(error, is_repeatable=is_repeatable)
-                error = None
-        except Exception:
-            raise
-        except BaseException as interrupt:
-            # After a KeyboardInterrupt and its like, SQLAlchemy closes the connection alone, and keeps the cursors in a
-            # cycle of references through the frames of the traceback.
-            with suppress(Exception):  # the connection or the event loop may be closed
-                self._traits.forget_statement(self._cursor)
-            clear_frames(interrupt.__traceback__)
-            raise
+        while error is not None or (error := self.send()) is not None:
+            self._replace_ids(error, is_repeatable=is_repeatable)
+            error = None
         if self._has_savepoint:
             send_savepoint(self._connection, "RELEASE SAVEPOINT")
 
@@ -92,7 +94,7 @@ class Execution:
                     send_savepoint(self._connection, "RELEASE SAVEPOINT")
             raise
         finally:
-            if slots:  # it is not raised again, and the frames of its traceback can hold a cursor
+            if slots is None or slots:  # it is not raised again, and the frames of its traceback can hold a cursor
                 error.__traceback__ = None
 
     def _find_slots(self, error: Exception) -> list[Any]:

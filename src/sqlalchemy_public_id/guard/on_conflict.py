@@ -124,7 +124,8 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
     if sent == 1:
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
         # other row, and a role need not have the right to read the table.
-        execution.run(in_savepoint=True)
+        with execution:
+            execution.run(in_savepoint=True)
         if is_batch:  # the last one of several may have one row
             return_rows_by_noted_ids(context, batch)
         return True
