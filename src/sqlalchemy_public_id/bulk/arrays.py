@@ -89,7 +89,6 @@ class ArrayInsert:
     :param sent: attribute → its column.
     :param public_id: the attribute of the public id, which is sent.
     :param returned: attribute → the expression whose value is set on each row.
-    :param constant: key of a column → its value in all rows.
     :param ready: keys of columns whose values need no check.
     :param options: for the INSERT of a row that was left out.
     """
@@ -101,7 +100,6 @@ class ArrayInsert:
         sent: dict[str, Column[Any]],
         public_id: str,
         returned: dict[str, Any],
-        constant: dict[str, Any],
         ready: Collection[str],
         options: dict[str, Any],
     ) -> None:
@@ -109,9 +107,8 @@ class ArrayInsert:
         self.table: Table = table
         self.public_id: str = public_id
         self.returned: dict[str, Any] = returned
-        self.constant: dict[str, Any] = constant
         self.sent: dict[str, Column[Any]] = sent
-        self._columns = [*self.sent.values(), *(table.columns[key] for key in constant)]
+        self._columns = [*sent.values()]
         self._types = [_item_type(column.type, connection.dialect) or column.type for column in self._columns]
         self._ready = ready
         self._options = options
@@ -135,7 +132,6 @@ class ArrayInsert:
             repeated = [row for row, id in zip(rows, ids, strict=True) if first.setdefault(id, row) is not row]
             return self.insert([*first.values()]) + repeated
         values = [self._values(rows, name) for name in self.sent]
-        values += [[value] * len(rows) for value in self.constant.values()]
         parameters = {f"array_{at}": array for at, array in enumerate(values)}
         stored = self.connection.execute(self._statement, parameters).all()
         if [row[0] for row in stored] != ids:  # one was left out
@@ -168,7 +164,7 @@ class ArrayInsert:
 
         An id that the application has given is no one's to replace: its error is raised.
         """
-        parameters = self.constant | {column.key: row.get(name) for name, column in self.sent.items()}
+        parameters = {column.key: row.get(name) for name, column in self.sent.items()}
         columns: list[Column[Any]] = list(self.returned.values())
         query = insert_into(self.table).returning(*columns)
         result = self.connection.execute(query, parameters, execution_options=self._options)

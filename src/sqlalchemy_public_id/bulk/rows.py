@@ -41,10 +41,6 @@ def send(
     :param made: attributes whose ids the caller has just made. A collision may replace them, and they are well-formed.
     """
     table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), columns_of(mapper)
-    constant: Values = {}
-    discriminator = mapper.polymorphic_on
-    if isinstance(discriminator, Column) and not any(column is discriminator for column in columns.values()):
-        constant[discriminator.key] = mapper.polymorphic_identity
     ready = [ids[name].key for name in made if public_id_type(ids[name]).is_plain_text]
     options = {MADE_IDS: frozenset(ids[name].key for name in made)}
     for names, alike in _group_by_columns(rows, columns, ids):
@@ -53,27 +49,22 @@ def send(
         array_insert: ArrayInsert | None = None
         if arrays:
             returned = {name: mapper.attrs[name].class_attribute.expression for name in unset}
-            array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, constant, ready, options)
+            array_insert = ArrayInsert(connection, table, sent, next(iter(ids)), returned, ready, options)
         for at in range(0, len(alike), _AT_ONCE):
             batch = alike[at : at + _AT_ONCE] if len(alike) > _AT_ONCE else alike
             if array_insert is not None:
                 for row in array_insert.insert(batch):
                     array_insert.insert_alone(row)
             else:
-                result = connection.execute(
-                    insert(table), _parameters(sent, constant, batch), execution_options=options
-                )
+                result = connection.execute(insert(table), _parameters(sent, batch), execution_options=options)
                 if made:  # some may have been replaced
                     set_sent_ids(batch, ids, sent_parameters(result) or ())
                 _read_back(connection, mapper, batch, unset)
 
 
-def _parameters(sent: dict[str, Column[Any]], constant: Values, rows: list[Values]) -> list[dict[str, Any]]:
+def _parameters(sent: dict[str, Column[Any]], rows: list[Values]) -> list[dict[str, Any]]:
     keys = [column.key for column in sent.values()]
     values = [[row.get(name) for row in rows] for name in sent]
-    for key, value in constant.items():
-        keys.append(key)
-        values.append([value] * len(rows))
     return [dict(zip(keys, row)) for row in zip(*values)]  # noqa: B905  # strict=True costs a third of the time
 
 
