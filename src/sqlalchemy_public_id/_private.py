@@ -89,7 +89,18 @@ class Places:
     @property
     def defaults(self) -> dict[str, Column[Any]]:
         """Parameter → the column whose default fills it in each execution."""
-        return {column.key: getattr(column, "original", column) for column in self.prefetched}
+        return {column.key: column_of_table(column) for column in self.prefetched}
+
+
+def column_of_table(column: Any) -> Column[Any]:
+    """Return the column of the table for one of :attr:`Places.prefetched`."""
+    original: Column[Any] = getattr(column, "original", column)
+    return original
+
+
+def prefetched_columns(compiled: Any) -> list[Column[Any]]:
+    """Return the columns of an INSERT whose defaults are Python functions; none if nobody knows."""
+    return list(getattr(compiled, "insert_prefetch", ()))
 
 
 def read_places(context: ExecutionContext) -> Places | None:
@@ -162,19 +173,17 @@ def make_sentinel(column: Column[Any]) -> None:
     ``SentinelMixin`` of an application. Here the table is complete, and one of its own has precedence.
     """
     table: Any = column.table
+    batch = getattr(compiler, "_InsertManyValuesBatch", None)
     # before 2.0.29, SQLAlchemy matches the rows by what the driver sends, and not by the ids
-    if (
-        available(compiler, "_InsertManyValuesBatch")
-        and "sentinel_values" not in compiler._InsertManyValuesBatch._fields
-    ):
+    is_matched_by_ids = batch is None or "sentinel_values" in batch._fields
+    if not (IS_FAST and is_matched_by_ids and isinstance(table, Table)):
         return
-    if IS_FAST and isinstance(table, Table):
-        try:
-            _ = ExecutionContext.fetchall_for_returning
-            if table._sentinel_column is None:
-                table._sentinel_column = column
-        except AttributeError as error:
-            _warn("on SQLite a flush sends an INSERT for each object, on PostgreSQL it has savepoints", error)
+    try:
+        _ = ExecutionContext.fetchall_for_returning
+        if table._sentinel_column is None:
+            table._sentinel_column = column
+    except AttributeError as error:
+        _warn("on SQLite a flush sends an INSERT for each object, on PostgreSQL it has savepoints", error)
 
 
 # --- statements
@@ -218,8 +227,8 @@ def has_own_values(insert: Insert) -> bool:
 def without_lock(statement: Any) -> Any:
     """Return a SELECT without its FOR UPDATE.
 
-    ``with_for_update()`` cannot be taken back. Tested on 2.0.40 to 2.1.9. If the name is missing, the SELECT keeps its
-    lock, inside of a subquery, so that the statement around it may have a DISTINCT: it locks the rows that it reads.
+    ``with_for_update()`` cannot be taken back. If the name is missing, the SELECT keeps its lock, inside of a subquery,
+    so that the statement around it may have a DISTINCT: it locks the rows that it reads.
     """
     if not available(statement, "_for_update_arg"):
         return statement.subquery().select()
@@ -231,8 +240,7 @@ def without_lock(statement: Any) -> Any:
 def is_sorted_or_limited(statement: Any) -> bool:
     """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH.
 
-    Tested on 2.0.40 to 2.1.9. If a name is missing, it is compared with a copy that has none, which takes a tenth of
-    the time of a page.
+    If a name is missing, it is compared with a copy that has none, which takes a tenth of the time of a page.
     """
     if available(statement, "_order_by_clauses") and available(statement, "_has_row_limiting_clause"):
         return bool(statement._order_by_clauses) or statement._has_row_limiting_clause
@@ -242,7 +250,7 @@ def is_sorted_or_limited(statement: Any) -> bool:
 def loader_criteria(statement: Any) -> list[Any] | None:
     """Return the ``with_loader_criteria()`` among the options of a SELECT; None if SQLAlchemy does not tell.
 
-    Tested on 2.0.40 to 2.1.9. If the name is missing, the rows of all pages are loaded to count them.
+    If the name is missing, the rows of all pages are loaded to count them.
     """
     if not available(statement, "_with_options"):
         return None
@@ -355,3 +363,15 @@ def persist(
             vars(state).pop("_pending_mutations", None)
     known.update(new)
     transaction._new.update(dict.fromkeys(states, True))
+
+
+# --- Alembic
+
+
+def is_in_external_transaction(context: Any) -> bool:
+    """Return True if the connection of a ``MigrationContext`` was in a transaction when Alembic got it.
+
+    Tested on Alembic 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0 and 1.20.1. If the name is missing, ``autocommit_block()``
+    refuses the transaction, with an AssertionError that gives no advice.
+    """
+    return available(context, "_in_external_transaction") and bool(context._in_external_transaction)

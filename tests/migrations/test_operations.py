@@ -10,8 +10,7 @@ from marks import on
 from people import People, migrating, send
 from sqlalchemy import Connection, Engine, exc, inspect, text
 
-from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
-from sqlalchemy_public_id.alembic import toimpl
+from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId, _private
 from sqlalchemy_public_id.errors import BackfillIncomplete
 
 pytestmark = pytest.mark.backend
@@ -408,7 +407,7 @@ def test_inside_a_transaction_without_an_undocumented_name(
     new_people: Callable[..., People], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Alembic does not tell that the connection was inside a transaction, nothing is done, either."""
-    monkeypatch.setattr(toimpl, "available", lambda owner, name: False)
+    monkeypatch.setattr(_private, "available", lambda owner, name: False)
     people = new_people()
 
     with engine.begin() as connection, pytest.raises(AssertionError), migrating(connection) as op:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id._private import available
+from sqlalchemy_public_id._private import is_in_external_transaction
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
@@ -53,7 +53,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     plan = plan_for(op.target, context.dialect)  # checks the names before anything is read
     if context.as_sql and context.dialect.name == "sqlite":
         plan.backfill_sql()  # raises: SQLite has no script
-    if op.online and not context.as_sql and _is_in_external_transaction(context):
+    if op.online and not context.as_sql and is_in_external_transaction(context):
         raise ConfigurationError(
             f"op.{op.name}() commits each of its steps, but the connection was in a transaction when Alembic got it; "
             f"in env.py, pass connectable.connect() to Alembic, not begin(), and execute nothing on it before "
@@ -77,16 +77,6 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
-
-
-def _is_in_external_transaction(context: MigrationContext) -> bool:
-    """Return True if the connection was in a transaction when Alembic got it.
-
-    Tested on Alembic 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0 and 1.20.1. If the name is missing, ``autocommit_block()``
-    refuses the transaction, with an AssertionError that gives no advice.
-    """
-    name = "_in_external_transaction"
-    return available(context, name) and bool(getattr(context, name))
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
 from sqlalchemy.schema import conv
 
+from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.online import PublicIdColumn, Unique
 
@@ -52,9 +53,7 @@ def name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect) 
         return str(unique.name)
     preparer: Any = dialect.identifier_preparer
     is_index = isinstance(unique, Index)
-    written = preparer.format_index(unique) if is_index else preparer.format_constraint(unique)
-    name = str(preparer.unformat_identifiers(written)[0])
-    return name.replace("%%", "%") if "%%" in preparer.quote("%") else name
+    return unquoted(preparer.format_index(unique) if is_index else preparer.format_constraint(unique), dialect)
 
 
 def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | UniqueConstraint | None:

@@ -24,6 +24,7 @@ __all__ = [
     "is_autocommit",
     "is_retryable",
     "missing_for_retries",
+    "sees_commits",
     "traits_for",
 ]
 
@@ -123,6 +124,11 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
                 return True
         cause = cause.__context__
     return False
+
+
+def sees_commits(connection: Connection) -> bool:
+    """Return True if a statement of *connection* sees what others have committed since the transaction began."""
+    return traits_for(connection.dialect).sees_commits(connection.connection.dbapi_connection, connection.dialect)
 
 
 def begin_to_write(connection: Connection) -> None:

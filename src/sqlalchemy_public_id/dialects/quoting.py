@@ -26,9 +26,20 @@ def quoted(name: str, dialect: Dialect) -> str:
     preparer = dialect.identifier_preparer
     # quote() takes a name with a newline at its end for a plain one
     quote = preparer.quote_identifier if name.endswith("\n") else preparer.quote
-    identifier = quote(name)
+    return _with_single_percent(quote(name), dialect)
+
+
+def unquoted(identifier: str, dialect: Dialect) -> str:
+    """Return the name for an *identifier* that SQLAlchemy has written, as errors and catalogs show it."""
+    preparer = dialect.identifier_preparer
+    if identifier.startswith(preparer.initial_quote):
+        identifier = identifier[1:-1].replace(preparer.final_quote * 2, preparer.final_quote)
+    return _with_single_percent(identifier, dialect)
+
+
+def _with_single_percent(identifier: str, dialect: Dialect) -> str:
     # some dialects double a "%", for drivers that interpolate parameters
-    return identifier.replace("%%", "%") if "%%" in quote("%") else identifier
+    return identifier.replace("%%", "%") if "%%" in dialect.identifier_preparer.quote("%") else identifier
 
 
 def quoted_table(name: str, schema: str | None, dialect: Dialect) -> str:

@@ -14,7 +14,8 @@ from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, func, sel
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects import Violation, traits_for
+from sqlalchemy_public_id.dialects import Violation, sees_commits, traits_for
+from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.statement import Batch, Slot
 from sqlalchemy_public_id.registry import model_of
@@ -113,18 +114,11 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
         if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
             own |= {f"{table.name}_{column.name}_key", column.name}
         elif name is not None:
-            (own if is_own else others).add(_unquoted(name, prepare))
+            (own if is_own else others).add(unquoted(name, dialect))
     for index in table.indexes:
         is_own = bool(index.unique) and list(index.columns) == [column]
-        (own if is_own else others).add(_unquoted(prepare.format_index(index), prepare))
+        (own if is_own else others).add(unquoted(prepare.format_index(index), dialect))
     return own, others
-
-
-def _unquoted(name: str, prepare: Any) -> str:
-    # errors have the name without quotes, and without doubled characters
-    if name.startswith(prepare.initial_quote):
-        name = name[1:-1].replace(prepare.final_quote * 2, prepare.final_quote)
-    return name.replace("%%", "%") if "%%" in prepare.quote("%") else name
 
 
 # --- the collided ids
@@ -174,7 +168,7 @@ class Collisions:
         """Return those of the *slots* of a column whose id the database names, or that the table or another row has."""
         column = slots[0].column
         seen = set[str]() if violation is None else self._named(slots, violation)
-        if not seen or len(self._taken) >= _FEW or self._sees_commits:
+        if not seen or len(self._taken) >= _FEW or sees_commits(self._connection):
             seen |= self._readable(column, [slot.text for slot in slots])
         duplicates: list[Slot] = []
         # ids of the application first: of two equal ids in the batch, the first one stays
@@ -206,10 +200,6 @@ class Collisions:
                 raise
             self._recover()
             return set()
-
-    @property
-    def _sees_commits(self) -> bool:
-        return self._traits.sees_commits(self._connection.connection.dbapi_connection, self._connection.dialect)
 
     def rows_stayed(self, column: Column[Any], engine: str) -> ConfigurationError:
         """Build the error for rows that a storage *engine* has kept, of an INSERT that it has refused."""

@@ -7,6 +7,7 @@ from weakref import ref
 
 from sqlalchemy.engine import ExecutionContext
 
+from sqlalchemy_public_id._private import column_of_table
 from sqlalchemy_public_id.guard.collision import exhausted
 from sqlalchemy_public_id.guard.statement import schema_options, statement_of
 from sqlalchemy_public_id.types import IdColumnType, max_retries, unwrapped
@@ -38,7 +39,7 @@ class IdDefault:
         column: Any = getattr(context, "current_column", None)
         if column is None:
             return self.type.next_id()  # equal ones are refused by the database
-        column = getattr(column, "original", column)  # the rows of insert().values([…]) have columns of their own
+        column = column_of_table(column)
         for _ in range(max_retries(column)):
             public_id = self.type.next_id()
             if public_id not in made:

@@ -14,7 +14,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.collision import Collisions, Match, match_violation, warn_unguarded
-from sqlalchemy_public_id.guard.statement import Batch, names_of, schema_options
+from sqlalchemy_public_id.guard.statement import Batch, Slot, names_of, schema_options
 from sqlalchemy_public_id.types import MatchedId, is_public_id, public_id_type
 
 
@@ -97,7 +97,7 @@ class Execution:
             if slots is None or slots:  # it is not raised again, and the frames of its traceback can hold a cursor
                 error.__traceback__ = None
 
-    def _find_slots(self, error: Exception) -> list[Any]:
+    def _find_slots(self, error: Exception) -> list[Slot]:
         """Return the ids that have to be replaced; none if *error* is not about ids that were made for the INSERT."""
         violation = self._traits.violation(error)
         if violation is None:

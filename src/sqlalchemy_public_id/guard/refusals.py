@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import FromStatement, configure_mappers
 from sqlalchemy.sql.expression import SelectBase
 
-from sqlalchemy_public_id._private import updated_columns
+from sqlalchemy_public_id._private import prefetched_columns, updated_columns
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdError
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import public_id_columns, unwrapped
@@ -21,12 +21,16 @@ def refuse_mistakes(compiled: Any) -> None:
 
     The INSERT may be the statement itself or one of its CTEs.
     """
-    statement = compiled.statement
-    statements = [statement.element if isinstance(statement, FromStatement) else statement]
-    statements += [cte.element for cte in compiled.ctes or ()]
-    for insert in statements:
+    for insert in (inserted_by(compiled), *(cte.element for cte in compiled.ctes or ())):
         if isinstance(insert, Insert):
             _refuse(insert, compiled)
+
+
+def inserted_by(compiled: Any) -> Insert | None:
+    """Return the INSERT that a *compiled* statement is; None if it is another one."""
+    statement = compiled.statement
+    insert: Any = statement.element if isinstance(statement, FromStatement) else statement
+    return insert if isinstance(insert, Insert) else None
 
 
 def clauses_after_values(insert: Insert) -> list[Any]:
@@ -45,9 +49,7 @@ def _refuse(insert: Insert, compiled: Any) -> None:
             if {column.key, column.name} & updated_columns(clause):
                 raise unwrapped(_rotation(column, clause))
         # a Python function is called once for the statement; an SQL expression is evaluated for each row
-        if insert.select is not None and any(
-            column.shares_lineage(each) for each in getattr(compiled, "insert_prefetch", ())
-        ):
+        if insert.select is not None and any(map(column.shares_lineage, prefetched_columns(compiled))):
             raise unwrapped(
                 ConfigurationError(
                     f"INSERT … FROM SELECT into {column.table.name} would give every row the same {column.name}, "

@@ -12,11 +12,10 @@ from weakref import ref
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
-from sqlalchemy.orm import FromStatement
 
-from sqlalchemy_public_id._private import Places, is_known_row, read_places
+from sqlalchemy_public_id._private import Places, column_of_table, is_known_row, read_places
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.guard.refusals import inserted_by, refuse_mistakes
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
@@ -47,7 +46,7 @@ class InsertStatement:
     """What the guard knows of a compiled statement. It is read before its first execution, and kept as long."""
 
     ids: tuple[IdParameter, ...] = ()
-    """None if it is no INSERT with public ids, or if SQLAlchemy does not tell where they stand."""
+    """Empty if it is no INSERT with public ids, or if SQLAlchemy does not tell where they stand."""
     others: tuple[Any, ...] = ()
     """Columns with a default that have no public ids."""
     names: tuple[str, ...] = ()
@@ -108,9 +107,7 @@ def statement_of(context: ExecutionContext) -> InsertStatement:
 
 def _read(context: ExecutionContext) -> InsertStatement:
     compiled: Any = context.compiled
-    statement = compiled.statement
-    statement = statement.element if isinstance(statement, FromStatement) else statement
-    insert = statement if isinstance(statement, Insert) else None
+    insert = inserted_by(compiled)
     if insert is not None or getattr(compiled, "ctes", None):  # there may be an INSERT among them
         refuse_mistakes(compiled)
     places = None if insert is None else read_places(context)
@@ -122,7 +119,7 @@ def _read(context: ExecutionContext) -> InsertStatement:
     names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
     return InsertStatement(
         tuple(_id_parameters(insert, [*names.values()], places)),
-        tuple(column for column in places.prefetched if not is_public_id(getattr(column, "original", column))),
+        tuple(column for column in places.prefetched if not is_public_id(column_of_table(column))),
         tuple(names),
         places,
         insert,

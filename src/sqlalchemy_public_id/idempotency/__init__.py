@@ -28,7 +28,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 
 from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, traits_for
+from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, sees_commits, traits_for
 from sqlalchemy_public_id.dialects.advisory_locks import take_turns
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
 from sqlalchemy_public_id.idempotency.backrefs import enter_backrefs, leave_backrefs, related_objects
@@ -186,7 +186,7 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
                 break
             if key is not None and key == _key(connection, row):
                 raise row.conflict()  # which attributes differ would tell what another tenant's row contains
-            if not _sees_commits(connection) or attempt >= _ATTEMPTS[_is_of_id(connection, row, violation)]:
+            if not sees_commits(connection) or attempt >= _ATTEMPTS[_is_of_id(connection, row, violation)]:
                 raise violation
     differing = differing_attributes(connection, obj, stored, names)
     if differing:
@@ -260,10 +260,6 @@ def _lock(connection: Connection) -> Any:
     return {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
 
 
-def _sees_commits(connection: Connection) -> bool:
-    return traits_for(connection.dialect).sees_commits(connection.connection.dbapi_connection, connection.dialect)
-
-
 # --- errors
 
 
@@ -299,4 +295,4 @@ def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | Non
     if not isinstance(error, IntegrityError):
         return False
     connection = connection_to_write(session, row.mapper)
-    return not _sees_commits(connection) and _is_of_id(connection, row, error)
+    return not sees_commits(connection) and _is_of_id(connection, row, error)

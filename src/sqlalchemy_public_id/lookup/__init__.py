@@ -139,7 +139,7 @@ def one_row(
 
 
 def _one_row(session: AnySession, query: Any, load: LoadOptions) -> Any:
-    query, execution_options = _with_options(query, load)
+    query, execution_options = _apply_load_options(query, load)
     return session.scalars(query, execution_options=execution_options).unique().one_or_none()
 
 
@@ -232,7 +232,7 @@ def get_many(
     if not is_shown:
         statement = statement.add_columns(getattr(entity, key))
     for condition in _any_of(session, entity, getattr(entity, key), wanted):
-        query, execution_options = _with_options(statement.where(condition), load)
+        query, execution_options = _apply_load_options(statement.where(condition), load)
         result: Any = session.execute(query, execution_options=execution_options)
         if is_shown:
             objects = result.scalars().unique().all()
@@ -335,7 +335,7 @@ def _with_columns(statement: Any, *columns: Any) -> Any:
     return statement.with_only_columns(*columns, maintain_column_froms=True)
 
 
-def _with_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
+def _apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
     query = query.options(*load.get("options", ()))
     lock = load.get("with_for_update")
     if lock:

@@ -222,8 +222,10 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
-    for mapper in list(_incomplete):
-        mappers = mapped_classes(mapper.registry)
+    incomplete = list(_incomplete)
+    mapped = {registry: mapped_classes(registry) for registry in {mapper.registry for mapper in incomplete}}
+    for mapper in incomplete:
+        mappers = mapped[mapper.registry]
         if mapper not in mappers:  # disposed of, while its class is alive
             _incomplete.discard(mapper)
         elif has_relationships(mapper) or all(other.configured for other in mappers):

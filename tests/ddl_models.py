@@ -1,0 +1,52 @@
+"""Models with a public id of each kind, and their DDL as text: for dialects whose databases cannot be had here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, MetaData, String
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, Snowflake, TypedId, Ulid, Uuid7
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class ClientId(TypedId, prefix="client", format=NanoId(length=10)): ...
+
+
+class Person(PublicIdMixin, Base):
+    __tablename__ = "person"
+    name: Mapped[str] = mapped_column(String(50))
+
+
+class Client(PublicIdMixin[ClientId], Base):
+    __tablename__ = "client"
+    person_id: Mapped[int] = mapped_column(ForeignKey("person.id"))
+
+
+class Post(PublicIdMixin, Base):
+    __tablename__ = "post"
+    __public_id__ = Uuid7(prefix="blog")
+
+
+class Happening(PublicIdMixin, Base):
+    __tablename__ = "happening"
+    __public_id__ = Ulid(storage="text")
+
+
+class Reading(PublicIdMixin, Base):
+    __tablename__ = "reading"
+    __public_id__ = Snowflake(machine_id=1)
+
+
+FOREIGN_KEYS = "PRIMARY KEY (id), FOREIGN KEY(person_id) REFERENCES person (id)"
+"""The end of the DDL of :class:`Client`."""
+
+
+def sql(ddl: Any, dialect: Dialect, **options: Any) -> str:
+    """The text of *ddl* with every run of white space as one space."""
+    return " ".join(str(ddl.compile(dialect=dialect, **options)).split())
