@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, MetaData, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, Snowflake, TypedId, Ulid, Uuid7
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, TypedId, Ulid, Uuid7
 
 
 class Base(DeclarativeBase):
@@ -41,6 +41,11 @@ class Happening(PublicIdMixin, Base):
 class Reading(PublicIdMixin, Base):
     __tablename__ = "reading"
     __public_id__ = Snowflake(machine_id=1)
+
+
+class Document(PublicIdMixin, Base):
+    __tablename__ = "document"
+    __public_id__ = ObjectId()
 
 
 FOREIGN_KEYS = "PRIMARY KEY (id), FOREIGN KEY(person_id) REFERENCES person (id)"

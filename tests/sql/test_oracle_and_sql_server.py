@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from alembic.autogenerate.api import AutogenContext
 from alembic.migration import MigrationContext
-from ddl_models import FOREIGN_KEYS, Base, Client, Happening, Person, Post, Reading, sql
+from ddl_models import FOREIGN_KEYS, Base, Client, Document, Happening, Person, Post, Reading, sql
 from sqlalchemy import literal, select
 from sqlalchemy.dialects import mssql, oracle
 from sqlalchemy.engine import Dialect
@@ -19,9 +19,8 @@ from sqlalchemy_public_id.tokens import Token, token_column
 DIALECTS = {"oracle": oracle.dialect(), "mssql": mssql.dialect()}
 
 
-class Document(PublicIdMixin, Base):
-    __tablename__ = "document"
-    __public_id__ = ObjectId()
+class Download(PublicIdMixin, Base):
+    __tablename__ = "download"
     link: Mapped[bytes] = token_column(Token("link"))
 
 
@@ -47,8 +46,13 @@ TABLES: list[tuple[type[Base], str, str]] = [
     (Reading, "public_id INTEGER NOT NULL, PRIMARY KEY (id)", "public_id BIGINT NOT NULL, PRIMARY KEY (id)"),
     (
         Document,
-        "public_id RAW(12) NOT NULL, link RAW(32) NOT NULL, PRIMARY KEY (id)",
-        "public_id BINARY(12) NOT NULL, link BINARY(32) NOT NULL, PRIMARY KEY (id)",
+        "public_id RAW(12) NOT NULL, PRIMARY KEY (id)",
+        "public_id BINARY(12) NOT NULL, PRIMARY KEY (id)",
+    ),
+    (
+        Download,
+        "public_id VARCHAR2(12 CHAR) NOT NULL, link RAW(32) NOT NULL, PRIMARY KEY (id)",
+        f"public_id VARCHAR(12) {BINARY} NOT NULL, link BINARY(32) NOT NULL, PRIMARY KEY (id)",
     ),
 ]
 
