@@ -15,8 +15,8 @@ from sqlalchemy import Engine, event, select
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
-from sqlalchemy_public_id.dialects.advisory_locks import lock_of_transaction, try_lock
 from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.migrating.advisory_locks import lock_of_transaction, try_lock
 
 pytestmark = pytest.mark.backend
 

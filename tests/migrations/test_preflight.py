@@ -17,8 +17,8 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
-from sqlalchemy_public_id.dialects.column_state import FEW_ROWS
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
+from sqlalchemy_public_id.migrating.column_state import FEW_ROWS
 
 pytestmark = pytest.mark.backend
 

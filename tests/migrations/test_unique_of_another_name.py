@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import LockNotAvailable, NanoId, PublicIdType
 from sqlalchemy_public_id.alembic import contract_public_id
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.indexes import IndexFacts, read_indexes
+from sqlalchemy_public_id.migrating.indexes import IndexFacts, read_indexes
 
 pytestmark = pytest.mark.backend
 

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import Engine, MetaData, String, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -165,18 +165,13 @@ def locks_of(engine: Engine) -> int:
         return connection.scalars(text("SELECT RELEASE_ALL_LOCKS()")).one()
 
 
-LOCK_STAYS = known_defect(
-    "write path", "the lock stays if a limit comes while insert_once() releases it", raises=AssertionError
-)
-
-
 @pytest.mark.parametrize(
     ("database", "is_stored"),
     [
         ("sqlite", False),
         ("postgresql", False),
-        pytest.param("mysql", False, marks=LOCK_STAYS),
-        pytest.param("mariadb", False, marks=LOCK_STAYS),
+        ("mysql", False),
+        ("mariadb", False),
         ("sqlite", True),
         ("postgresql", True),
         ("mysql", True),

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, Step
 from sqlalchemy_public_id.online.run import plan_for, script

@@ -19,7 +19,6 @@ from sqlalchemy_public_id.alembic.ops_clusters import (
     SetClusterOp,
 )
 from sqlalchemy_public_id.audit.clusters import cluster_key_sql, limits
-from sqlalchemy_public_id.dialects.catalog import columns_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.keys.cluster.column import (
     ENVIRONMENT,
@@ -30,6 +29,7 @@ from sqlalchemy_public_id.keys.cluster.column import (
 )
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, sequence_name
 from sqlalchemy_public_id.keys.ranges import range_of
+from sqlalchemy_public_id.migrating.catalog import columns_of
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext

@@ -24,8 +24,8 @@ from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
 from sqlalchemy_public_id.alembic.unique_names import name_in_models
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
-from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
+from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
 from sqlalchemy_public_id.online.scripts import start_of_script

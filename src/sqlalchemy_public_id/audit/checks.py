@@ -13,13 +13,13 @@ from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy_public_id.advice import Advice, about
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
 from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
-from sqlalchemy_public_id.dialects.catalog import Facts
-from sqlalchemy_public_id.dialects.free_names import free_check_name, free_index_name
-from sqlalchemy_public_id.dialects.indexes import IndexFacts
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.migrating.catalog import Facts
+from sqlalchemy_public_id.migrating.free_names import free_check_name, free_index_name
+from sqlalchemy_public_id.migrating.indexes import IndexFacts
 from sqlalchemy_public_id.naming import not_null_check_name, unique_name
 
 _FREQUENT = 0.01

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnClause, Connection, Inspector, column, func, not_, select, table, text
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
-from sqlalchemy_public_id.dialects.catalog import primary_key_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.migrating.catalog import primary_key_of
 from sqlalchemy_public_id.naming import cluster_name
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]

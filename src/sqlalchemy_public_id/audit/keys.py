@@ -8,8 +8,8 @@ from sqlalchemy import Connection, Inspector
 
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.audit.report import Finding, Severity
-from sqlalchemy_public_id.dialects.catalog import read_key
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
+from sqlalchemy_public_id.migrating.catalog import read_key
 
 _HALF_FULL = 0.5
 _NEARLY_FULL = 0.9

@@ -15,8 +15,8 @@ from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings
 from sqlalchemy_public_id.audit.keys import key_findings
 from sqlalchemy_public_id.audit.report import Finding, Severity, TableReport, worst_first
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
-from sqlalchemy_public_id.dialects.catalog import columns_of, read_facts
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrating.catalog import columns_of, read_facts
 
 _UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)
 """A privilege is missing, the table is damaged, or it was dropped since it was listed."""

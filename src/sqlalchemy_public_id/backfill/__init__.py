@@ -30,10 +30,11 @@ from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.advisory_locks import try_lock
-from sqlalchemy_public_id.dialects.nodes import waits_for_nodes
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrating.advisory_locks import try_lock
+from sqlalchemy_public_id.migrating.column_state import estimate_rows
+from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import can_be_retried, transaction
 from sqlalchemy_public_id.typed import TypedId
@@ -179,7 +180,7 @@ class _Backfill:
         self.began = time.monotonic()
         self.conflicts = 0
         """The batches that others have prevented."""
-        self.progress = Progress(table, total=self.traits.estimated_rows(self.connection, table, schema))
+        self.progress = Progress(table, total=estimate_rows(self.connection, table, schema))
 
     def run(self) -> Progress:
         obstacles = [*obstacles_of_triggers(self.connection, self.target, self.update_triggers)]

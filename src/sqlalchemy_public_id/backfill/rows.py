@@ -32,11 +32,11 @@ from sqlalchemy import (
 )
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.advisory_locks import lock_of_transaction
-from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
-from sqlalchemy_public_id.dialects.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrating.advisory_locks import lock_of_transaction
+from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.migrating.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 

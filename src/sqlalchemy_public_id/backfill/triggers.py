@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.dialects.triggers import sqlite_triggers, unskippable_triggers, update_triggers
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.triggers import sqlite_triggers, unskippable_triggers, update_triggers
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.sqlite import in_schema
 

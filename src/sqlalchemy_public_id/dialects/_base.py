@@ -188,7 +188,3 @@ class Traits:
         Its triggers or rules run even for a row that is skipped, or a constraint is deferrable.
         """
         return False
-
-    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
-        """Return the row count that the database estimates; ``None`` if it has no estimate."""
-        return None

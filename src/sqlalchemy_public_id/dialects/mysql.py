@@ -26,50 +26,11 @@ _TABLE = text(
     " LEFT JOIN information_schema.engines e ON e.engine = t.engine"
     " WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_name = :name"
 )
-_ROWS = text(
-    "SELECT table_rows FROM information_schema.tables"
-    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name"
-)
 _ENGINE = text(
     "SELECT engine AS engine, transactions AS transactions FROM information_schema.engines WHERE engine = :name"
 )
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
-
-
-# filled: a BEFORE INSERT trigger mentions the column
-COLUMN = text("""
-SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
-       c.COLLATION_NAME AS collation, c.EXTRA AS extra, c.COLUMN_TYPE AS type, c.CHARACTER_SET_NAME AS charset,
-       (SELECT MIN(t.TRIGGER_NAME) FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
-        AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE' AND t.EVENT_MANIPULATION = 'INSERT'
-        AND t.ACTION_STATEMENT LIKE :generates
-        AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS generator,
-       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
-               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
-               AND t.EVENT_MANIPULATION = 'INSERT'
-               AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
-FROM information_schema.COLUMNS c
-WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
-""")
-
-TABLE_TYPE = text(
-    "SELECT TABLE_TYPE FROM information_schema.TABLES"
-    " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table"
-)
-# a part without a column is an expression; SUB_PART is the length of a prefix
-INDEXES = text("""
-SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,
-       INDEX_NAME = 'PRIMARY' AS `primary`,
-       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NULL THEN MAX(COLUMN_NAME) END AS only_column,
-       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NOT NULL THEN MAX(COLUMN_NAME) END AS prefix_of,
-       COALESCE(MAX(SUB_PART), 0) AS prefix,
-       LOWER(MAX(INDEX_TYPE)) AS kind
-FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
-GROUP BY INDEX_NAME, NON_UNIQUE
-ORDER BY INDEX_NAME
-""")
 
 
 class MySQL(Traits):
@@ -153,9 +114,6 @@ class MySQL(Traits):
             created = _CREATED.search(_definition(connection, table, schema))
             row = connection.execute(_ENGINE, {"name": created[1]}).first() if created else None
         return row.engine if row is not None and row.transactions == "NO" else None
-
-    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
-        return connection.scalar(_ROWS, {"schema": schema, "name": table}) or None
 
 
 def _message(error: Exception) -> str:

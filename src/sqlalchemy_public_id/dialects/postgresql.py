@@ -36,54 +36,6 @@ A statement trigger runs even if there is no row.
 """
 
 
-# unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
-COLUMN = text("""
-SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
-       pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
-       co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
-       format_type(a.atttypid, a.atttypmod) AS type,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)) AS indexed,
-       CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
-            THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
-       (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
-       EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
-               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark AND NOT EXISTS (
-                   SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
-                   AND other.classid = 'pg_attrdef'::regclass AND other.objid IS DISTINCT FROM d.oid)) AS function,
-       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname) || '|' || EXISTS (
-            SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
-            AND other.classid = 'pg_attrdef'::regclass AND other.objid <> d.oid)
-        FROM pg_depend dep JOIN pg_proc p ON p.oid = dep.refobjid JOIN pg_namespace pn ON pn.oid = p.pronamespace
-        WHERE dep.classid = 'pg_attrdef'::regclass AND dep.objid = d.oid AND dep.refclassid = 'pg_proc'::regclass
-          AND obj_description(p.oid, 'pg_proc') = :mark LIMIT 1) AS called,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
-               AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
-       EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
-               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled
-FROM pg_class c
-CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) db
-LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = :column AND NOT a.attisdropped
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-LEFT JOIN pg_collation co ON co.oid = a.attcollation
-WHERE c.oid = to_regclass(:regclass)
-""")
-
-# conindid is the index of a foreign key's target, too
-INDEXES = text("""
-SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
-       i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
-       NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indexrelid
-JOIN pg_am am ON am.oid = c.relam
-LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = to_regclass(:regclass)
-ORDER BY c.relname
-""")
-
-
 _SEES_COMMITS = {"READ COMMITTED", "READ UNCOMMITTED", 1, 4}
 """Isolation levels, as names and as the numbers of psycopg2."""
 
@@ -163,11 +115,6 @@ class PostgreSQL(_PostgresProtocol):
         name = quoted_table(table, schema, connection.dialect)
         # there is no row for a table that does not exist yet: nobody knows what it will have
         return connection.scalar(_FORBIDS_ON_CONFLICT, {"name": name}) is not False
-
-    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
-        query = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")
-        rows = connection.scalar(query, {"name": quoted_table(table, schema, connection.dialect)})
-        return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
 
     def defers_results(self, driver_connection: Any) -> bool:
         # inside ``with connection.pipeline()`` of psycopg; other drivers have no such attribute

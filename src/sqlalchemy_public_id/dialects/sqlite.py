@@ -5,34 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from sqlalchemy import Integer, text
-from sqlalchemy.engine import Connection
+from sqlalchemy import Integer
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Traits, Violation
-from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
 _BUSY = frozenset({"database is locked"})
 """SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with it. On Python 3.10 an error has only a message, and no code."""
-
-COLUMN = text("""
-SELECT "notnull" AS not_null, dflt_value AS "default", type AS type
-FROM pragma_table_xinfo(:table, :database) WHERE name = :column
-""")
-
-INDEXES = text("""
-SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
-       l.origin = 'pk' AS "primary",
-       (SELECT CASE WHEN count(*) = 1 THEN min(i.name) END FROM pragma_index_info(l.name, :database) i) AS only_column
-FROM pragma_index_list(:table, :database) l
-""")
-
-COLLATIONS = text("""
-SELECT DISTINCT x.coll FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :database) x
-WHERE x.name = :column AND x.key = 1
-""")
 
 
 class SQLite(Traits):
@@ -74,10 +55,6 @@ class SQLite(Traits):
         if match["index"] is not None:
             return Violation(constraint=match["index"])
         return Violation(columns=match["columns"])
-
-    def estimated_rows(self, connection: Connection, table: str, schema: str | None) -> int | None:
-        query = f"SELECT count(*) FROM {quoted_table(table, schema, connection.dialect)}"
-        return connection.exec_driver_sql(query).scalar() or None
 
     def forget_statement(self, cursor: Any) -> None:
         # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage

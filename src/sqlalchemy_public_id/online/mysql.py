@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import delimited
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online.mysql_backfill import backfill_procedure
 from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always, unless_script
 from sqlalchemy_public_id.online.script_guards import refuse_structure_on_mysql, refuse_triggers_on_mysql

@@ -13,11 +13,11 @@ from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
-from sqlalchemy_public_id.dialects.column_state import State, read_state
-from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.migrating.column_state import State, read_state
+from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import column_type, format_of
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id import naming
-from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
+from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
 from sqlalchemy_public_id.online.script_guards import refuse_structure_on_postgresql, refuse_triggers_on_postgresql
 from sqlalchemy_public_id.online.server_defaults import function_body, function_type

@@ -19,8 +19,8 @@ from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
-from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
+from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan

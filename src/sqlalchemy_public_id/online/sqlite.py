@@ -15,10 +15,10 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id.advice import about
-from sqlalchemy_public_id.dialects.column_state import State
-from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.online.create_table import renamed, with_column, with_constraint, without_constraint
 from sqlalchemy_public_id.online.plan import Plan, Step, always
 from sqlalchemy_public_id.online.server_defaults import can_generate, expression, is_generated

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from sqlalchemy import BigInteger, String, inspect
 
 from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
-from sqlalchemy_public_id.dialects.catalog import columns_of, primary_key_of
-from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.types import column_type, holds_ids
 

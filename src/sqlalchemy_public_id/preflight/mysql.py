@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sqlalchemy import text
 
-from sqlalchemy_public_id.dialects.column_state import FEW_ROWS, has_few_rows
-from sqlalchemy_public_id.dialects.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.column_state import FEW_ROWS, has_few_rows
+from sqlalchemy_public_id.migrating.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sqlalchemy import Row, text
 
-from sqlalchemy_public_id.dialects.indexes import names_in_queries
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.indexes import names_in_queries
 from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.online.poolers import changes_session
 from sqlalchemy_public_id.online.server_defaults import function_body

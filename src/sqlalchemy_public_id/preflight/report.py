@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy_public_id.dialects.triggers import update_triggers
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.migrating.triggers import update_triggers
 from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.preflight.scene import Scene
 

@@ -10,9 +10,8 @@ from typing import Literal, TypeAlias, get_args
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.backfill.triggers import Triggers
-from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.column_state import State
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.migrating.column_state import State, estimate_rows
 from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
 
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
@@ -58,9 +57,7 @@ class Scene:
     @cached_property
     def rows(self) -> int | None:
         """The number of rows of the table, as the database estimates it."""
-        return traits_for(self.connection.dialect).estimated_rows(
-            self.connection, self.target.table, self.target.schema
-        )
+        return estimate_rows(self.connection, self.target.table, self.target.schema)
 
     @cached_property
     def steps(self) -> list[tuple[str, Step]]:

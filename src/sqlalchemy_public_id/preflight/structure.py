@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, text
 
-from sqlalchemy_public_id.dialects.indexes import names_in_queries
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.indexes import names_in_queries
 
 _POSTGRESQL = text("""
 SELECT c.relkind = 'p' AS is_partitioned, c.relispartition AS is_partition,

@@ -27,9 +27,10 @@ from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
-from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite, traits_for
-from sqlalchemy_public_id.dialects.indexes import IndexFacts, names_in_queries, read_indexes
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.migrating.column_state import MYSQL_COLUMN, POSTGRESQL_COLUMN
+from sqlalchemy_public_id.migrating.indexes import IndexFacts, names_in_queries, read_indexes
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ _BYTEWISE = {"C", "POSIX", "ucs_basic", "pg_c_utf8"}
 
 def _refine_postgresql(connection: Connection, facts: Facts) -> Facts:
     names = names_in_queries(connection, facts.table, facts.schema, facts.column)
-    row = connection.execute(postgresql.COLUMN, names).one()
+    row = connection.execute(POSTGRESQL_COLUMN, names).one()
     indexes = _indexes_on_column(connection, facts)
     return replace(
         facts,
@@ -170,7 +171,7 @@ def _refine_postgresql(connection: Connection, facts: Facts) -> Facts:
 
 def _refine_mysql(connection: Connection, facts: Facts) -> Facts:
     # reflection loses what follows a default with parentheses inside parentheses
-    row = connection.execute(mysql.COLUMN, names_in_queries(connection, facts.table, facts.schema, facts.column)).one()
+    row = connection.execute(MYSQL_COLUMN, names_in_queries(connection, facts.table, facts.schema, facts.column)).one()
     return replace(
         facts,
         nullable=bool(row.nullable),
@@ -186,10 +187,16 @@ def _indexes_on_column(connection: Connection, facts: Facts) -> tuple[IndexFacts
     return tuple(index for index in indexes if index.is_on(facts.column))
 
 
+_SQLITE_COLLATIONS = text("""
+SELECT DISTINCT x.coll FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :database) x
+WHERE x.name = :column AND x.key = 1
+""")
+
+
 def _refine_sqlite(connection: Connection, facts: Facts) -> Facts:
     # no pragma returns the collation of a column; its indexes have it
     names = names_in_queries(connection, facts.table, facts.schema, facts.column)
-    collations = connection.execute(sqlite.COLLATIONS, names).scalars()
+    collations = connection.execute(_SQLITE_COLLATIONS, names).scalars()
     others = [collation for collation in collations if collation != "BINARY"]
     return replace(facts, collation=(others or ["BINARY"])[0], collated=not others)
 

@@ -7,14 +7,13 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, inspect, literal, select
+from sqlalchemy import Connection, func, inspect, literal, select, text
 from sqlalchemy import table as sql_table
 from sqlalchemy.exc import SAWarning
 
-from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
-from sqlalchemy_public_id.dialects.indexes import IndexFacts, names_in_queries, read_indexes
-from sqlalchemy_public_id.dialects.quoting import quoted
+from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.indexes import IndexFacts, names_in_queries, read_indexes
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,24 @@ def has_few_rows(connection: Connection, table: str, schema: str | None) -> bool
     return (connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
 
 
+_POSTGRESQL_ROWS = text("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(:name)")
+_MYSQL_ROWS = text(
+    "SELECT table_rows FROM information_schema.tables"
+    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name"
+)
+
+
+def estimate_rows(connection: Connection, table: str, schema: str | None) -> int | None:
+    """Return the number of rows that the database estimates, which SQLite counts; None if it has no estimate."""
+    name = quoted_table(table, schema, connection.dialect)
+    if connection.dialect.name == "sqlite":
+        return connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar() or None
+    if connection.dialect.name == "postgresql":
+        rows = connection.scalar(_POSTGRESQL_ROWS, {"name": name})
+        return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
+    return connection.scalar(_MYSQL_ROWS, {"schema": schema, "name": table}) or None
+
+
 def read_state(
     connection: Connection,
     table: str,
@@ -111,8 +128,42 @@ def read_state(
     )
 
 
+# unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
+POSTGRESQL_COLUMN = text("""
+SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
+       pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
+       co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
+       format_type(a.atttypid, a.atttypmod) AS type,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)) AS indexed,
+       CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
+            THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
+       (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
+       EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
+               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark AND NOT EXISTS (
+                   SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
+                   AND other.classid = 'pg_attrdef'::regclass AND other.objid IS DISTINCT FROM d.oid)) AS function,
+       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname) || '|' || EXISTS (
+            SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
+            AND other.classid = 'pg_attrdef'::regclass AND other.objid <> d.oid)
+        FROM pg_depend dep JOIN pg_proc p ON p.oid = dep.refobjid JOIN pg_namespace pn ON pn.oid = p.pronamespace
+        WHERE dep.classid = 'pg_attrdef'::regclass AND dep.objid = d.oid AND dep.refclassid = 'pg_proc'::regclass
+          AND obj_description(p.oid, 'pg_proc') = :mark LIMIT 1) AS called,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
+               AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
+       EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
+               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled
+FROM pg_class c
+CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) db
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = :column AND NOT a.attisdropped
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation co ON co.oid = a.attcollation
+WHERE c.oid = to_regclass(:regclass)
+""")
+
+
 def _postgresql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
-    row = connection.execute(postgresql.COLUMN, names).one()
+    row = connection.execute(POSTGRESQL_COLUMN, names).one()
     if row.kind not in ("r", "p"):
         raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
     called, _, is_shared = (row.called or "").rpartition("|")
@@ -135,9 +186,31 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
     )
 
 
+# filled: a BEFORE INSERT trigger mentions the column
+MYSQL_COLUMN = text("""
+SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
+       c.COLLATION_NAME AS collation, c.EXTRA AS extra, c.COLUMN_TYPE AS type, c.CHARACTER_SET_NAME AS charset,
+       (SELECT MIN(t.TRIGGER_NAME) FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
+        AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE' AND t.EVENT_MANIPULATION = 'INSERT'
+        AND t.ACTION_STATEMENT LIKE :generates
+        AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS generator,
+       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
+               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
+               AND t.EVENT_MANIPULATION = 'INSERT'
+               AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
+FROM information_schema.COLUMNS c
+WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
+""")
+
+_MYSQL_TABLE_TYPE = text(
+    "SELECT TABLE_TYPE FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table"
+)
+
+
 def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
-    row = connection.execute(mysql.COLUMN, names).one_or_none()
-    versioned = connection.scalar(mysql.TABLE_TYPE, names) == "SYSTEM VERSIONED"
+    row = connection.execute(MYSQL_COLUMN, names).one_or_none()
+    versioned = connection.scalar(_MYSQL_TABLE_TYPE, names) == "SYSTEM VERSIONED"
     if row is None:
         return State(versioned=versioned)
     default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
@@ -182,12 +255,18 @@ def _with_names_of_constraints(
     )
 
 
+_SQLITE_COLUMN = text("""
+SELECT "notnull" AS not_null, dflt_value AS "default", type AS type
+FROM pragma_table_xinfo(:table, :database) WHERE name = :column
+""")
+
+
 def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> State:
     master = f"{quoted(names['database'], connection.dialect)}.sqlite_master"
     query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?"  # a schema may be called ":table"
     created = connection.exec_driver_sql(query, (names["table"],)).scalar()
     strict = _STRICT.search(created or "") is not None
-    row = connection.execute(sqlite.COLUMN, names).one_or_none()
+    row = connection.execute(_SQLITE_COLUMN, names).one_or_none()
     if row is None:
         return State(strict=strict)
     return State(exists=True, type=row.type, nullable=not row.not_null, default=row.default, strict=strict)

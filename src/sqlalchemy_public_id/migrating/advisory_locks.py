@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Text, bindparam, cast, func, literal_column, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Boolean, ColumnElement, Connection, Text, bindparam, cast, func
 
 from sqlalchemy_public_id.errors import ConfigurationError
 
@@ -51,43 +49,6 @@ def lock_of_transaction(*parts: object, schema: str | None) -> ColumnElement[boo
     place = "" if schema else func.coalesce(cast(func.current_schema(), Text), "")
     digest = bindparam(None, "batch " + _digest(repr((schema, *parts))), type_=Text())
     return func.pg_try_advisory_xact_lock(func.hashtextextended(place + digest, 0), type_=Boolean)
-
-
-class Turn:
-    """A lock that is released at the end of :func:`take_turns`, or by a statement before."""
-
-    def __init__(self, lock: str | None) -> None:
-        self.is_over: bool = lock is None
-        """True if a statement has evaluated :attr:`release`."""
-        self.release: list[ColumnElement[Any]] = [] if lock is None else [func.release_lock(lock)]
-        """The expression that releases the lock, if there is one."""
-
-
-@contextmanager
-def take_turns(connection: Connection, name: str) -> Generator[Turn]:
-    """Wait for others with the same *name* on MySQL and MariaDB.
-
-    If several inserts wait for one uncommitted row there, its rollback is a deadlock: each keeps a lock on the gap, and
-    waits for those of the others. With turns, only one waits for the row.
-    """
-    if connection.dialect.name not in ("mysql", "mariadb"):
-        yield Turn(None)
-        return
-    lock = "public_id_" + _digest(name)  # 64 characters at most
-    release = f"DO RELEASE_LOCK('{lock}')"
-    turn = Turn(lock)
-    try:  # a time limit may end the wait just when the lock was given
-        connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
-        yield turn
-    except BaseException:
-        # past SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
-        with suppress(SQLAlchemyError, connection.dialect.loaded_dbapi.Error):
-            cursor = connection.connection.cursor()
-            cursor.execute(release)
-            cursor.close()
-        raise
-    if not turn.is_over:
-        connection.exec_driver_sql(release)
 
 
 def _digest(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 from sqlalchemy import Connection, text
 
-from sqlalchemy_public_id.dialects.indexes import names_in_queries
+from sqlalchemy_public_id.migrating.indexes import names_in_queries
 
 # 16: for UPDATE. Without columns (UPDATE OF), a trigger fires for all. Rules: ev_type 2 is UPDATE.
 _POSTGRESQL = text("""

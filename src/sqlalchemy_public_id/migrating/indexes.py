@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
-from sqlalchemy_public_id.dialects import mysql, postgresql, sqlite
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.naming import MARK, generator_name, not_null_check_name
 
@@ -64,12 +63,41 @@ def _with_booleans(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: bool(value) if name in _BOOLEANS else value for name, value in row.items()}
 
 
-_QUERIES = {
-    "mariadb": mysql.INDEXES,
-    "mysql": mysql.INDEXES,
-    "postgresql": postgresql.INDEXES,
-    "sqlite": sqlite.INDEXES,
-}
+# conindid is the index of a foreign key's target, too
+_POSTGRESQL = text("""
+SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
+       i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
+       NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
+       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid
+JOIN pg_am am ON am.oid = c.relam
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass(:regclass)
+ORDER BY c.relname
+""")
+
+# a part without a column is an expression; SUB_PART is the length of a prefix
+_MYSQL = text("""
+SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,
+       INDEX_NAME = 'PRIMARY' AS `primary`,
+       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NULL THEN MAX(COLUMN_NAME) END AS only_column,
+       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NOT NULL THEN MAX(COLUMN_NAME) END AS prefix_of,
+       COALESCE(MAX(SUB_PART), 0) AS prefix,
+       LOWER(MAX(INDEX_TYPE)) AS kind
+FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
+GROUP BY INDEX_NAME, NON_UNIQUE
+ORDER BY INDEX_NAME
+""")
+
+_SQLITE = text("""
+SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
+       l.origin = 'pk' AS "primary",
+       (SELECT CASE WHEN count(*) = 1 THEN min(i.name) END FROM pragma_index_info(l.name, :database) i) AS only_column
+FROM pragma_index_list(:table, :database) l
+""")
+_QUERIES = {"mariadb": _MYSQL, "mysql": _MYSQL, "postgresql": _POSTGRESQL, "sqlite": _SQLITE}
 
 
 def names_in_queries(

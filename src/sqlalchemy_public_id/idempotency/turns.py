@@ -1,0 +1,51 @@
+"""Turns of connections that insert one row, on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, func, literal_column, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.mysql import MySQL
+
+
+class Turn:
+    """A lock that is released at the end of :func:`take_turns`, or by a statement before."""
+
+    def __init__(self, lock: str | None) -> None:
+        self.is_over: bool = lock is None
+        """True if a statement has evaluated :attr:`release`."""
+        self.release: list[ColumnElement[Any]] = [] if lock is None else [func.release_lock(lock)]
+        """The expression that releases the lock, if there is one."""
+
+
+@contextmanager
+def take_turns(connection: Connection, name: str) -> Generator[Turn]:
+    """Wait for others with the same *name* on MySQL and MariaDB.
+
+    If several inserts wait for one uncommitted row there, its rollback is a deadlock: each keeps a lock on the gap, and
+    waits for those of the others. With turns, only one waits for the row.
+    """
+    if not isinstance(traits_for(connection.dialect), MySQL):
+        yield Turn(None)
+        return
+    lock = "public_id_" + hashlib.sha256(name.encode()).hexdigest()[:48]  # 64 characters at most
+    release = f"DO RELEASE_LOCK('{lock}')"
+    turn = Turn(lock)
+    try:  # a time limit may end the wait just when the lock was given
+        connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
+        yield turn
+        if not turn.is_over:
+            connection.exec_driver_sql(release)
+    except BaseException:
+        # past SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
+        with suppress(SQLAlchemyError, connection.dialect.loaded_dbapi.Error):
+            cursor = connection.connection.cursor()
+            cursor.execute(release)
+            cursor.close()
+        raise
