@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._version import __version__ as __version__
+from sqlalchemy_public_id.declare import (
+    PublicIdColumnMixin,
+    PublicIdColumnMixinDataclass,
+    PublicIdMixin,
+    PublicIdMixinDataclass,
+    PublicIdType,
+    bigint_key,
+    public_id_column,
+)
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
     ClockMovedBack,
@@ -41,15 +50,6 @@ from sqlalchemy_public_id.formats import (
     Ulid,
     Uuid4,
     Uuid7,
-)
-from sqlalchemy_public_id.mixins import (
-    PublicIdColumnMixin,
-    PublicIdColumnMixinDataclass,
-    PublicIdMixin,
-    PublicIdMixinDataclass,
-    PublicIdType,
-    bigint_key,
-    public_id_column,
 )
 from sqlalchemy_public_id.typed import TypedId
 

@@ -19,7 +19,7 @@ MISTAKES = {
     "formats/budget": "import sqlalchemy",
     "lookup/__init__": "from sqlalchemy_public_id import bulk",
     "references/__init__": "from sqlalchemy_public_id import mixins",
-    "typed": "if TYPE_CHECKING:\n    from sqlalchemy_public_id.mixins import PublicIdMixin",
+    "typed": "if TYPE_CHECKING:\n    from sqlalchemy_public_id.declare import PublicIdMixin",
     "types": "def late():\n    from sqlalchemy_public_id import guard",
     "_private": "from sqlalchemy_public_id.types import IdColumnType",
     "__init__": "from sqlalchemy_public_id import testing",

@@ -38,7 +38,7 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.guard.refusals import refuse_mistakes
+from sqlalchemy_public_id.guard.checks import refuse_mistakes
 
 FORMAT = NanoId(length=1)
 OBSTACLE = Obstacle("no-key", "user has no primary key", "add one")

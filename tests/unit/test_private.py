@@ -49,7 +49,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk
 from sqlalchemy_public_id._private import Places
-from sqlalchemy_public_id.guard.refusals import clauses_after_values, refuse_mistakes
+from sqlalchemy_public_id.guard.checks import clauses_after_values, refuse_mistakes
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, mapped_classes
 
 table = Table(

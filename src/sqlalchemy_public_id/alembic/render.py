@@ -16,6 +16,7 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic.ops import Directive, DropPublicIdOp, PublicIdOp
+from sqlalchemy_public_id.declare import PublicIdType
 from sqlalchemy_public_id.dialects import BigIntegerKey, Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
@@ -26,7 +27,6 @@ from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_ma
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
-from sqlalchemy_public_id.mixins import PublicIdType
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import IdColumnType, column_type_for

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
 from sqlalchemy.schema import conv
 
+from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects.quoting import unquoted
-from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.online import PublicIdColumn, Unique
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None

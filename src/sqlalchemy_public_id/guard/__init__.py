@@ -47,6 +47,7 @@ from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.orm import Session
 
 __all__ = ["collisions", "install", "is_retryable", "uninstall"]
 
@@ -76,13 +77,17 @@ def uninstall(engine: Engine | AsyncEngine) -> None:
                 event.remove(dialect, name, handler)
 
 
-def install_for(connection: Connection) -> None:
-    """Guard the engine of *connection*, unless :func:`uninstall` was called for it."""
+def after_begin(session: Session, transaction: object, connection: Connection) -> None:
+    """Guard the engine of *connection*, unless :func:`uninstall` was called for it.
+
+    Runs when a session has begun a transaction on a connection, before its first statement.
+    """
     dialect = connection.dialect
     if ref(dialect) not in guarded_dialects:
         with _lock:
             if dialect not in _unwanted:
                 _install(dialect)
+        warn_if_unguarded(dialect)
 
 
 def warn_if_unguarded(dialect: Dialect) -> None:

@@ -25,8 +25,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id._private import change_returned_rows, has_own_values
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.checks import clauses_after_values
 from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids, returned_text, send_savepoint
-from sqlalchemy_public_id.guard.refusals import clauses_after_values
 from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, schema_options, statement_of
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict

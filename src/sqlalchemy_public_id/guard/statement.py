@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import Places, column_of_table, is_known_row, read_places
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.refusals import inserted_by, refuse_mistakes
+from sqlalchemy_public_id.guard.checks import inserted_by, refuse_mistakes
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 

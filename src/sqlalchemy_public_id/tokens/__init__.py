@@ -39,10 +39,10 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.comparisons import no_match
+from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
-from sqlalchemy_public_id.mixins import name_index
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
 from sqlalchemy_public_id.types import is_expression

@@ -105,7 +105,7 @@ def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
 
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
-    if not attributes and not any(base.__module__ == "sqlalchemy_public_id.mixins" for base in model.__mro__):
+    if not attributes and not any(base.__module__ == "sqlalchemy_public_id.declare" for base in model.__mro__):
         raise ConfigurationError(
             f"{model.__name__} has __public_id__, and no mixin that adds the column: write "
             f"class {model.__name__}(PublicIdMixin, …), or PublicIdColumnMixin if it has a key of its own"

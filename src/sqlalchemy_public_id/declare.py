@@ -24,19 +24,29 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import Column, Identity, MetaData, Table, event
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, MappedAsDataclass, MappedColumn, declared_attr, mapped_column
+from sqlalchemy.orm import (
+    InstrumentedAttribute,
+    Mapped,
+    MappedAsDataclass,
+    MappedColumn,
+    Mapper,
+    Session,
+    declared_attr,
+    mapped_column,
+)
 from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
-from sqlalchemy_public_id import events
+from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.naming import unique_name
+from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import MAX_RETRIES, IdColumnType, set_max_retries
+from sqlalchemy_public_id.types import MAX_RETRIES, IdColumnType, after_type_attached, set_max_retries
 
 __all__ = [
     "PublicIdColumnMixin",
@@ -69,6 +79,16 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     return mapped_column(BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs)
 
 
+_LISTENERS = Listeners(
+    Listener(IdColumnType, "after_parent_attach", after_type_attached),
+    Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
+    Listener(Mapper, "mapper_configured", mappers.mapper_configured),
+    Listener(object, "attribute_instrument", mappers.attribute_instrument, {"propagate": True}),
+    Listener(Session, "after_begin", guard.after_begin),
+)
+"""They are installed with the first :class:`PublicIdType` of the process, never at import."""
+
+
 class PublicIdType(IdColumnType):
     """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
@@ -99,12 +119,12 @@ class PublicIdType(IdColumnType):
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         super().__init__(format)
-        events.install()
+        _LISTENERS.install()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a type that was pickled or copied, which may be the first one of this process."""
         super().__setstate__(state)
-        events.install()
+        _LISTENERS.install()
 
 
 @overload
