@@ -83,7 +83,7 @@ class Places:
     """The columns in the RETURNING."""
     sentinel: tuple[Any, ...] = ()
     """Columns after them: SQLAlchemy brings the rows of a batch into their order by the values that were sent."""
-    sorted_by: Any = None
+    sort_column: Any = None
     """A column after them instead, if the database makes its values: SQLAlchemy sorts the rows of a batch by it."""
 
     @property
@@ -128,7 +128,7 @@ def read_places(context: ExecutionContext) -> Places | None:
             width=many.num_positional_params_counted if many is not None and positional else 0,
             returned=tuple(compiled.effective_returning or ()),
             sentinel=last if are_sent else (),
-            sorted_by=last[0] if last and not are_sent else None,
+            sort_column=last[0] if last and not are_sent else None,
         )
     except AttributeError as error:
         _warn(_UNGUARDED, error)

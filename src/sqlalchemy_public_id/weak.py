@@ -31,12 +31,8 @@ class RefDict(dict["ref[Key]", Value]):
 
     def keep(self, key: Key, value: Value) -> Value:
         """Set and return the value of *key*."""
-        self[self.key(key)] = value
+        self[ref(key, self._remove)] = value
         return value
-
-    def key(self, key: Key) -> ref[Key]:
-        """Return the reference to *key* that removes its entry."""
-        return ref(key, self._remove)
 
     def _remove(self, key: ref[Key]) -> None:
         self.pop(key, None)

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.orm import DeclarativeBase
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import PublicIdMixin, errors, formats, mixins
+from sqlalchemy_public_id import PublicIdMixin, declare, errors, formats
 
 FRONT_DOOR = ast.parse(Path(sqlalchemy_public_id.__file__).read_text())
 
@@ -82,9 +82,9 @@ def test_nothing_but_imports() -> None:
     assert "*" not in imported_names()
 
 
-@pytest.mark.parametrize("module", [errors, formats, mixins], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [errors, formats, declare], ids=lambda module: module.__name__)
 def test_whole_modules(module: ModuleType) -> None:
-    """All errors, formats and mixins are at the front door."""
+    """All errors, formats and declarations are at the front door."""
     assert set(module.__all__) <= set(sqlalchemy_public_id.__all__)
 
 

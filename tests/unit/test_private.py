@@ -192,7 +192,7 @@ def test_sentinel_of_a_batch(engine: Engine) -> None:
     statement = insert(thing).returning(thing.c.name, sort_by_parameter_order=True)
     places, _ = places_of(engine, statement, [{"name": "a"}, {"name": "b"}])
 
-    assert (places.returned, places.sentinel, places.sorted_by) == ((thing.c.name,), (thing.c.public_id,), None)
+    assert (places.returned, places.sentinel, places.sort_column) == ((thing.c.name,), (thing.c.public_id,), None)
 
 
 def test_sentinel_of_the_application(engine: Engine) -> None:

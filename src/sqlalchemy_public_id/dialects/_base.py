@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
-from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
@@ -163,13 +162,8 @@ class Traits:
     def begin(self, connection: PoolProxiedConnection) -> None:
         """Begin the transaction, if the driver would begin it with the next INSERT only, after a SAVEPOINT."""
 
-    def send(self, connection: PoolProxiedConnection, command: str) -> None:
-        """Execute a *command* about a savepoint, past SQLAlchemy and its log."""
-        with closing(connection.cursor()) as cursor:
-            cursor.execute(command)
-
-    def defers_results(self, driver_connection: Any) -> bool:
-        """Return True if the driver only queues statements now, so that the result of one is not available."""
+    def defers_result(self, context: ExecutionContext) -> bool:
+        """Return True if the driver has the result of a statement later than when it was sent."""
         return False
 
     def forget_statement(self, cursor: Any) -> None:

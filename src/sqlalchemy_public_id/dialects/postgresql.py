@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from sqlalchemy import String, Uuid, text
-from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
@@ -116,8 +116,11 @@ class PostgreSQL(_PostgresProtocol):
         # there is no row for a table that does not exist yet: nobody knows what it will have
         return connection.scalar(_FORBIDS_ON_CONFLICT, {"name": name}) is not False
 
-    def defers_results(self, driver_connection: Any) -> bool:
-        # inside ``with connection.pipeline()`` of psycopg; other drivers have no such attribute
+    def defers_result(self, context: ExecutionContext) -> bool:
+        if context.execution_options.get("stream_results") and context.dialect.supports_server_side_cursors:
+            return True
+        # inside ``with connection.pipeline()`` of psycopg, statements are queued; other drivers have no such attribute
+        driver_connection = context.root_connection.connection.driver_connection
         return bool(getattr(getattr(driver_connection, "pgconn", None), "pipeline_status", False))
 
 

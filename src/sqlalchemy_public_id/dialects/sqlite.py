@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any, ClassVar
 
 from sqlalchemy import Integer
@@ -46,7 +47,8 @@ class SQLite(Traits):
     def begin(self, connection: PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection
         if not driver.in_transaction:
-            self.send(connection, f"BEGIN {driver.isolation_level}".strip())  # as the driver does
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(f"BEGIN {driver.isolation_level}".strip())  # as the driver does
 
     def violation(self, error: Exception) -> Violation | None:
         match = _UNIQUE.search(str(error))

@@ -136,8 +136,8 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     if not rows:
         return None
     batch = _execute(cursor, statement, parameters, context, first)
-    if batch is not None or insert.has_given_sentinel:
-        return_rows_by_noted_ids(context, batch or Batch(context, parameters, first))
+    if batch is not None:
+        return_rows_by_noted_ids(context, batch)
     _rows_sent[context] = first + rows
     return True
 
@@ -160,7 +160,7 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
             error = raised
         if error is None:
             return None
-    elif not may_replace_ids(context) or not _has_immediate_result(context):
+    elif not may_replace_ids(context) or traits.defers_result(context):
         dialect.do_execute(cursor, statement, parameters, context)
         return None
     elif on_conflict.insert_rows(context, cursor, statement, parameters, first):
@@ -170,13 +170,6 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
     with Execution(context, cursor, statement, batch) as execution:
         execution.run(in_savepoint=in_savepoint, error=error)
     return batch
-
-
-def _has_immediate_result(context: Any) -> bool:
-    """Return True if the driver has the result of a statement when it was sent, and not only when its rows are read."""
-    if context.execution_options.get("stream_results") and context.dialect.supports_server_side_cursors:
-        return False
-    return not traits_for(context.dialect).defers_results(context.root_connection.connection.driver_connection)
 
 
 def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:

@@ -21,11 +21,23 @@ class IdDefault:
         self.type = type_
 
     def __call__(self, context: Any) -> str | None:
-        """Return an id that no other row of the INSERT has. SQLAlchemy calls this for each row without an id."""
+        """Return an id that no other row of the INSERT has; None for the copy of a column in another table.
+
+        SQLAlchemy calls this for each row without an id, also in programs without the guard. The first call of an
+        execution refuses an INSERT that must not happen.
+        """
         # form libraries and constructors call column defaults as well, with None or with an object
         if not isinstance(context, ExecutionContext):
             return self.type.next_id()
-        made = ids_made_in(context)
+        columns = _made.get(ref(context))
+        if columns is None:
+            columns = _made.keep(context, {})
+        column = getattr(context, "current_column", None)
+        if id(column) not in columns:
+            # the copy of a table that keeps its history has the default of the original
+            is_copy = context.compiled is not None and any(column is each for each in statement_of(context).copies)
+            columns[id(column)] = None if is_copy else set()
+        made = columns[id(column)]
         if made is None:
             return None
         public_id = self.type.next_id()
@@ -49,19 +61,3 @@ class IdDefault:
 
 _made: RefDict[ExecutionContext, dict[int, set[str] | None]] = RefDict()
 """Execution → identity of a column → the ids that its default has made; None if it has none of its own."""
-
-
-def ids_made_in(context: ExecutionContext) -> set[str] | None:
-    """Return the ids that the default of a column has made in an execution; None if the column has none of its own.
-
-    The copy of a table that keeps its history has the default of the original. Called for each row, also in programs
-    without the guard; the first call of an execution refuses an INSERT that must not happen.
-    """
-    made = _made.get(ref(context))
-    column = getattr(context, "current_column", None)
-    if made is None:
-        made = _made.keep(context, {})
-    if id(column) not in made:
-        is_other = context.compiled is not None and any(column is each for each in statement_of(context).others)
-        made[id(column)] = None if is_other else set()
-    return made[id(column)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from traceback import clear_frames
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,8 @@ from sqlalchemy_public_id.types import MatchedId, is_public_id, public_id_type
 
 def send_savepoint(connection: Any, command: str) -> None:
     """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
-    traits_for(connection.dialect).send(connection.connection, f"{command} sqlalchemy_public_id")
+    with closing(connection.connection.cursor()) as cursor:
+        cursor.execute(f"{command} sqlalchemy_public_id")
 
 
 class Execution:
@@ -70,7 +71,7 @@ class Execution:
         is_many = self._context.execute_style is ExecuteStyle.EXECUTEMANY
         execute = self._dialect.do_executemany if is_many else self._dialect.do_execute
         try:
-            execute(self._cursor, self._statement, self._batch.for_driver(), self._context)
+            execute(self._cursor, self._statement, self._batch.parameters, self._context)
         except self._dialect.dbapi.IntegrityError as raised:
             error: Exception = raised
             return error

@@ -154,7 +154,8 @@ def _can_insert_alone(batch: Batch) -> bool:
     fails: an application may catch the error of its own statement, and half of the rows must not stay then.
     """
     known = batch.statement
-    if len(known.places.sentinel) != 1 or not known.sentinel or known.has_given_sentinel or batch.has_equal_rows:
+    made = {id(parameter.column) for parameter in known.ids if parameter.is_default}
+    if len(known.places.sentinel) != 1 or id(known.places.sentinel[0]) not in made or batch.has_equal_rows:
         return False
     if known.returns_rows_to_application:
         return False

@@ -47,8 +47,8 @@ class InsertStatement:
 
     ids: tuple[IdParameter, ...] = ()
     """Empty if it is no INSERT with public ids, or if SQLAlchemy does not tell where they stand."""
-    others: tuple[Any, ...] = ()
-    """Columns with a default that have no public ids."""
+    copies: tuple[Any, ...] = ()
+    """Columns with a default that hold no public ids of their own, such as those of a table that keeps history."""
     names: tuple[str, ...] = ()
     """All parameters, as the driver knows them."""
     places: Places = NO_PLACES
@@ -59,12 +59,6 @@ class InsertStatement:
     def sentinel(self) -> list[Column[Any]]:
         """The public ids by which SQLAlchemy tells the rows of a batch apart."""
         return [column for column in self.places.sentinel if is_public_id(column)]
-
-    @cached_property
-    def has_given_sentinel(self) -> bool:
-        """True if the application gives such ids, which it may spell in another way than the database returns them."""
-        defaults = {id(parameter.column) for parameter in self.ids if parameter.is_default}
-        return any(id(column) not in defaults for column in self.sentinel)
 
     @cached_property
     def returns_rows_to_application(self) -> bool:
@@ -88,7 +82,7 @@ class InsertStatement:
         once = len(names) - width
         return width, (len(parameters) - once) // width if width else 1
 
-    @property
+    @cached_property
     def table(self) -> Table:
         """The table that the INSERT writes, if it has public ids."""
         table: Table = self.ids[0].column.table
@@ -113,8 +107,8 @@ def _read(context: ExecutionContext) -> InsertStatement:
     places = None if insert is None else read_places(context)
     if insert is None or places is None:
         return InsertStatement()
-    if places.sorted_by is not None and is_public_id(places.sorted_by):
-        raise unwrapped(_unsorted(places.sorted_by))
+    if places.sort_column is not None and is_public_id(places.sort_column):
+        raise unwrapped(_unsorted(places.sort_column))
     original = {escaped: name for name, escaped in places.escaped.items()}
     names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
     return InsertStatement(
@@ -202,13 +196,14 @@ class Batch:
         self.statement: InsertStatement = statement_of(context)
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
         width, count = self.statement.shape_of(context, self.parameters)
-        count = len(self.parameters) if self._is_many else count
+        if self._is_many:  # the application may still hold the list that it gave
+            self.parameters, count = list(self.parameters), len(self.parameters)
         self._width = width
         self.rows: list[dict[str, Any]] = context.compiled_parameters[first : first + count]
         self.is_later: bool = first > 0
         """True if other batches of the INSERT were sent before."""
-        self._is_copied = False
-        self._noted: dict[tuple[Column[Any], str], str] = {}
+        self.noted: dict[tuple[Column[Any], str], str] = {}
+        """Column and replaced id → the id that SQLAlchemy has noted for its row."""
 
     # --- reading
 
@@ -238,45 +233,21 @@ class Batch:
         is_told_apart = len(self.rows) < 2 or not self.statement.sentinel
         return not is_told_apart and len({tuple(row[key] for key in keys) for row in self.rows}) < len(self.rows)
 
-    @property
-    def noted(self) -> dict[tuple[Column[Any], str], str]:
-        """Column and stored id → the id that SQLAlchemy has noted for its row, where that is another one.
-
-        The guard has replaced it, or the application has given another spelling.
-        """
-        noted = dict(self._noted)
-        for slot in self.slots if self.statement.has_given_sentinel else ():
-            if not slot.is_made and any(slot.column is each for each in self.statement.sentinel):
-                stored = public_id_type(slot.column).canonical(slot.text)
-                if stored is not None and stored != slot.text:
-                    noted[slot.column, stored] = slot.text
-        return noted
-
     # --- writing
 
     def replace(self, slot: Slot, new: str) -> None:
         """Put *new* into *slot*: for the driver, and for SQLAlchemy."""
-        self._noted[slot.column, new] = self._noted.pop((slot.column, slot.text), slot.text)
+        self.noted[slot.column, new] = self.noted.pop((slot.column, slot.text), slot.text)
         slot.row[slot.name] = new
         dialect = self._context.dialect
         process = public_id_type(slot.column).dialect_impl(dialect).bind_processor(dialect)
-        if not self._is_copied:  # the application may still hold the parameters that it gave
-            self.parameters, self._is_copied = _mutable(self.parameters), True
-        target = self.parameters
+        value = process(new) if process else new
         if self._is_many:
-            target = self.parameters[slot.at] = _mutable(target[slot.at])
-        target[slot.place] = process(new) if process else new
-
-    def for_driver(self) -> Any:
-        """Return the parameters in their original shape, for the driver."""
-        if not self._is_copied:
-            return self.parameters
-        return [_final(row) for row in self.parameters] if self._is_many else _final(self.parameters)
+            self.parameters[slot.at] = _with_value(self.parameters[slot.at], slot.place, value)
+        else:
+            self.parameters = _with_value(self.parameters, slot.place, value)
 
 
-def _mutable(row: Row) -> Any:
-    return dict(row) if isinstance(row, dict) else list(row)
-
-
-def _final(row: Row) -> Row:
-    return tuple(row) if isinstance(row, list) else row
+def _with_value(row: Row, place: Any, value: Any) -> Row:
+    # a copy: the application may still hold the row that it gave
+    return {**row, place: value} if isinstance(row, dict) else (*row[:place], value, *row[place + 1 :])
