@@ -57,12 +57,10 @@ class _Claims:
     def __init__(self, owners: Iterable[tuple[_Claim, ...]] = ()) -> None:
         self.by_owner: dict[str, tuple[_Claim, ...]] = {}
         self.by_lead: dict[str, _Claim] = {}
-        self.separators: tuple[str, ...] = ()
+        self.by_separator: defaultdict[str, list[_Claim]] = defaultdict(list)
         self.max_length = 0
         self._alike: defaultdict[str, list[_Claim]] = defaultdict(list)
         """Prefix in lower case → its claims."""
-        self._longer: defaultdict[str, list[_Claim]] = defaultdict(list)
-        """Prefix and separator, or any other text → the claims that begin with it, and go on."""
         for claims in owners:
             self.add(claims)
 
@@ -70,24 +68,18 @@ class _Claims:
         """Add all *claims* of one owner."""
         for claim in claims:
             self.by_owner[claim.name] = claims
-            self.max_length = max(self.max_length, claim.format.max_length)
-            self.separators = tuple(dict.fromkeys((*self.separators, claim.separator)))
-            self._alike[claim.prefix.lower()].append(claim)
-            for beginning in _beginnings(claim.lead):
-                self._longer[beginning].append(claim)
             self.by_lead[claim.lead] = claim
+            self.by_separator[claim.separator].append(claim)
+            self.max_length = max(self.max_length, claim.format.max_length)
+            self._alike[claim.prefix.lower()].append(claim)
 
     def rivals_of(self, claim: _Claim) -> Iterator[_Claim]:
         """Yield the claims with which *claim* may be confused; one of them may come twice."""
         yield from self._alike.get(claim.prefix.lower(), ())
-        yield from self._longer.get(claim.lead, ())
-        for beginning in _beginnings(claim.lead):
-            if beginning in self.by_lead:
-                yield self.by_lead[beginning]
-
-
-def _beginnings(text: str) -> Iterator[str]:
-    return (text[:end] for end in range(1, len(text)))
+        # the last one of a separator ends the prefix, so that prefixes with one separator are told apart
+        for separator, others in [*self.by_separator.items()]:  # a finalizer may declare a class meanwhile
+            if separator != claim.separator:
+                yield from others
 
 
 class Prefixes:
@@ -137,7 +129,7 @@ class Prefixes:
         held = self._claims
         if not isinstance(text, str) or len(text) > held.max_length:
             return None
-        for separator in held.separators:
+        for separator in tuple(held.by_separator):  # another thread may add one
             claim = held.by_lead.get("".join(text.rpartition(separator)[:2]))
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim.owner()
