@@ -43,13 +43,14 @@ class Row:
 
 @dataclass
 class State:
-    """The rows that have to be there, by their markers, and how many INSERTs there were of each."""
+    """The rows that have to be there, by their markers, and how many INSERTs and logs there were of each."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     inserts: Counter[int] = field(default_factory=Counter)
+    logs: Counter[int] = field(default_factory=Counter)
 
     def copy(self) -> State:
-        return State(dict(self.rows), Counter(self.inserts))
+        return State(dict(self.rows), Counter(self.inserts), Counter(self.logs))
 
 
 class Switch:
@@ -160,7 +161,7 @@ class Program:
         with self.collisions(chance):
             self.session.flush()
         for marker, row in self.waiting.items():
-            self.stored(marker, row)
+            self.stored(marker, row, is_logged=True)
         self.waiting.clear()
 
     def attempt(
@@ -272,7 +273,7 @@ class Program:
 
     def new_object(self, chance: random.Random, gives: float = 0.25) -> tuple[Any, int, Row]:
         values, row = self.new_row(chance, gives)
-        instance = self.model(**values)
+        instance = chance.choice([self.model, *self.world.children])(**values)
         if chance.random() < 0.15:
             row = self.keep(instance, row)
         return instance, values["marker"], row
@@ -293,9 +294,11 @@ class Program:
     def drop(self, instance: Any) -> None:
         self.objects = [(each, marker) for each, marker in self.objects if each is not instance]
 
-    def stored(self, marker: int, row: Row) -> None:
+    def stored(self, marker: int, row: Row, is_logged: bool = False) -> None:
+        """Expect a *row*, and its log if the unit of work has inserted an object."""
         self.state.rows[marker] = replace(row, excuse="")
         self.state.inserts[marker] += 1
+        self.state.logs[marker] += is_logged
 
     def choose(self, chance: random.Random, states: str = "persistent") -> tuple[Any, int] | None:
         """One of the objects with a row."""
@@ -361,6 +364,8 @@ class Program:
             assert row.public_id == public_id
             if self.world.box is not None:
                 assert row.box_public_id == self.state.rows[row.marker].box
+        if self.world.log is not None:
+            assert self.world.logged(self.session) == +self.state.logs, "logs are lost, or are there twice"
         if self.world.audit is not None:
             assert self.world.audited(self.session) == +self.state.inserts, (
                 "the trigger wrote for rows that are not there"

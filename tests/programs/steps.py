@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from programs.program import Program, Row
 from programs.worlds import World
 from sqlalchemy import insert, inspect
-from sqlalchemy.orm import make_transient, make_transient_to_detached
+from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, bulk, idempotency, lookup
 
@@ -36,7 +38,7 @@ STEPS: dict[str, Step] = {}
 
 def step(
     weight: int,
-    worlds: str = "plain traced loose spread",
+    worlds: str = "plain traced loose spread family",
     settles: bool = True,
     writes: bool = False,
     is_whole: bool = True,
@@ -58,7 +60,8 @@ def plan_of(world: World, seed: int) -> list[tuple[str, int]]:
 
 
 ORDINARY = "plain traced"
-IN_TRANSACTIONS = "plain traced spread"
+IN_TRANSACTIONS = "plain traced spread family"
+ON_ONE_DATABASE = "plain traced family"
 
 
 def wait(program: Program, instance: Any, marker: int, row: Row) -> None:
@@ -176,17 +179,79 @@ def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str
     return {values["marker"]: (values, row) for values, row in made}
 
 
-def stored(program: Program, made: dict[int, tuple[dict[str, Any], Row]]) -> None:
+def stored(program: Program, made: dict[int, tuple[dict[str, Any], Row]], is_logged: bool = False) -> None:
     for marker, (_, row) in made.items():
-        program.stored(marker, row)
+        program.stored(marker, row, is_logged)
 
 
-@step(3, worlds="plain traced loose", writes=True)
+@step(3, worlds="plain traced loose family", writes=True)
 def insert_rows(program: Program, chance: random.Random) -> None:
     made = rows_of(program, chance)
     with program.collisions(chance):
         program.session.execute(insert(program.model), [values for values, _ in made.values()])
     stored(program, made)
+
+
+@step(2, worlds="plain", writes=True)
+def upsert(program: Program, chance: random.Random) -> None:
+    """An upsert stores a new row, or changes one that is there, which keeps its id."""
+    if next(iter(program.world.engines.values())).dialect.name not in ("sqlite", "postgresql"):
+        return  # an upsert of MySQL takes a row for the existing one whose id is the new one
+    dialect = import_module(f"sqlalchemy.dialects.{next(iter(program.world.engines.values())).dialect.name}")
+    made = rows_of(program, chance)
+    made = {marker: (values, row) for marker, (values, row) in made.items() if row.id is None and not row.excuse}
+    program.excuse = ""
+    there = [{"marker": 0, "code": code} for code in list(program.state.rows)[:2]]
+    if not made and not there:
+        return
+    statement = dialect.insert(program.model).on_conflict_do_update(index_elements=["code"], set_={"note": "upserted"})
+    with program.collisions(chance):
+        program.session.execute(statement, [*there, *(values for values, _ in made.values())])
+    program.session.expire_all()
+    stored(program, made)
+
+
+@step(2, worlds=ON_ONE_DATABASE, writes=True)
+def second_session(program: Program, chance: random.Random) -> None:
+    """Another session stores objects on the connection of this one, and is closed."""
+    with Session(program.session.connection(), join_transaction_mode="create_savepoint") as other:
+        objects = [program.new_object(chance, gives=0) for _ in range(chance.choice([1, 3]))]
+        program.excuse = "; ".join(row.excuse for _, _, row in objects if row.excuse)
+        other.add_all(instance for instance, _, _ in objects)
+        with program.collisions(chance):
+            other.commit()
+        for instance, marker, row in objects:
+            assert row.id in (None, instance.public_id)
+            program.stored(marker, replace(row, id=instance.public_id), is_logged=True)
+
+
+@step(1, worlds=ON_ONE_DATABASE, is_whole=False, writes=True)
+def threads(program: Program, chance: random.Random) -> None:
+    """Several threads store rows at once, each in a session of its own."""
+    program.commit()
+    errors: list[BaseException] = []
+    markers = [program.new_marker() for _ in range(6)]
+    ids: dict[int, str] = {}
+
+    def store(mine: list[int]) -> None:
+        try:
+            with program.world.session(expire_on_commit=False) as session:
+                objects = [program.model(marker=marker, code=marker) for marker in mine]
+                session.add_all(objects)
+                session.commit()
+                ids.update((each.marker, each.public_id) for each in objects)
+        except BaseException as error:
+            errors.append(error)
+
+    running = [threading.Thread(target=store, args=(markers[at::3],)) for at in range(3)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not errors, repr(errors)
+    for marker in markers:
+        program.stored(marker, Row(ids[marker]), is_logged=True)
+    program.commit()
 
 
 @step(3, worlds="plain traced loose", writes=True)
@@ -218,7 +283,7 @@ def bulk_insert(program: Program, chance: random.Random) -> None:
         bulk.insert(program.session, objects)
     for each, marker in zip(objects, made, strict=True):
         program.hold(each, marker)
-    stored(program, made)
+    stored(program, made, is_logged=True)
 
 
 @step(3, worlds=ORDINARY, writes=True)
@@ -281,7 +346,7 @@ def delete_and_store_again(program: Program, chance: random.Random) -> None:
     instance.id = None
     program.session.add(instance)
     program.session.flush()
-    program.stored(marker, old)
+    program.stored(marker, old, is_logged=True)
 
 
 @step(3, worlds=IN_TRANSACTIONS, writes=True)
@@ -305,7 +370,7 @@ def clone(program: Program, chance: random.Random) -> None:
         program.excuse = excuse
         program.session.flush()
         program.hold(instance, new)
-        program.stored(new, Row(box=old.box))
+        program.stored(new, Row(box=old.box), is_logged=True)
         return
     if chance.random() < 0.5:
         assert instance.public_id == old.id
@@ -439,6 +504,19 @@ def refer(program: Program, chance: random.Random) -> None:
     assert instance.box_public_id == box
 
 
+@step(3, worlds="family")
+def touch(program: Program, chance: random.Random) -> None:
+    """An UPDATE counts the version of its row up, by one."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, _ = chosen
+    before = instance.version
+    instance.note = f"touched {chance.randrange(10**6)}"
+    program.session.flush()
+    assert instance.version == before + 1
+
+
 @step(2)
 def find(program: Program, chance: random.Random) -> None:
     if program.state.rows:
@@ -468,18 +546,18 @@ def rollback(program: Program, chance: random.Random) -> None:
     program.roll_back()
 
 
-@step(4, worlds=ORDINARY, is_whole=False)
+@step(4, worlds=ON_ONE_DATABASE, is_whole=False)
 def savepoint(program: Program, chance: random.Random) -> None:
     program.levels.append((program.session.begin_nested(), program.state.copy()))
 
 
-@step(2, worlds=ORDINARY, is_whole=False)
+@step(2, worlds=ON_ONE_DATABASE, is_whole=False)
 def release(program: Program, chance: random.Random) -> None:
     if program.levels:
         program.levels.pop()[0].commit()
 
 
-@step(3, worlds=ORDINARY, is_whole=False)
+@step(3, worlds=ON_ONE_DATABASE, is_whole=False)
 def undo(program: Program, chance: random.Random) -> None:
     if program.levels:
         program.undo()

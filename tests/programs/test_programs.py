@@ -21,6 +21,8 @@ MOST = 5
 """So many failures are shown; then it is enough."""
 
 
+# SQLAlchemy says so when an interrupt ends a session that is inside the savepoint of another one
+@pytest.mark.filterwarnings("ignore:.*transaction already deassociated:sqlalchemy.exc.SAWarning")
 @pytest.mark.parametrize("name", list(SHARES))
 def test_programs(name: str, database: str, new_engine: Callable[..., Engine], request: pytest.FixtureRequest) -> None:
     """Each row has the id that it was given or that was made for it, for ever, and each object that of its row."""

@@ -1,4 +1,5 @@
-"""Tables for random programs: ordinary ones, one with a trigger, one without transactions, and one in three shards."""
+"""Tables for random programs: ordinary ones, one with a trigger, one without transactions, one in three shards, and
+models that inherit from each other, have a version, and write a log by listeners."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import DDL, Connection, Engine, ForeignKey, MetaData, String, Table, delete, event, select
+from sqlalchemy import DDL, Connection, Engine, ForeignKey, MetaData, String, Table, delete, event, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, testing
@@ -17,7 +18,7 @@ from sqlalchemy_public_id.references import public_ref
 
 __all__ = ["SHARES", "Columns", "World", "world_of"]
 
-SHARES = {"plain": 0.4, "traced": 0.2, "loose": 0.2, "spread": 0.2}
+SHARES = {"plain": 0.3, "traced": 0.15, "loose": 0.15, "spread": 0.15, "family": 0.25}
 """Which part of the programs of a database run on which tables."""
 
 
@@ -105,6 +106,61 @@ class Spread(Columns, PublicIdMixin, SpreadBase):
     __public_id__ = NanoId(length=3, alphabet="0123456789")
 
 
+class FamilyBase(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Log(PublicIdMixin, FamilyBase):
+    """What listeners write for each member of the family, in the middle of its flush."""
+
+    __tablename__ = "program_log"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+    marker: Mapped[int]
+
+
+class Member(Columns, PublicIdMixin, FamilyBase):
+    __tablename__ = "program_member"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+    kind: Mapped[str] = mapped_column(String(10))
+    version: Mapped[int] = mapped_column()
+    __mapper_args__ = {  # noqa: RUF012
+        "polymorphic_on": "kind",
+        "polymorphic_identity": "member",
+        "version_id_col": version,
+    }
+
+
+class Friend(Member):
+    """In the table of its base."""
+
+    __mapper_args__ = {"polymorphic_identity": "friend"}  # noqa: RUF012
+
+
+class Partner(Member):
+    """With a table of its own beside that of its base."""
+
+    __tablename__ = "program_partner"
+    __mapper_args__ = {"polymorphic_identity": "partner"}  # noqa: RUF012
+    id: Mapped[int] = mapped_column(ForeignKey(Member.id), primary_key=True)
+    share: Mapped[int | None]
+
+
+@event.listens_for(Member, "before_insert", propagate=True)
+def log_by_a_second_session(mapper: Any, connection: Connection, member: Member) -> None:
+    """Every second log is written before the INSERT, by another session on the connection of the flush."""
+    if member.marker % 2:
+        with Session(connection, join_transaction_mode="create_savepoint") as other:
+            other.add(Log(marker=member.marker))
+            other.commit()
+
+
+@event.listens_for(Member, "after_insert", propagate=True)
+def log_by_a_statement(mapper: Any, connection: Connection, member: Member) -> None:
+    """The others are written after the INSERT, by a statement."""
+    if not member.marker % 2:
+        connection.execute(insert(Log), [{"marker": member.marker}])
+
+
 @dataclass
 class World:
     """What a program runs on."""
@@ -120,6 +176,9 @@ class World:
     box: type[Any] | None = None
     boxes: dict[str, int] = field(default_factory=dict)
     """Public id → key, of rows to refer to."""
+    children: tuple[type[Any], ...] = ()
+    """Models that inherit from the model."""
+    log: type[Any] | None = None
 
     @property
     def table(self) -> Table:
@@ -172,6 +231,11 @@ class World:
         query = select(self.table)
         return [(name, row) for name, each in self.connections(session).items() for row in each.execute(query)]
 
+    def logged(self, session: Session) -> Counter[int]:
+        """How many logs there are of each marker."""
+        assert self.log is not None
+        return Counter(session.scalars(select(self.log.marker)))
+
     def audited(self, session: Session) -> Counter[int]:
         """How often the trigger has run for each marker, as far as it was not undone."""
         assert self.audit is not None
@@ -197,4 +261,6 @@ def world_of(name: str, database: str, new_engine: Callable[..., Engine]) -> Wor
         return World(name, Traced, TracedBase.metadata, engines, audit=audit)
     if name == "loose":
         return World(name, Loose, LooseBase.metadata, engines, rolls_back=False)
+    if name == "family":
+        return World(name, Member, FamilyBase.metadata, engines, children=(Friend, Partner), log=Log)
     return World(name, Spread, SpreadBase.metadata, engines, router=ShardRouter(engines))
