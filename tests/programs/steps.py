@@ -16,7 +16,7 @@ from programs.worlds import World
 from sqlalchemy import insert, inspect
 from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, bulk, idempotency, lookup
+from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, bulk, guard, idempotency, lookup
 
 __all__ = ["STEPS", "plan_of"]
 
@@ -234,14 +234,19 @@ def threads(program: Program, chance: random.Random) -> None:
     ids: dict[int, str] = {}
 
     def store(mine: list[int]) -> None:
-        try:
-            with program.world.session(expire_on_commit=False) as session:
-                objects = [program.model(marker=marker, code=marker) for marker in mine]
-                session.add_all(objects)
-                session.commit()
-                ids.update((each.marker, each.public_id) for each in objects)
-        except BaseException as error:
-            errors.append(error)
+        for attempt in range(20):
+            objects = [program.model(marker=marker, code=marker) for marker in mine]
+            try:
+                with program.world.session(expire_on_commit=False) as session:
+                    session.add_all(objects)
+                    session.commit()
+            except BaseException as error:
+                if attempt < 19 and guard.is_retryable(error):
+                    continue  # two INSERTs that collide can be a deadlock of InnoDB
+                errors.append(error)
+                return
+            ids.update((each.marker, each.public_id) for each in objects)
+            return
 
     running = [threading.Thread(target=store, args=(markers[at::3],)) for at in range(3)]
     for thread in running:
