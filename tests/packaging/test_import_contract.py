@@ -18,7 +18,7 @@ MISTAKES = {
     "formats/uuids": "import sqlalchemy_public_id.registry",
     "formats/budget": "import sqlalchemy",
     "lookup/__init__": "from sqlalchemy_public_id import bulk",
-    "references/__init__": "from sqlalchemy_public_id import mixins",
+    "references/__init__": "from sqlalchemy_public_id import declare",
     "typed": "if TYPE_CHECKING:\n    from sqlalchemy_public_id.declare import PublicIdMixin",
     "types": "def late():\n    from sqlalchemy_public_id import guard",
     "_private": "from sqlalchemy_public_id.types import IdColumnType",
