@@ -25,7 +25,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id._private import change_returned_rows, has_own_values
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.checks import clauses_after_values
 from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids, returned_text, send_savepoint
 from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, schema_options, statement_of
 from sqlalchemy_public_id.types import MatchedId
@@ -34,51 +33,22 @@ from sqlalchemy_public_id.weak import RefDict
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
 _RETURNING = " RETURNING "
 
-_takes_clause: RefDict[Any, bool] = RefDict()
-"""Compiled INSERT → True if it may have the clause. Cached, because every single-row INSERT needs it."""
-_last_clause: RefDict[Any, tuple[str, str | None]] = RefDict()
-"""Compiled INSERT → its statement, and the same with the clause or None. Listeners may change the statement."""
-
 
 # --- the statement
 
 
 def with_clause(context: Any, statement: str) -> str | None:
-    """Return *statement* with the clause; None if its execution in *context* must not have it.
-
-    A flush of one object passes here: nothing is looked up that the statement before it has shown.
-    """
-    compiled, connection = context.compiled, context.root_connection
-    last = _last_clause.get(ref(compiled))
-    if last is None or last[0] != statement:
-        last = _last_clause.keep(compiled, (statement, _add_clause(context, statement)))
-    if last[1] is None or not _sees_collisions(connection):
+    """Return *statement* with the clause; None if its execution in *context* must not have it."""
+    known, connection = statement_of(context), context.root_connection
+    if not known.can_skip_rows or not _sees_collisions(connection):
         return None
-    names = names_of(statement_of(context).table, context.execution_options)
-    return None if _is_forbidden(connection, names) else last[1]
-
-
-def _add_clause(context: Any, statement: str) -> str | None:
-    compiled = context.compiled
-    is_possible = _takes_clause.get(ref(compiled))
-    if is_possible is None:
-        is_possible = _takes_clause.keep(compiled, _can_take_clause(context))
-    if not is_possible:
+    if _is_forbidden(connection, names_of(known.table, context.execution_options)):
         return None
-    if not statement_of(context).places.returned:
+    if not known.places.returned:
         return statement + _ON_CONFLICT
     # the clause stands before RETURNING; a statement with the word in another place as well is left alone
     before, returning, after = statement.partition(_RETURNING)
     return None if not returning or _RETURNING in after else before + _ON_CONFLICT + returning + after
-
-
-def _can_take_clause(context: Any) -> bool:
-    known = statement_of(context)
-    # insert().values([…]) has a parameter for the id of each row
-    has_many_rows = len({parameter.column for parameter in known.ids}) < len(known.ids)
-    if known.insert is None or known.insert.select is not None or has_many_rows:
-        return False
-    return not clauses_after_values(known.insert)
 
 
 def _sees_collisions(connection: Connection) -> bool:

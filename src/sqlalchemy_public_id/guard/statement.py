@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import Places, column_of_table, is_known_row, read_places
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.checks import inserted_by, refuse_mistakes
+from sqlalchemy_public_id.guard.checks import clauses_after_values, inserted_by, refuse_mistakes
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
@@ -59,6 +59,13 @@ class InsertStatement:
     def sentinel(self) -> list[Column[Any]]:
         """The public ids by which SQLAlchemy tells the rows of a batch apart."""
         return [column for column in self.places.sentinel if is_public_id(column)]
+
+    @cached_property
+    def can_skip_rows(self) -> bool:
+        """True if ``ON CONFLICT DO NOTHING`` may be added: the parameters of one row are those of its VALUES."""
+        has_many_rows = len({parameter.column for parameter in self.ids}) < len(self.ids)  # insert().values([…])
+        is_plain = self.insert is not None and self.insert.select is None and not has_many_rows
+        return is_plain and not clauses_after_values(cast("Insert", self.insert))
 
     @cached_property
     def returns_rows_to_application(self) -> bool:
