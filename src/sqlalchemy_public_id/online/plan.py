@@ -13,6 +13,7 @@ from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.column_state import State, read_state
 from sqlalchemy_public_id.dialects.indexes import read_indexes
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
@@ -193,7 +194,7 @@ class Plan(ABC):
         self.check: str = self.quoted(naming.not_null_check_name(target.table, target.column))
         self.generator_name: str = naming.generator_name(target.table, target.column)
         self.generator: str = f"{self.schema}{self.quoted(self.generator_name)}"
-        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, dialect))
+        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
 
     def quoted(self, name: str) -> str:
         return quoted(name, self.dialect)
