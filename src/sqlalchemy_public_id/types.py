@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import operator
+import secrets
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from functools import cached_property
+from typing import Any, TypeGuard, cast
 
-from sqlalchemy import CHAR, Column, ColumnElement, String, Table, UniqueConstraint, Uuid, event
+from sqlalchemy import BindParameter, Column, ColumnElement, String, Table, UniqueConstraint, event, type_coerce
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
-from sqlalchemy.sql import ClauseElement
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.sql import ClauseElement, operators
+from sqlalchemy.sql.visitors import cloned_traverse
+from sqlalchemy.types import Concatenable, NullType, TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.comparisons import EQUALITIES, IdComparator
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
@@ -32,6 +35,20 @@ _ATTACHED = "sqlalchemy_public_id.attached"
 
 _COPIED = "sqlalchemy_public_id.copied"
 """In the ``info`` of a column: it belonged to a table before it was copied into another one."""
+
+_IN = {operators.in_op, operators.not_in_op}
+_EQUALITIES: set[Any] = {
+    operator.eq,
+    operator.ne,
+    operators.is_distinct_from,
+    operators.is_not_distinct_from,
+    *_IN,
+}
+_ORDER = {operator.lt, operator.le, operator.gt, operator.ge, operators.between_op, operators.not_between_op}
+_COMPARISONS = _EQUALITIES | _ORDER
+
+_STORED_NOWHERE = secrets.randbits(128)
+"""A number for malformed ids in comparisons. Drawn by each process: every number of 128 bits is a ULID."""
 
 
 def format_of(declared: Format | type[TypedId]) -> Format:
@@ -70,30 +87,48 @@ class _Picklable:
         vars(self).update(state)
 
 
-class _ComparedId(_Picklable, TypeDecorator[str]):
-    """Bind type for the other side of a comparison. Malformed text matches no row instead of raising."""
-
-    impl = String
-    cache_ok = True
-
-    def __init__(self, format: Format) -> None:
-        super().__init__(format.max_length)
-        self.format = format
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            expected = f"a text of up to {self.format.max_length} characters"
-            raise unwrapped(InvalidPublicId(value, expected=expected, reason=f"it is of type {type(value).__name__}"))
-        if self.format.bits is not None and self.format.is_valid(value):
-            return self.format.validate(value)  # there may be several ways to write it
-        # "" for a string with blanks, too: MySQL's collations ignore trailing ones
-        return str.__str__(value) if len(value) <= self.format.max_length and is_printable(value) else ""
-
-
 class MatchedId(str):
     """The text of an id in the place of the value that a driver returns for it."""
+
+
+class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
+    """Comparisons of a public id with strings, and with the parameters that SQLAlchemy would send as strings."""
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        if op in _COMPARISONS:
+            other = tuple(self._compared(op, value) for value in other)
+        return super().operate(op, *other, **kwargs)
+
+    def _compared(self, op: Any, value: Any) -> Any:
+        """Return *value* as it is compared: ids in their canonical spelling, parameters with a type that sends it.
+
+        ``synchronize_session="evaluate"`` compares in Python, with the attributes of objects.
+        """
+        type_ = cast("IdColumnType", self.type)
+        if _is_string_parameter(value):
+            parameter: BindParameter[Any] = value
+            sent_as = type_.coerce_compared_value(op, None)
+
+            def change(copied: BindParameter[Any]) -> None:
+                copied.type, copied.value = sent_as, self._compared(op, copied.value)
+
+            if op in _IN or parameter.unique:
+                return cloned_traverse(parameter, {}, {"bindparam": change})
+            # the value of a name may be another one at execution, which "evaluate" does not know: it refuses this
+            return type_coerce(parameter, sent_as)
+        if isinstance(value, str):
+            return type_.canonical(value) or value
+        is_list = op in _IN and hasattr(value, "__iter__") and not is_expression(value)
+        return [self._compared(op, each) for each in value] if is_list else value
+
+
+class CanonicalText(String):
+    """The type of parameters that are ids in their canonical spelling: they are compared as they are."""
+
+
+def _is_string_parameter(value: object) -> bool:
+    type_ = cast("Any", value).type if isinstance(value, BindParameter) else None
+    return isinstance(type_, (String, NullType)) and not isinstance(type_, CanonicalText)
 
 
 class IdColumnType(_Picklable, TypeDecorator[str]):
@@ -109,38 +144,35 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         self.format = format
-        self._format = format_of(format)
+        self.id_format: Format = format_of(format)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
-        super().__init__(self._format.max_length)
+        super().__init__(self.id_format.max_length)
 
     def next_id(self) -> str:
         """Return a new id for a row; it may be taken already."""
-        text = self._format.generate()
+        text = self.id_format.generate()
         return text if self._typed is None else str.__new__(self._typed, text)
 
     def next_ids(self, count: int) -> list[str]:
         """Return new ids for *count* rows, faster than one by one."""
-        texts = self._format.generate_many(count)
+        texts = self.id_format.generate_many(count)
         return texts if self._typed is None else [str.__new__(self._typed, text) for text in texts]
 
     def checked(self, value: object, field: str | None = None) -> str:
         """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is no id of the format."""
-        text = self._format.validate(value, field=field)
-        return text if self._typed is None else str.__new__(self._typed, text)
+        return str.__new__(self.python_type, self.id_format.validate(value, field=field))
 
     def canonical(self, value: object) -> str | None:
         """Return *value* as the attribute shows it; ``None`` if it is no id of the format."""
-        return self.checked(value) if self._format.is_valid(value) else None
-
-    @property
-    def id_format(self) -> Format:
-        """The format of the ids; ``format`` may be a typed id class."""
-        return self._format
+        try:
+            return self.checked(value)
+        except InvalidPublicId:
+            return None
 
     @property
     def is_native(self) -> bool:
         """True if the column stores ids as numbers, and not as strings."""
-        return self._format.is_native
+        return self.id_format.is_native
 
     @property
     def is_plain_text(self) -> bool:
@@ -150,25 +182,20 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     @property
     def as_parameter(self) -> TypeEngine[Any]:
         """The type of parameters that are well-formed ids: the cheapest one that sends what the column compares."""
-        return self if self.is_native else String()
-
-    @property
-    def or_null(self) -> TypeEngine[str]:
-        """The type of parameters of a native column that may be malformed: those are sent as NULL."""
-        return _OrNull(self.format)
+        return self if self.is_native else CanonicalText()
 
     @property
     def python_type(self) -> type[str]:
         return self._typed or str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(column_type(self._format, dialect))
+        return dialect.type_descriptor(column_type(self.id_format, traits_for(dialect)))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
             return None
         try:
-            return to_database(self._format, value, dialect)
+            return to_database(self.id_format, value, dialect)
         except InvalidPublicId as error:
             raise unwrapped(error) from None
 
@@ -178,10 +205,10 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
         Drivers get plain strings: psycopg takes twice as long for those of another class, such as typed ids.
         """
-        if self._format.bits is not None:
+        if self.id_format.bits is not None:
             bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
             return bind
-        accepts, process, typed, plain = self._format.quick_check, self.process_bind_param, self._typed, str.__str__
+        accepts, process, typed, plain = self.id_format.quick_check, self.process_bind_param, self._typed, str.__str__
 
         if typed is not None:  # whose objects are well-formed
             return lambda value: plain(value) if type(value) is typed else process(value, dialect)
@@ -192,17 +219,11 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
         """Return None for strings; otherwise a function that makes typed ids, without a check, or writes numbers."""
-        if self.is_native:
-            return self._native_processor(dialect, coltype)
-        if self._typed is None:
-            return None
         typed, new = self._typed, str.__new__
-        return lambda value: None if value is None else new(typed, value)
-
-    def _native_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        to_number, to_text = traits_for(dialect).from_native, as_bits_format(self._format).from_int
+        if not self.is_native:
+            return None if typed is None else lambda value: None if value is None else new(typed, value)
+        to_number, to_text = traits_for(dialect).from_native, as_bits_format(self.id_format).from_int
         process_impl = self.impl_instance.result_processor(dialect, coltype)
-        typed = self._typed
 
         def process(value: Any) -> Any:
             if type(value) is MatchedId:
@@ -212,7 +233,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
             if value is None:
                 return None
             text = to_text(to_number(value))
-            return text if typed is None else str.__new__(typed, text)
+            return text if typed is None else new(typed, text)
 
         return process
 
@@ -229,21 +250,37 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return literal
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        if self.is_native:
-            return self
-        return _ComparedId(self._format) if op in EQUALITIES else String()
+        if op in _EQUALITIES:
+            return self._compared_type
+        return self if self.is_native else String()
+
+    @cached_property
+    def _compared_type(self) -> TypeEngine[Any]:
+        return _ComparedId(self.format)
 
     def __repr__(self) -> str:
         declared = repr(self.format) if self._typed is None else self._typed.__name__
         return f"{type(self).__name__}({declared})"
 
 
-class _OrNull(IdColumnType):
+class _ComparedId(IdColumnType):
+    """The type of the other side of an equality. A malformed string is sent as a value that no row has."""
+
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        is_malformed = isinstance(value, str) and not self.id_format.is_valid(value)
-        return super().process_bind_param(None if is_malformed else value, dialect)
+        try:
+            return super().process_bind_param(value, dialect)
+        except InvalidPublicId:
+            if not isinstance(value, str):
+                raise
+        format = self.id_format
+        if not format.is_native:
+            # rows may have ids of another format; "" for a string with blanks: MySQL's collations ignore trailing ones
+            return str.__str__(value) if len(value) <= format.max_length and is_printable(value) else ""
+        bits = as_bits_format(format).bits
+        number = -1 if bits == 64 else _STORED_NOWHERE >> 128 - bits  # the sign of a BIGINT is 0 in every id
+        return traits_for(dialect).to_native(number, bits)
 
 
 def as_bits_format(format: Format) -> BitsFormat:
@@ -252,31 +289,9 @@ def as_bits_format(format: Format) -> BitsFormat:
     return format
 
 
-def column_type(format: Format, dialect: Dialect) -> TypeEngine[Any]:
-    """Return SQLAlchemy's own type for a column of ids of *format*."""
-    return column_type_for(format, traits_for(dialect))
-
-
-def column_type_for(format: Format, traits: Traits) -> TypeEngine[Any]:
-    """Return the same for the database with these *traits*."""
+def column_type(format: Format, traits: Traits) -> TypeEngine[Any]:
+    """Return SQLAlchemy's own type for a column of ids of *format*, in the database with these *traits*."""
     return traits.integer_type(format.bits) if format.is_native and format.bits else traits.text_type(format.max_length)
-
-
-def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
-    """Return True if a column of the type *existing* returns ids of *format* as they were written.
-
-    Such a column need not be changed: a CHAR without room for blanks, or the type UUID of MariaDB, which reads and
-    writes hyphenated text. Their foreign keys would not allow it.
-    """
-    if format.is_native:
-        return False
-    if isinstance(existing, CHAR):
-        return {form.max_length for form in format.forms} == {existing.length}
-    is_uuid = isinstance(existing, Uuid) and getattr(dialect, "is_mariadb", False)
-    return is_uuid and all(
-        form.bits == 128 and form.prefix is None and as_bits_format(form).encoding == "hyphenated"
-        for form in format.forms
-    )
 
 
 def to_database(format: Format, text: object, dialect: Dialect) -> Any:

@@ -1014,7 +1014,9 @@ def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
     assert found(engine, formats={NAME: format}) == {}
 
     value = traits_for(engine.dialect).to_native(wrong, format.bits)
-    plain = Table(NAME, MetaData(), Column("id", Integer), Column("public_id", column_type(format, engine.dialect)))
+    plain = Table(
+        NAME, MetaData(), Column("id", Integer), Column("public_id", column_type(format, traits_for(engine.dialect)))
+    )
     with engine.begin() as connection:
         connection.execute(insert(plain), {"id": 9, "public_id": value})
     findings = found(engine, formats={NAME: format})
@@ -1028,7 +1030,7 @@ def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
 def test_advice_for_numbers(engine: Engine, make: Make) -> None:
     """The advice for a column of numbers has its type, and can be pasted."""
     format = Uuid7()
-    make(rows=[], type=column_type(format, engine.dialect), nullable=True)
+    make(rows=[], type=column_type(format, traits_for(engine.dialect)), nullable=True)
     finding = found(engine, formats={NAME: format})["nullable"]
 
     assert "BINARY(16) NOT NULL" in str(finding.advice.good if finding.advice else "")

@@ -249,6 +249,7 @@ def test_several_ids_ask_the_shards_concerned(shards: Shards, router: ShardRoute
 def test_a_malformed_id_asks_none(shards: Shards, db: ShardedSession) -> None:
     """What can be no id is answered without a statement."""
     assert shards.asked(lambda: lookup.get(db, Account, "cus_izkpm55j334u")) == []
+    assert len(shards.asked(lambda: db.scalars(select(Event).where(Event.public_id == "nonsense")).all())) == 1
 
 
 def test_ids_of_numbers_are_routed_in_every_spelling(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:

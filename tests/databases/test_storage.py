@@ -19,6 +19,7 @@ from sqlalchemy import (
     not_,
     null,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -176,6 +177,7 @@ def test_malformed(model: Any, session: Session) -> None:
         assert count(id.not_in([text, good])) == 1
         assert count(id.is_distinct_from(text)) == 2
         assert count(id.is_not_distinct_from(text)) == 0
+        assert count(tuple_(model.Row.name, id).in_([("row 0", text), ("row 1", text)])) == 0
         assert lookup.get(session, model.Row, text) is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -248,7 +249,7 @@ def test_a_value_that_execution_replaces(rows: Rows) -> None:
 
 
 def test_without_a_value(rows: Rows) -> None:
-    """A parameter that gets its value at execution alone takes the column's type; a malformed one is an error."""
+    """A parameter may get its value at execution alone."""
     id = rows.model.public_id
     for given in (bindparam("given"), bindparam("given", type_=String())):
         assert rows.names(id == given, given=rows.id) == ["one"]
@@ -256,12 +257,44 @@ def test_without_a_value(rows: Rows) -> None:
         assert rows.names(id.in_(bindparam("given", expanding=True)), given=[rows.id]) == ["one"]
 
 
-@of_numbers
 def test_malformed_at_execution(rows: Rows) -> None:
-    """A malformed text that only execution gives is refused before it is sent."""
-    for given in (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id)):
-        with pytest.raises(InvalidPublicId):
-            rows.names(rows.model.public_id == given, given="nonsense")
+    """A malformed text that only execution gives matches no row and differs from every row, as the text itself."""
+    id, both = rows.model.public_id, ["one", "two"]
+    several = bindparam("given", expanding=True)
+    for text in [*MALFORMED, "\0"]:
+        for given in (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id)):
+            assert rows.names(id == given, given=text) == [], text
+            assert rows.names(not_(id == given), given=text) == both, text
+            assert rows.names(id != given, given=text) == both, text
+            assert rows.names(id.in_([given, rows.other]), given=text) == ["two"], text
+            assert rows.names(id.not_in([given, rows.id]), given=text) == ["two"], text
+            assert rows.names(id.is_distinct_from(given), given=text) == both, text
+            assert rows.names(id.is_not_distinct_from(given), given=text) == [], text
+        assert rows.names(id.in_(several), given=[text]) == [], text
+        assert rows.names(id.in_(several), given=[text, rows.id]) == ["one"], text
+        assert rows.names(id.not_in(several), given=[text, rows.id]) == ["two"], text
+
+
+def test_no_text_at_execution(rows: Rows) -> None:
+    """A key in place of a public id is a mistake of the program, and is told as such."""
+    id = rows.model.public_id
+    for condition, given in [
+        (id == bindparam("given"), 1),
+        (id == bindparam("given", type_=String()), 1),
+        (id.in_(bindparam("given", expanding=True)), [rows.id, 1]),
+    ]:
+        with pytest.raises(InvalidPublicId, match="it is of type int"):
+            rows.names(condition, given=given)
+
+
+def test_objects_of_a_value_at_execution(rows: Rows) -> None:
+    """An UPDATE changes the objects of the rows that it changes, whatever the parameter was made with."""
+    session, model = rows.session, rows.model
+    one, two = session.scalars(select(model).order_by(model.id))
+    for given in (bindparam("given"), bindparam("given", rows.other), bindparam("given", "nonsense")):
+        session.execute(update(model).where(model.public_id == given).values(name="changed"), {"given": rows.id})
+        assert (one.name, two.name) == ("changed", "two")
+        session.rollback()
 
 
 @of_numbers
@@ -295,6 +328,21 @@ def test_order(rows: Rows) -> None:
     assert rows.names(id.between(small, bindparam("given", large))) == ["one", "two"]
 
 
+@of_numbers
+def test_no_place_in_the_order(rows: Rows) -> None:
+    """A malformed text is no bound of numbers."""
+    id = rows.model.public_id
+    for condition in (
+        id < "nonsense",
+        id >= literal("nonsense"),
+        id.between("nonsense", rows.id),
+        id.between(rows.id, bindparam("given")),
+        ~id.between(rows.id, literal("nonsense")),
+    ):
+        with pytest.raises(InvalidPublicId):
+            rows.names(condition, given="nonsense")
+
+
 @pytest.mark.parametrize("name", IN_OTHER_LETTERS)
 def test_other_letters(rows_of: Callable[[Any], Rows], name: str) -> None:
     """An id in other letters is the same id in a parameter as well."""
@@ -304,6 +352,21 @@ def test_other_letters(rows_of: Callable[[Any], Rows], name: str) -> None:
     assert rows.names(id == given) == ["one"]
     assert rows.names(id != given) == ["two"]
     assert rows.names(id.in_([given])) == ["one"]
+    assert rows.names(id <= given) == rows.names(id <= rows.id)
+
+    one, two = rows.session.scalars(select(rows.model).order_by(rows.model.id))
+    rows.session.execute(update(rows.model).where(id == given).values(name="changed"))
+    assert (one.name, two.name) == ("changed", "two")
+
+
+def test_members_of_an_enum(rows: Rows) -> None:
+    """Texts may be members of an ``Enum``, which ``str()`` would write by their names."""
+    members: Any = Enum("members", {"own": rows.id, "none": "nonsense"}, type=str)
+    id = rows.model.public_id
+
+    assert rows.names(id == members.own) == rows.names(id == literal(members.own)) == ["one"]
+    assert rows.names(id.in_(members)) == rows.names(id == bindparam("given"), given=members.own) == ["one"]
+    assert rows.names(id != members.none) == rows.names(id != literal(members.none)) == ["one", "two"]
 
 
 def test_cached_statements(rows: Rows) -> None:

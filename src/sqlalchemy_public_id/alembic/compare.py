@@ -54,7 +54,8 @@ from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online import Unique
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.types import IdColumnType, holds_ids, is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.preflight.column import holds_ids
+from sqlalchemy_public_id.types import IdColumnType, is_public_id, public_id_columns, public_id_type
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext

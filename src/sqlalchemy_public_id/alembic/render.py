@@ -29,7 +29,7 @@ from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
-from sqlalchemy_public_id.types import IdColumnType, column_type_for
+from sqlalchemy_public_id.types import IdColumnType, column_type
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -125,7 +125,7 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
         return False
     style = context.opts.get("public_id_render") or "plain"
     if style == "plain":
-        return _plain(context, lambda traits: column_type_for(item.id_format, traits))
+        return _plain(context, lambda traits: column_type(item.id_format, traits))
     if style != "type":
         raise ConfigurationError(f'public_id_render is {safe_repr(style)}, expected "plain" or "type"')
     if type(item) is not PublicIdType:

@@ -13,6 +13,7 @@ from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
@@ -193,7 +194,7 @@ class Plan(ABC):
         self.check: str = self.quoted(naming.not_null_check_name(target.table, target.column))
         self.generator_name: str = naming.generator_name(target.table, target.column)
         self.generator: str = f"{self.schema}{self.quoted(self.generator_name)}"
-        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, dialect))
+        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
 
     def quoted(self, name: str) -> str:
         return quoted(name, self.dialect)

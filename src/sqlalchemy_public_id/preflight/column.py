@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import BigInteger, String, inspect
+from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
-from sqlalchemy_public_id.types import column_type, holds_ids
+from sqlalchemy_public_id.types import column_type
 
 _UUIDS: dict[str, type[Format]] = {
     "gen_random_uuid": Uuid4,
@@ -47,7 +51,7 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
     existing = columns_of(inspect(scene.connection), target.table, target.schema)[target.column]["type"]
     if holds_ids(existing, target.format, dialect):
         return
-    expected = column_type(target.format, dialect)
+    expected = column_type(target.format, traits_for(dialect))
     name = scene.state.type
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
@@ -63,6 +67,22 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
         return  # MariaDB compiles a width for the one that it reflects
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
         yield _wrong_type(scene)
+
+
+def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
+    """Return True if a column of the type *existing* returns ids of *format* as they were written.
+
+    Such a column need not be changed: a CHAR without room for blanks, or the type UUID of MariaDB, which reads and
+    writes hyphenated text. Their foreign keys would not allow it.
+    """
+    if format.is_native:
+        return False
+    if isinstance(existing, CHAR):
+        return {form.max_length for form in format.forms} == {existing.length}
+    is_uuid = isinstance(existing, Uuid) and getattr(dialect, "is_mariadb", False)
+    return is_uuid and all(
+        isinstance(form, BitsFormat) and form.encoding == "hyphenated" and form.prefix is None for form in format.forms
+    )
 
 
 def _wrong_type(scene: Scene) -> Obstacle:

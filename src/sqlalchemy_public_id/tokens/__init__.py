@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hmac
 import operator
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -38,7 +39,6 @@ from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.comparisons import no_match
 from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -53,6 +53,8 @@ M = TypeVar("M")  # a model
 
 _ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
 _SEVERAL = {operators.in_op, operators.not_in_op}
+_OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
+"""The digest that a text is compared by which is no token: no row has it."""
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
@@ -104,9 +106,7 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
         elif other and op in _ONE:
             _refuse_text_in_a_parameter(other[0])
             digest = self.type.digest(other[0])
-            if digest is None and other[0] is not None:
-                return no_match(self.expr, op)
-            other = (digest, *other[1:])
+            other = (_OF_NO_TOKEN if digest is None and other[0] is not None else digest, *other[1:])
         return super().operate(op, *other, **kwargs)
 
 

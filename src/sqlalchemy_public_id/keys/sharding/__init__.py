@@ -39,7 +39,7 @@ from sqlalchemy_public_id.keys.sharding.rules import (
     require_shard,
     rule_of,
 )
-from sqlalchemy_public_id.keys.sharding.where_clause import conditions, is_never
+from sqlalchemy_public_id.keys.sharding.where_clause import conditions
 from sqlalchemy_public_id.orm.inspection import id_attributes
 from sqlalchemy_public_id.types import public_id_type
 
@@ -169,8 +169,6 @@ class ShardRouter:
         statement: Any = context.statement
         clause = getattr(statement, "whereclause", None)
         parameters: Any = context.parameters if isinstance(context.parameters, Mapping) else {}
-        if is_never(clause):
-            return self._names[:1]
         possible = set(self._names)
         for column, values in conditions(clause, parameters):
             of_values = self._of_values(column, values)
@@ -288,7 +286,10 @@ class ShardRouter:
             mapper: Mapper[Any] = inspect(model)
             if _deciding(mapper) is not column:
                 return None
-            texts = (public_id_type(column).canonical(value) for value in values)
+            type_ = public_id_type(column)
+            texts = [type_.canonical(value) for value in values]
+            if type_.is_native:  # no row has a malformed id; a text column may have ids of another format
+                texts = [text for text in texts if text is not None]
             shards = [None if text is None else self._of_id(mapper, column, text) for text in texts]
         elif column.primary_key and len(column.table.primary_key) == 1 and isinstance(column.type, Integer):
             shards = [self._of_integer(value) for value in values]

@@ -6,9 +6,9 @@ import operator
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import BinaryExpression, BindParameter, Column, ColumnElement
+from sqlalchemy import BinaryExpression, BindParameter, Column, ColumnElement, TypeCoerce
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import BooleanClauseList, CollectionAggregate, False_, Grouping
+from sqlalchemy.sql.elements import BooleanClauseList, CollectionAggregate, Grouping
 
 _UNKNOWN: Any = object()
 
@@ -30,11 +30,6 @@ def conditions(
             if of_table is not None and values is not None:
                 yield of_table, values
                 break
-
-
-def is_never(clause: ColumnElement[Any] | None) -> bool:
-    """Return True if *clause* is false, as the comparison of a public id with malformed text may be."""
-    return any(isinstance(part, False_) for part in _parts(clause))
 
 
 def _parts(clause: Any) -> Iterator[Any]:
@@ -60,8 +55,9 @@ def _table_column(element: Any) -> Column[Any] | None:
 def _values(op: Any, other: Any, parameters: Mapping[str, Any]) -> list[Any] | None:
     if op is operator.eq and isinstance(other, CollectionAggregate):
         return _values(operators.in_op, _element(other) if other.operator is operators.any_op else None, parameters)
-    if isinstance(other, Grouping):
-        return _values(op, _element(other), parameters)
+    if isinstance(other, (Grouping, TypeCoerce)):
+        (inner,) = other.get_children()
+        return _values(op, inner, parameters)
     if not isinstance(other, BindParameter) or op not in (operator.eq, operators.in_op):
         return None
     return _bound_values(op, other, parameters)
