@@ -20,8 +20,8 @@ from sqlalchemy import ColumnClause, Connection, column, select, table
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.catalog import Facts
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats._base import MAX_LENGTH
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 
 _LEAD = r"[A-Za-z][A-Za-z0-9_]*?[^A-Za-z0-9]+"
 _PREFIXED = re.compile(rf"(?P<lead>{_LEAD})(?P<body>[A-Za-z0-9]+)")
