@@ -92,7 +92,14 @@ class Format(Value, ABC):
 
     def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
         """Store the pattern and the length of an id without its prefix, and its description for error messages."""
-        lead = self._checked_lead()
+        prefix, separator = self.prefix, self.separator
+        if not isinstance(separator, str) or not is_printable(separator):
+            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
+        if prefix is not None and not (isinstance(prefix, str) and _PREFIX.fullmatch(prefix)):
+            raise ConfigurationError(
+                f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
+            )
+        lead = "" if prefix is None else prefix + separator
         length = len(lead) + body_length
         if length > MAX_LENGTH:
             raise ConfigurationError(
@@ -237,18 +244,6 @@ class Format(Value, ABC):
         if len(text) != self._own_length:
             return "it has 1 character" if len(text) == 1 else f"it has {len(text)} characters"
         return self._explain(text[len(self._lead) :])
-
-    def _checked_lead(self) -> str:
-        prefix, separator = self.prefix, self.separator
-        if not isinstance(separator, str) or not is_printable(separator):
-            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
-        if prefix is None:
-            return ""
-        if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-            raise ConfigurationError(
-                f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
-            )
-        return prefix + separator
 
     def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
         if self.prefix is not None and set(str(self.separator)) & set(characters):

@@ -34,6 +34,8 @@ class BitsFormat(Format):
     """The number of bits that can be 1: the sign of a ``BIGINT`` is 0."""
     _bit_pattern: ClassVar[BitPattern] = (0, 0)
     """The bits that are the same in all numbers of the format."""
+    _random_bits: ClassVar[int]
+    """The number of bits that are random in each id."""
     _encodings: ClassVar[tuple[str, ...]]
     """The allowed values of :attr:`encoding`."""
     _kind: ClassVar[str]
@@ -46,8 +48,7 @@ class BitsFormat(Format):
     _codec: Codec
     _encode: Callable[[int], str]
     _decode: Callable[[str], int]
-    _is_exact: bool
-    _bit_patterns: tuple[BitPattern, ...]
+    _checked: tuple[BitPattern, ...]  # one of which a number must have; none if the regular expression is exact
 
     def __post_init__(self) -> None:
         codec = codec_of(self.encoding, self._used, self._encodings)
@@ -59,10 +60,10 @@ class BitsFormat(Format):
         patterns = tuple(form._bit_pattern for form in forms if isinstance(form, BitsFormat))
         keep = object.__setattr__
         keep(self, "_codec", codec)
+        checked = () if codec.is_exact else tuple((mask | -1 << self._used, value) for mask, value in patterns)
         keep(self, "_encode", codec.encode)
         keep(self, "_decode", codec.decode)
-        keep(self, "_is_exact", codec.is_exact)
-        keep(self, "_bit_patterns", tuple((mask | -1 << self._used, value) for mask, value in patterns))
+        keep(self, "_checked", checked)
         self._describe(_pattern(codec, patterns), codec.width, f"{codec.expected}, {self._kind}")
         for older in self._chain():
             if self.is_native and older.bits != self.bits:
@@ -76,6 +77,10 @@ class BitsFormat(Format):
     @property
     def capacity(self) -> int:
         return 1 << self._used - self._bit_pattern[0].bit_count()
+
+    @property
+    def entropy_bits(self) -> float:
+        return float(self._random_bits)
 
     @property
     def bits(self) -> int:
@@ -135,17 +140,17 @@ class BitsFormat(Format):
         if not self._own_regex.fullmatch(text):
             return None
         number = self._decode(text[len(self._lead) :])
-        if self._is_exact:
+        if not self._checked:
             return number
-        for mask, value in self._bit_patterns:
+        for mask, value in self._checked:
             if number & mask == value:
                 return number
         return None
 
     def _accepts(self, text: str) -> bool:
-        if self._is_exact:
-            return self._own_regex.fullmatch(text) is not None
-        return self._read(text) is not None
+        if self._checked:
+            return self._read(text) is not None
+        return self._own_regex.fullmatch(text) is not None
 
     def _canonical(self, text: str) -> str | None:
         if self._accepts(text):
@@ -171,7 +176,7 @@ class TimedFormat(BitsFormat):
 
     def budget(self) -> Budget:
         """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
-        return Budget(2 ** int(self.entropy_bits))
+        return Budget(2**self._random_bits)
 
     def timestamp(self, text: object) -> datetime:
         """Return the time at which the id *text* was generated, in UTC.

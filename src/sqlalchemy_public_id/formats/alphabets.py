@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import groupby
+from itertools import groupby, product
 from typing import Final
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
@@ -73,8 +73,7 @@ def character_class(alphabet: str) -> str:
     parts: list[str] = []
     for first, last in _runs(alphabet):
         between = "-" if ord(last) - ord(first) > 1 else ""
-        ends = (first,) if first == last else (first, last)
-        parts.append(between.join(escaped(end, "\\]^-[") for end in ends))
+        parts.append(between.join(escaped(end, "\\]^-[") for end in dict.fromkeys((first, last))))
     return f"[{''.join(parts)}]"
 
 
@@ -105,9 +104,7 @@ def width_for(base: int, numbers: int) -> int:
 @cache
 def table_of(digits: str, length: int) -> list[str]:
     """Return all texts of *length* digits, in order."""
-    if length == 1:
-        return list(digits)
-    return [start + digit for start in table_of(digits, length - 1) for digit in digits]
+    return ["".join(text) for text in product(digits, repeat=length)]
 
 
 def digits_at_once(digits: str) -> int:

@@ -39,11 +39,8 @@ class Clock:
         time.sleep(seconds)
 
     def milliseconds(self) -> int:
-        """Return the time in milliseconds since 1970, of which no id contains a negative number."""
-        milliseconds = self.time_ns() // 1_000_000
-        if milliseconds < 0:
-            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
-        return milliseconds
+        """Return the time in milliseconds since 1970."""
+        return self.time_ns() // 1_000_000
 
     def sequence(self, make: Callable[..., T], *settings: Hashable) -> T:
         """Return the sequence for these settings, created by ``make(clock, *settings)`` on first use.
@@ -125,6 +122,8 @@ class Ascending(Sequence):
 
     def _after(self, last: int) -> int:
         now = self._clock.milliseconds()
+        if now < 0:
+            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
         size = self._random_bits
         time = last >> size
         if now <= time:

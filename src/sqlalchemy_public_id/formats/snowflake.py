@@ -21,12 +21,10 @@ from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
 
-__all__ = ["EPOCH", "MACHINES", "ObjectId", "Snowflake", "TOLERANCE", "no_machine"]
+__all__ = ["EPOCH", "ObjectId", "Snowflake", "TOLERANCE", "no_machine"]
 
 EPOCH = 1_577_836_800_000
 """The default epoch, 2020-01-01 UTC, in milliseconds since 1970."""
-MACHINES = 1024
-"""The number of machine ids."""
 TOLERANCE = 0.1
 """The seconds that the clock may be behind the last id; beyond, :class:`ClockMovedBack` is raised."""
 
@@ -77,6 +75,7 @@ class Snowflake(TimedFormat):
     _bits: ClassVar[int] = 64
     _used: ClassVar[int] = _TIME + _MACHINE + _COUNT
     _encodings: ClassVar[tuple[str, ...]] = ("decimal", "base36", "hex", "base58", "crockford32")
+    _random_bits: ClassVar[int] = 0
     _kind: ClassVar[str] = "a Snowflake"
 
     def __post_init__(self) -> None:
@@ -90,10 +89,6 @@ class Snowflake(TimedFormat):
                     f"{self.forms[0]!r} stores numbers without their epoch, so ids of {older!r} would have wrong "
                     f'times; keep the epoch, or write storage="text"'
                 )
-
-    @property
-    def entropy_bits(self) -> float:
-        return 0.0
 
     def budget(self) -> Budget:
         """Raise: Snowflakes are counted, so they do not collide by chance.
@@ -118,7 +113,15 @@ class Snowflake(TimedFormat):
 class _SnowflakeSequence(clock.Sequence):
     def __init__(self, clock: clock.Clock, machine_id: int | Callable[[], int], epoch: int) -> None:
         super().__init__(clock)
-        self._machine = _own_machine_id(machine_id) << _COUNT
+        if callable(machine_id):
+            machine_id = _checked(machine_id())
+        elif _owners[machine_id] != os.getpid():
+            raise ConfigurationError(
+                f"machine_id={machine_id} belongs to process {_owners[machine_id]}, from which this one was forked: "
+                f"both would generate the same ids; pass a function that returns one for the process that calls it, or "
+                f"create the format with another machine_id after the fork"
+            )
+        self._machine = machine_id << _COUNT
         self._epoch = epoch
 
     def _after(self, last: int) -> int:
@@ -175,22 +178,10 @@ def import_name(function: object) -> tuple[str, str] | None:
     return (module, name) if importable else None
 
 
-def _own_machine_id(machine_id: int | Callable[[], int]) -> int:
-    if callable(machine_id):
-        return _checked(machine_id())
-    if _owners[machine_id] != os.getpid():
-        raise ConfigurationError(
-            f"machine_id={machine_id} belongs to process {_owners[machine_id]}, from which this one was forked: both "
-            f"would generate the same ids; pass a function that returns one for the process that calls it, or create "
-            f"the format with another machine_id after the fork"
-        )
-    return machine_id
-
-
 def _checked(machine_id: object) -> int:
-    if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < MACHINES:
+    if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < 1 << _MACHINE:
         raise ConfigurationError(
-            f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {MACHINES - 1}, "
+            f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {(1 << _MACHINE) - 1}, "
             f"or a function that returns one"
         )
     return machine_id
@@ -232,12 +223,8 @@ class ObjectId(TimedFormat):
     _bits: ClassVar[int] = 96
     _used: ClassVar[int] = 96
     _encodings: ClassVar[tuple[str, ...]] = ("hex", "base36", "base58", "crockford32")
+    _random_bits: ClassVar[int] = 0  # all ids of a process have the same five random bytes
     _kind: ClassVar[str] = "an ObjectId"
-
-    @property
-    def entropy_bits(self) -> float:
-        """0: all ids of a process have the same five random bytes."""
-        return 0.0
 
     def budget(self) -> Budget:
         """Return the budget *of one second*, in processes that generate one id each.
@@ -261,7 +248,9 @@ class _ObjectIdSequence(clock.Sequence):
 
     def _after(self, last: int) -> int:
         time, count = last >> _PROCESS + _OBJECTS, (last + 1) % (1 << _OBJECTS)
-        now = self._clock.milliseconds() // 1000
+        now = self._clock.time_ns() // 1_000_000_000
+        if now < 0:
+            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
         if now <= time:
             now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
         if now >> 32:

@@ -33,7 +33,6 @@ from sqlalchemy_public_id.formats.codec import BitPattern
 __all__ = ["TypeIdFormat", "Ulid", "Uuid4", "Uuid7"]
 
 _ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
-_RANDOM_OF_7, _RANDOM_OF_ULID = 74, 80
 _LOW = 62
 """The bits below the variant of a UUID."""
 _TYPEID_PREFIX = re.compile(r"[a-z](?:[a-z_]{0,61}[a-z])?")
@@ -52,17 +51,15 @@ def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> l
 class _Version7(TimedFormat):
     """A format whose new ids are UUIDs of version 7."""
 
-    @property
-    def entropy_bits(self) -> float:
-        return float(_RANDOM_OF_7)
+    _random_bits: ClassVar[int] = 74
 
     def _number(self) -> int:
         # uuid_utils keeps the order too, but reads only the time of the machine, which tests replace
         if clock.current is clock.MACHINE:
             number: int = uuid_utils.uuid7().int
             return number
-        high, low = divmod(clock.ascending(_RANDOM_OF_7), 1 << _LOW)
-        milliseconds, middle = divmod(high, 1 << _RANDOM_OF_7 - _LOW)
+        high, low = divmod(clock.ascending(self._random_bits), 1 << _LOW)
+        milliseconds, middle = divmod(high, 1 << self._random_bits - _LOW)
         return milliseconds << 80 | middle << 64 | low | _pattern_of(7)[1]
 
     def _milliseconds(self, number: int) -> int | None:
@@ -89,12 +86,9 @@ class Uuid4(BitsFormat):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bit_pattern: ClassVar[BitPattern] = _pattern_of(4)
+    _random_bits: ClassVar[int] = 122
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
-
-    @property
-    def entropy_bits(self) -> float:
-        return 122.0
 
     def generate(self) -> str:
         if self.encoding == "hyphenated" and not self._pool:  # the text is made without the number
@@ -203,14 +197,11 @@ class Ulid(TimedFormat):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
+    _random_bits: ClassVar[int] = 80
     _kind: ClassVar[str] = "a ULID"
 
-    @property
-    def entropy_bits(self) -> float:
-        return float(_RANDOM_OF_ULID)
-
     def _number(self) -> int:
-        return clock.ascending(_RANDOM_OF_ULID)
+        return clock.ascending(self._random_bits)
 
     def _milliseconds(self, number: int) -> int | None:
-        return number >> _RANDOM_OF_ULID
+        return number >> self._random_bits
