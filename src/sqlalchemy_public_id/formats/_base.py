@@ -197,7 +197,10 @@ class Format(Value, ABC):
     def accepting(self, *older: Format) -> Self:
         """Return a copy that also accepts the ids of *older* formats.
 
-        New ids have the new form; ids that were issued before stay valid.
+        New ids have the new form; ids that were issued before stay valid. A column that stores numbers returns them in
+        the new form, prefix included; ``storage="text"`` keeps each id as it was issued.
+
+        :raises ConfigurationError: if numbers are stored, and an older format has none of as many bits.
 
         >>> from sqlalchemy_public_id import NanoId
         >>> format = NanoId(length=16).accepting(NanoId(length=12))
