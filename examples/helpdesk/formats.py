@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy_public_id import Format, NanoId
-from sqlalchemy_public_id.formats.objectid import ObjectId
-from sqlalchemy_public_id.formats.snowflake import Snowflake
-from sqlalchemy_public_id.formats.typeid import TypeIdFormat
-from sqlalchemy_public_id.formats.ulid import Ulid
-from sqlalchemy_public_id.formats.uuids import Uuid4, Uuid7
+from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 
 FORMATS: dict[str, Format] = {
     "NanoId": NanoId(),

@@ -21,8 +21,8 @@ from sqlalchemy.types import Concatenable, NullType, TypeDecorator, TypeEngine
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats._base import is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.typed import TypedId
 
 MAX_RETRIES = 1000

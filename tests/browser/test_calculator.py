@@ -15,11 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
 from sqlalchemy_public_id import BASE36, BASE58, BASE62, CROCKFORD32, URLSAFE64, NanoId
-from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats.objectid import ObjectId
-from sqlalchemy_public_id.formats.typeid import TypeIdFormat
-from sqlalchemy_public_id.formats.ulid import Ulid
-from sqlalchemy_public_id.formats.uuids import Uuid4, Uuid7
+from sqlalchemy_public_id.formats import Format, ObjectId, TypeIdFormat, Ulid, Uuid4, Uuid7
 
 STATIC = Path(__file__).parents[2] / "docs/_static"
 ALPHABETS = {

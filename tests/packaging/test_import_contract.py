@@ -14,7 +14,7 @@ CONFIGURATION = Path(__file__).parents[2] / "pyproject.toml"
 PACKAGE = Path(sqlalchemy_public_id.__file__).parent
 
 MISTAKES = {
-    "formats/ulid": "from sqlalchemy_public_id.types import IdColumnType",
+    "formats/alphabets": "from sqlalchemy_public_id.types import IdColumnType",
     "formats/uuids": "import sqlalchemy_public_id.registry",
     "formats/budget": "import sqlalchemy",
     "lookup/__init__": "from sqlalchemy_public_id import bulk",

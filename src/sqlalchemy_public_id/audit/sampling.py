@@ -19,8 +19,8 @@ from sqlalchemy import ColumnClause, Connection, column, select, table
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats._base import MAX_LENGTH
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 from sqlalchemy_public_id.migrating.catalog import Facts
 
 _LEAD = r"[A-Za-z][A-Za-z0-9_]*?[^A-Za-z0-9]+"

@@ -17,8 +17,8 @@ from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, exa
 from sqlalchemy_public_id.cli._models import base_argument, columns_of, has_row
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
-from sqlalchemy_public_id.formats._base import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats.codec import ENCODINGS
 from sqlalchemy_public_id.formats.nanoid import is_checked
 from sqlalchemy_public_id.formats.parse import known_formats

@@ -11,11 +11,8 @@ from sqlalchemy_public_id.formats.alphabets import (
 )
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.nanoid import NanoId
-from sqlalchemy_public_id.formats.objectid import ObjectId
-from sqlalchemy_public_id.formats.snowflake import Snowflake
-from sqlalchemy_public_id.formats.typeid import TypeIdFormat
-from sqlalchemy_public_id.formats.ulid import Ulid
-from sqlalchemy_public_id.formats.uuids import Uuid4, Uuid7
+from sqlalchemy_public_id.formats.snowflake import ObjectId, Snowflake
+from sqlalchemy_public_id.formats.uuids import TypeIdFormat, Ulid, Uuid4, Uuid7
 
 __all__ = [
     "BASE36",

@@ -7,18 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import fields
-from functools import cache
-from itertools import groupby
 from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, escaped, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
-
-MAX_LENGTH = 255
-"""The length of the longest public id: a unique index of every database can hold it."""
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
@@ -36,7 +32,8 @@ class Format(Value, ABC):
 
     A format is a value: immutable, hashable, and equal to another one with the same settings. Subclasses are frozen
     dataclasses. Their fields are the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. They call
-    :meth:`_describe` once, and implement :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`.
+    :meth:`_describe` in ``__post_init__``, and implement :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`.
+    If a pattern is not enough to tell their ids, they override :meth:`_accepts` and :meth:`_explain`.
     """
 
     counted: ClassVar[bool] = False
@@ -77,17 +74,32 @@ class Format(Value, ABC):
     def _make(self, count: int) -> list[str]:
         """Return at least *count* new ids, in the order in which they were generated."""
 
-    def _explain_body(self, body: str) -> str | None:
-        """Return why *body*, which matches the pattern, is not valid; ``None`` if it is. Called for every id."""
+    def _accepts(self, text: str) -> bool:
+        """Return True if *text* is an id of this format itself, not of an older one."""
+        return self._own_regex.fullmatch(text) is not None  # the expression has the length, too
+
+    def _read(self, text: str) -> int | None:
+        """Return the number of *text*; ``None`` if it is not an id of this format itself, or if such ids have none."""
         return None
 
-    def _explain_mismatch(self, body: str) -> str:
-        """Return why *body*, which has the right length, does not match the pattern. Called for errors only."""
+    def _explain(self, body: str) -> str:
+        """Return why *body*, which has the right length, is not valid. Called for errors only."""
         return "it contains other characters"
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        """Check the settings, and call :meth:`_describe`."""
 
     def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
         """Store the pattern and the length of an id without its prefix, and its description for error messages."""
-        lead = self._checked_lead()
+        prefix, separator = self.prefix, self.separator
+        if not isinstance(separator, str) or not is_printable(separator):
+            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
+        if prefix is not None and not (isinstance(prefix, str) and _PREFIX.fullmatch(prefix)):
+            raise ConfigurationError(
+                f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
+            )
+        lead = "" if prefix is None else prefix + separator
         length = len(lead) + body_length
         if length > MAX_LENGTH:
             raise ConfigurationError(
@@ -97,7 +109,7 @@ class Format(Value, ABC):
         keep = object.__setattr__  # formats are frozen
         keep(self, "_lead", lead)
         keep(self, "_own_length", length)
-        keep(self, "_own_pattern", f"{_escaped(lead)}{body_pattern}")
+        keep(self, "_own_pattern", f"{escaped(lead)}{body_pattern}")
         keep(self, "_own_regex", re.compile(self._own_pattern))
         keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
         keep(self, "_pool", IdPool())
@@ -163,11 +175,7 @@ class Format(Value, ABC):
 
     def is_valid(self, text: object) -> bool:
         """Return True if *text* is a well-formed public id. Takes any object; a long string costs no more."""
-        if not isinstance(text, str):
-            return False
-        if self._accepts(text):
-            return True
-        return any(older.is_valid(text) for older in self._accepted)
+        return isinstance(text, str) and (self._accepts(text) or any(older.is_valid(text) for older in self._accepted))
 
     @property
     def quick_check(self) -> Callable[[str], object]:
@@ -189,7 +197,10 @@ class Format(Value, ABC):
     def accepting(self, *older: Format) -> Self:
         """Return a copy that also accepts the ids of *older* formats.
 
-        New ids have the new form; ids that were issued before stay valid.
+        New ids have the new form; ids that were issued before stay valid. A column that stores numbers returns them in
+        the new form, prefix included; ``storage="text"`` keeps each id as it was issued.
+
+        :raises ConfigurationError: if numbers are stored, and an older format has none of as many bits.
 
         >>> from sqlalchemy_public_id import NanoId
         >>> format = NanoId(length=16).accepting(NanoId(length=12))
@@ -214,12 +225,6 @@ class Format(Value, ABC):
         """Return the budget: the number of ids that can be issued before a duplicate is likely."""
         return Budget(self.capacity)
 
-    def _accepts(self, text: str) -> bool:
-        """Return True if *text* is an id of this format itself, not of an older one."""
-        if len(text) != self._own_length or not self._own_regex.fullmatch(text):
-            return False
-        return self._explain_body(text[len(self._lead) :]) is None
-
     def _canonical(self, text: str) -> str | None:
         """Return the canonical form of *text*; ``None`` if it is not an id of this format or an older one."""
         if self._accepts(text):
@@ -241,21 +246,7 @@ class Format(Value, ABC):
             return f"the prefix is {prefix!r}" if separator else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
             return "it has 1 character" if len(text) == 1 else f"it has {len(text)} characters"
-        body = text[len(self._lead) :]
-        matches = self._own_regex.fullmatch(text)
-        return (self._explain_body(body) if matches else self._explain_mismatch(body)) or "it is malformed"
-
-    def _checked_lead(self) -> str:
-        prefix, separator = self.prefix, self.separator
-        if not isinstance(separator, str) or not is_printable(separator):
-            raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
-        if prefix is None:
-            return ""
-        if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-            raise ConfigurationError(
-                f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
-            )
-        return prefix + separator
+        return self._explain(text[len(self._lead) :])
 
     def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
         if self.prefix is not None and set(str(self.separator)) & set(characters):
@@ -270,6 +261,7 @@ class Format(Value, ABC):
         """Return a copy that accepts *older*, and no other formats."""
         copy = type(self)(**self._settings())
         object.__setattr__(copy, "_accepted", older)
+        copy.__post_init__()  # now with the older formats
         return copy
 
     def __repr__(self) -> str:
@@ -290,51 +282,3 @@ class Format(Value, ABC):
 
 def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, ...]) -> Format:
     return cls(**settings).accepting(*older)
-
-
-def is_printable(text: str) -> bool:
-    """Return True if *text* is one or more visible ASCII characters."""
-    return bool(text) and text.isascii() and text.isprintable() and " " not in text
-
-
-def check_texts(length: object, alphabet: object) -> None:
-    """Check the settings of ids of *length* characters of *alphabet*.
-
-    :raises ConfigurationError: if no such id exists, or the alphabet repeats a character.
-    """
-    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
-        raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {MAX_LENGTH}")
-    if not isinstance(alphabet, str) or not is_printable(alphabet):
-        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
-    if len(set(alphabet)) != len(alphabet):
-        repeated = sorted({character for character in alphabet if alphabet.count(character) > 1})
-        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(repeated)}")
-
-
-def _escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
-    """Escape *text* for regular expressions of Python and, unlike :func:`re.escape`, of ECMAScript (JSON schemas)."""
-    return "".join(f"\\{character}" if character in special else character for character in text)
-
-
-def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
-    """Yield the first and last character of each run of consecutive characters in *alphabet*."""
-    for _, run in groupby(enumerate(sorted(alphabet)), key=lambda place: ord(place[1]) - place[0]):
-        characters = [character for _, character in run]
-        yield characters[0], characters[-1]
-
-
-@cache
-def character_class(alphabet: str) -> str:
-    """Return a regular expression for one character of *alphabet*."""
-    parts: list[str] = []
-    for first, last in _runs(alphabet):
-        between = "-" if ord(last) - ord(first) > 1 else ""
-        ends = (first,) if first == last else (first, last)
-        parts.append(between.join(_escaped(end, "\\]^-[") for end in ends))
-    return f"[{''.join(parts)}]"
-
-
-@cache
-def in_words(alphabet: str) -> str:
-    """Return *alphabet* in words: ``0-9 a-z``."""
-    return " ".join(first if first == last else f"{first}-{last}" for first, last in _runs(alphabet))

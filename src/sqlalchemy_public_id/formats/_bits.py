@@ -8,15 +8,10 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import ClassVar
 
-from typing_extensions import Self
-
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
-
-STORAGES = ("native", "text")
-"""The ways to store an id in a column: as its number, or as its text."""
 
 _1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -25,7 +20,7 @@ class BitsFormat(Format):
     """A format whose ids encode a number of ``bits`` bits.
 
     Subclasses are frozen dataclasses with the settings ``encoding`` and ``storage``. They set the class attributes
-    below, and implement :meth:`_number`. :meth:`_describe_number` is called once, by ``__post_init__``.
+    below, and implement :meth:`_number`.
     """
 
     encoding: str
@@ -39,6 +34,8 @@ class BitsFormat(Format):
     """The number of bits that can be 1: the sign of a ``BIGINT`` is 0."""
     _bit_pattern: ClassVar[BitPattern] = (0, 0)
     """The bits that are the same in all numbers of the format."""
+    _random_bits: ClassVar[int]
+    """The number of bits that are random in each id."""
     _encodings: ClassVar[tuple[str, ...]]
     """The allowed values of :attr:`encoding`."""
     _kind: ClassVar[str]
@@ -51,17 +48,39 @@ class BitsFormat(Format):
     _codec: Codec
     _encode: Callable[[int], str]
     _decode: Callable[[str], int]
-    _is_exact: bool
-    _bit_patterns: tuple[BitPattern, ...]
+    _checked: tuple[BitPattern, ...]  # one of which a number must have; none if the regular expression is exact
 
     def __post_init__(self) -> None:
-        self._describe_number()
+        codec = codec_of(self.encoding, self._used, self._encodings)
+        if self.storage not in ("native", "text"):
+            raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
+        self._refuse_separator_in(codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
+        # a column of numbers returns older ids in the form of this format
+        forms = self._chain() if self.is_native else (self,)
+        patterns = tuple(form._bit_pattern for form in forms if isinstance(form, BitsFormat))
+        keep = object.__setattr__
+        keep(self, "_codec", codec)
+        checked = () if codec.is_exact else tuple((mask | -1 << self._used, value) for mask, value in patterns)
+        keep(self, "_encode", codec.encode)
+        keep(self, "_decode", codec.decode)
+        keep(self, "_checked", checked)
+        self._describe(_pattern(codec, patterns), codec.width, f"{codec.expected}, {self._kind}")
+        for older in self._chain():
+            if self.is_native and older.bits != self.bits:
+                raise ConfigurationError(
+                    f"{self.forms[0]!r} stores {self.bits} bits, but ids of {older!r} are not numbers of {self.bits} "
+                    f'bits; write storage="text", which stores ids as text'
+                )
 
     # --- numbers
 
     @property
     def capacity(self) -> int:
         return 1 << self._used - self._bit_pattern[0].bit_count()
+
+    @property
+    def entropy_bits(self) -> float:
+        return float(self._random_bits)
 
     @property
     def bits(self) -> int:
@@ -81,11 +100,12 @@ class BitsFormat(Format):
         :raises InvalidPublicId: if *text* is not an id of this format, or of an older one that it accepts.
         """
         if isinstance(text, str):
-            if self._accepts(text):
-                return self._decode(text[len(self._lead) :])
-            for format in self._chain():
-                if isinstance(format, BitsFormat) and format._accepts(text):
-                    return format._decode(text[len(format._lead) :])
+            number = self._read(text)
+            if number is None:
+                numbers = (older._read(text) for older in self._chain())
+                number = next((number for number in numbers if number is not None), None)
+            if number is not None:
+                return number
         self.validate(text, field)
         raise InvalidPublicId(text, expected=self.expected, reason="it has no number", field=field)
 
@@ -115,70 +135,34 @@ class BitsFormat(Format):
 
     # --- validating ids
 
-    def accepting(self, *older: Format) -> Self:
-        """Return a copy that also accepts the ids of *older* formats.
+    def _read(self, text: str) -> int | None:
+        """Return the number of *text*; ``None`` if it is not an id of this format itself."""
+        if not self._own_regex.fullmatch(text):
+            return None
+        number = self._decode(text[len(self._lead) :])
+        if not self._checked:
+            return number
+        for mask, value in self._checked:
+            if number & mask == value:
+                return number
+        return None
 
-        If the column stores numbers, it returns older ids in the form of this format, prefix included. The older
-        formats must have as many bits. ``storage="text"`` keeps each id as it was issued.
-
-        :raises ConfigurationError: if numbers are stored, and an older format has none of as many bits.
-        """
-        copy = super().accepting(*older)
-        others = [format for format in copy._chain() if format.bits != self.bits]
-        if self.is_native and others:
-            raise ConfigurationError(
-                f"{self!r} stores {self.bits} bits, but ids of {others[0]!r} are not numbers of {self.bits} bits; "
-                f'write storage="text", which stores ids as text'
-            )
-        return copy
+    def _accepts(self, text: str) -> bool:
+        if self._checked:
+            return self._read(text) is not None
+        return self._own_regex.fullmatch(text) is not None
 
     def _canonical(self, text: str) -> str | None:
         if self._accepts(text):
             return self._lead + self._codec.canonical(str.__str__(text)[len(self._lead) :])
-        for older in self._accepted:
-            canonical = older._canonical(text)
-            if canonical is not None:
-                return self.from_int(self.to_int(text)) if self.is_native else canonical
-        return None
+        canonical = super()._canonical(text)
+        return canonical if canonical is None or not self.is_native else self.from_int(self.to_int(text))
 
-    def _explain_body(self, body: str) -> str | None:
-        return None if self._is_exact else self._explain_number(self._decode(body))
-
-    def _explain_mismatch(self, body: str) -> str:
+    def _explain(self, body: str) -> str:
         number = self._codec.decoded(body)
-        return (None if number is None else self._explain_number(number)) or super()._explain_mismatch(body)
-
-    def _explain_number(self, number: int) -> str | None:
-        for mask, value in self._bit_patterns:
-            if number & mask == value:
-                return None
+        if number is None:
+            return super()._explain(body)
         return f"it is too large for {self._used} bits" if number >> self._used else f"it is not {self._kind}"
-
-    def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        copy = super()._with_accepted(older)
-        copy._describe_number()
-        return copy
-
-    def _describe_number(self) -> None:
-        """Check ``encoding`` and ``storage``, store the codec and the bit patterns, and call ``_describe``.
-
-        :raises ConfigurationError: for settings that cannot work.
-        """
-        codec = codec_of(self.encoding, self._used, self._encodings)
-        if self.storage not in STORAGES:
-            raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
-        self._refuse_separator_in(codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
-        bit_patterns = [self._bit_pattern]
-        if self.is_native:  # a column returns older ids in the form of this format
-            bit_patterns += [format._bit_pattern for format in self._chain() if isinstance(format, BitsFormat)]
-        keep = object.__setattr__
-        keep(self, "_codec", codec)
-        keep(self, "_encode", codec.encode)
-        keep(self, "_decode", codec.decode)
-        keep(self, "_is_exact", codec.is_exact)
-        too_large = -1 << self._used
-        keep(self, "_bit_patterns", tuple(dict.fromkeys((mask | too_large, value) for mask, value in bit_patterns)))
-        self._describe(_pattern(codec, tuple(bit_patterns)), codec.width, f"{codec.expected}, {self._kind}")
 
 
 class TimedFormat(BitsFormat):
@@ -192,7 +176,7 @@ class TimedFormat(BitsFormat):
 
     def budget(self) -> Budget:
         """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
-        return Budget(2 ** int(self.entropy_bits))
+        return Budget(2**self._random_bits)
 
     def timestamp(self, text: object) -> datetime:
         """Return the time at which the id *text* was generated, in UTC.
@@ -204,17 +188,18 @@ class TimedFormat(BitsFormat):
         :raises InvalidPublicId: if *text* is not an id of this format, or has no time.
         """
         canonical = self.validate(text)
-        for format in self._chain():
-            if isinstance(format, TimedFormat) and (self.is_native or format._accepts(canonical)):
-                milliseconds = format._milliseconds(self.to_int(canonical))
-                if milliseconds is not None:
-                    try:
-                        return _1970 + timedelta(milliseconds=milliseconds)
-                    except OverflowError:
-                        raise InvalidPublicId(
-                            text, expected=self.expected, reason="its time is after the year 9999"
-                        ) from None
-        raise InvalidPublicId(text, expected=self.expected, reason="it has no time")
+        times = (
+            format._milliseconds(self.to_int(canonical))
+            for format in self._chain()
+            if isinstance(format, TimedFormat) and (self.is_native or format._accepts(canonical))
+        )
+        try:
+            return _1970 + timedelta(milliseconds=next(time for time in times if time is not None))
+        except StopIteration:
+            reason = "it has no time"
+        except OverflowError:
+            reason = "its time is after the year 9999"
+        raise InvalidPublicId(text, expected=self.expected, reason=reason)
 
 
 @cache  # takes up to a millisecond, and depends on the encoding and the kinds of numbers alone

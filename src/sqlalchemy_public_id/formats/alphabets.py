@@ -5,7 +5,12 @@ Each is a plain string in a fixed order; any string of different printable ASCII
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import groupby, product
 from typing import Final
+
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 __all__ = ["BASE36", "BASE58", "BASE62", "CROCKFORD32", "UNAMBIGUOUS", "URLSAFE64"]
 
@@ -27,3 +32,115 @@ CROCKFORD32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 UNAMBIGUOUS: Final = "6789bcdfghjkmnpqrtwz"
 """No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …): ids spell no words, and can be dictated by telephone."""
+
+MAX_LENGTH = 255
+"""The length of the longest public id: a unique index of every database can hold it."""
+
+_LARGEST_TABLE = 50_000
+"""Room for the 36**3 texts of three digits, which take 3 MB; the 58**3 of base 58 would take 10 MB."""
+
+
+def is_printable(text: str) -> bool:
+    """Return True if *text* is one or more visible ASCII characters."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
+
+
+def check_texts(length: object, alphabet: object) -> None:
+    """Check the settings of ids of *length* characters of *alphabet*.
+
+    :raises ConfigurationError: if no such id exists, or the alphabet repeats a character.
+    """
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_LENGTH:
+        raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {MAX_LENGTH}")
+    if not isinstance(alphabet, str) or not is_printable(alphabet):
+        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: expected printable ASCII characters")
+    if len(set(alphabet)) != len(alphabet):
+        repeated = sorted({character for character in alphabet if alphabet.count(character) > 1})
+        raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(repeated)}")
+
+
+# --- as a regular expression, and in words
+
+
+def escaped(text: str, special: str = r"^$\.*+?()[]{}|/") -> str:
+    """Escape *text* for regular expressions of Python and, unlike :func:`re.escape`, of ECMAScript (JSON schemas)."""
+    return "".join(f"\\{character}" if character in special else character for character in text)
+
+
+@cache
+def character_class(alphabet: str) -> str:
+    """Return a regular expression for one character of *alphabet*."""
+    parts: list[str] = []
+    for first, last in _runs(alphabet):
+        between = "-" if ord(last) - ord(first) > 1 else ""
+        parts.append(between.join(escaped(end, "\\]^-[") for end in dict.fromkeys((first, last))))
+    return f"[{''.join(parts)}]"
+
+
+@cache
+def in_words(alphabet: str) -> str:
+    """Return *alphabet* in words: ``0-9 a-z``."""
+    return " ".join(first if first == last else f"{first}-{last}" for first, last in _runs(alphabet))
+
+
+def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
+    """Yield the first and last character of each run of consecutive characters in *alphabet*."""
+    for _, run in groupby(enumerate(sorted(alphabet)), key=lambda place: ord(place[1]) - place[0]):
+        characters = [character for _, character in run]
+        yield characters[0], characters[-1]
+
+
+# --- numbers as digits; one division by 46 656, for three digits in a table, costs no more than one by 36
+
+
+def width_for(base: int, numbers: int) -> int:
+    """Return how many digits write *numbers* numbers, from 0 on."""
+    width = 1
+    while base**width < numbers:
+        width += 1
+    return width
+
+
+@cache
+def table_of(digits: str, length: int) -> list[str]:
+    """Return all texts of *length* digits, in order."""
+    return ["".join(text) for text in product(digits, repeat=length)]
+
+
+def digits_at_once(digits: str) -> int:
+    """Return how many digits are looked up in one table."""
+    return width_for(len(digits), _LARGEST_TABLE + 1) - 1
+
+
+@cache
+def writer_of(digits: str, width: int) -> Callable[[int], str]:
+    """Return the function that writes a number with *width* digits. Of a larger number, it writes the last ones."""
+    length = min(width, digits_at_once(digits))
+    table = table_of(digits, length)
+    size: int = len(digits) ** length
+    pieces = -(-width // length)
+    surplus = pieces * length - width
+
+    def write(number: int) -> str:
+        text = ""
+        for _ in range(pieces):
+            number, piece = divmod(number, size)
+            text = table[piece] + text
+        return text[surplus:]
+
+    return write
+
+
+@cache
+def reader_of(digits: str) -> Callable[[str], int]:
+    """Return the function that reads a number written with *digits*."""
+    values = {digit: value for value, digit in enumerate(digits)}
+    base = len(digits)
+
+    def read(text: str) -> int:
+        number = 0
+        for digit in text:
+            number = number * base + values[digit]
+        return number
+
+    return read

@@ -10,26 +10,29 @@ sort like their numbers.
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import groupby
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.formats._base import character_class, in_words
-from sqlalchemy_public_id.formats.alphabets import BASE36, BASE58, CROCKFORD32
-from sqlalchemy_public_id.formats.digits import reader_of, table_of, width_for, writer_of
+from sqlalchemy_public_id.formats.alphabets import (
+    BASE36,
+    BASE58,
+    CROCKFORD32,
+    character_class,
+    in_words,
+    reader_of,
+    table_of,
+    width_for,
+    writer_of,
+)
 
 __all__ = ["ENCODINGS", "Codec", "BitPattern", "codec_of"]
 
 BitPattern = tuple[int, int]
 """A mask and a value: the numbers whose bits under the mask are the value."""
-
-_LARGEST_TABLE = 50_000
-"""Room for the 36**3 texts of three digits, which take 3 MB; the 58**3 of base 58 would take 10 MB."""
-_writer_of = partial(writer_of, largest=_LARGEST_TABLE)
-_HYPHENS = (8, 13, 18, 23)
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,8 @@ class Codec:
     bits: int
     digits: str
     """The digits, in the order of their values."""
-    width: int
-    """The number of characters of each text."""
-    folds: bool
-    """True if capitals and small letters are the same, by the specification of the encoding."""
+    canonical: Callable[[str], str]
+    """Return a text in the case that :attr:`encode` writes, if both cases are the same by the specification."""
     encode: Callable[[int], str]
     """Return the text of a number from 0 to ``2**bits - 1``."""
     decode: Callable[[str], int]
@@ -55,6 +56,11 @@ class Codec:
         return len(self.digits).bit_count() == 1
 
     @cached_property
+    def width(self) -> int:
+        """The number of characters of each text."""
+        return len(self.encode(0))
+
+    @cached_property
     def characters(self) -> str:
         """All characters that a text may contain."""
         return "".join(sorted({*self._cases(self.digits), *("-" if self._hyphens else "")}))
@@ -62,63 +68,46 @@ class Codec:
     @cached_property
     def expected(self) -> str:
         """The description of the texts in error messages."""
-        length = "8-4-4-4-12" if self._hyphens else self.width
-        return f"{length} of {in_words(self.digits)}"
-
-    def canonical(self, text: str) -> str:
-        """Return *text* in the case that :attr:`encode` writes."""
-        if not self.folds:
-            return text
-        return text.upper() if self.digits[-1].isupper() else text.lower()
+        return f"{'8-4-4-4-12' if self._hyphens else self.width} of {in_words(self.digits)}"
 
     def decoded(self, text: str) -> int | None:
         """Return the number of *text*, even if too large; ``None`` for other characters or misplaced hyphens."""
-        digits = set(self._cases(self.digits))
-        if any((character == "-") != (at in self._hyphens) for at, character in enumerate(text)):
-            return None
-        return self.decode(text) if set(text) - {"-"} <= digits else None
+        any_digits = [self.digits] * (self.width - len(self._hyphens))
+        return self.decode(text) if re.fullmatch(self._pattern(any_digits), text) else None
 
     def pattern(self, bits: BitPattern) -> str:
         """Return a regular expression for the texts of the numbers with the bit pattern *bits*.
 
         Unless :attr:`is_exact`, only the first digit is restricted.
         """
-        choices = self._matching_digits(bits) if self.is_exact else self._any_digits()
-        ends = [at - before for before, at in enumerate(self._hyphens)]
-        groups: list[str] = []
-        for _, digits in groupby(enumerate(choices), key=lambda place: bisect(ends, place[0])):
-            parts: list[str] = []
-            for choice, run in groupby(self._cases(choice) for _, choice in digits):
-                length = len(list(run))
-                times = f"{{{length}}}" if length > 1 else ""
-                parts.append(f"{choice if len(choice) == 1 else character_class(choice)}{times}")
-            groups.append("".join(parts))
-        return "-".join(groups)
-
-    def _matching_digits(self, bits: BitPattern) -> Iterator[str]:
-        """Yield the digits that are possible at each place, from the first to the last."""
-        mask, value = bits
-        step = len(self.digits).bit_length() - 1
+        if not self.is_exact:
+            highest = self.encode(2**self.bits - 1)[0]
+            return self._pattern([self.digits.partition(highest)[0] + highest, *[self.digits] * (self.width - 1)])
+        base, (mask, value) = len(self.digits), bits
         mask |= -1 << self.bits  # the bits above the highest one are zero
-        places = self.width - len(self._hyphens)
-        for shift in range(step * (places - 1), -1, -step):
-            yield "".join(
-                digit
-                for number, digit in enumerate(self.digits)
-                if (number << shift) & mask == value & mask & (len(self.digits) - 1 << shift)
+        step = base.bit_length() - 1
+        shifts = range(step * (self.width - len(self._hyphens) - 1), -1, -step)
+        return self._pattern(
+            "".join(
+                digit for number, digit in enumerate(self.digits) if not (number << at ^ value) & mask & base - 1 << at
             )
+            for at in shifts
+        )
 
-    def _any_digits(self) -> Iterator[str]:
-        highest = self.digits.index(self.encode(2**self.bits - 1)[0])
-        yield self.digits[: highest + 1]
-        yield from [self.digits] * (self.width - 1)
+    def _pattern(self, choices: Iterable[str]) -> str:
+        """Return a regular expression for the texts with one of these digits at each place."""
+        classes = [digits if len(digits) == 1 else character_class(digits) for digits in map(self._cases, choices)]
+        for at in self._hyphens:
+            classes.insert(at, "-")
+        runs = ((each, len(list(run))) for each, run in groupby(classes))
+        return "".join(each if length == 1 else f"{each}{{{length}}}" for each, length in runs)
 
     @property
     def _hyphens(self) -> tuple[int, ...]:
-        return _HYPHENS if self.encoding == "hyphenated" else ()
+        return (8, 13, 18, 23) if self.encoding == "hyphenated" else ()
 
     def _cases(self, digits: str) -> str:
-        return "".join(dict.fromkeys(digits.lower() + digits.upper())) if self.folds else digits
+        return digits if self.canonical is str else "".join(dict.fromkeys(digits.lower() + digits.upper()))
 
 
 def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
@@ -126,26 +115,22 @@ def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
 
     :raises ConfigurationError: if *encoding* is unknown, or not one of those *allowed*.
     """
-    if not isinstance(encoding, str) or encoding not in (allowed or _MAKERS):
-        names = ", ".join(map(repr, allowed or _MAKERS))
+    if not isinstance(encoding, str) or encoding not in (allowed or ENCODINGS):
+        names = ", ".join(map(repr, allowed or ENCODINGS))
         raise ConfigurationError(f"encoding is {safe_repr(encoding)}, expected one of {names}")
     return _codec(encoding, bits)
 
 
 @cache
 def _codec(encoding: str, bits: int) -> Codec:
-    digits, folds, writer, decode = _MAKERS[encoding]
-    encode = writer(width_for(len(digits), 2**bits))
-    return Codec(encoding, bits, digits, len(encode(0)), folds, encode, decode)
-
-
-# --- encoding
+    digits, canonical, writer, decode = _PARTS[encoding]
+    return Codec(encoding, bits, digits, canonical, writer(width_for(len(digits), 2**bits)), decode)
 
 
 def _base36_writer(width: int) -> Callable[[int], str]:
-    """Return the encoder; that of the default encoding writes 25 digits, five at a time and without a loop."""
+    """Return the encoder; of 25 digits, the default encoding, it writes five at a time and without a loop."""
     if width != 25:
-        return _writer_of(BASE36, width)
+        return writer_of(BASE36, width)
     pair, five = 36**2, 36**5
     high, low = table_of(BASE36, 3), table_of(BASE36, 2)
 
@@ -167,37 +152,23 @@ def _to_hyphenated(number: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-# --- decoding
-
 _CROCKFORD_TO_32 = str.maketrans(CROCKFORD32 + CROCKFORD32[10:].lower(), BASE36[:32] + BASE36[10:32])
-
-
-def _from_hex(text: str) -> int:
-    return int(text, 16)
-
-
-def _from_hyphenated(text: str) -> int:
-    return int(text.replace("-", ""), 16)
-
-
-def _from_base36(text: str) -> int:
-    return int(text, 36)
 
 
 def _from_crockford(text: str) -> int:
     return int(text.translate(_CROCKFORD_TO_32), 32)
 
 
-_MAKERS: dict[str, tuple[str, bool, Callable[[int], Callable[[int], str]], Callable[[str], int]]] = {
-    "hyphenated": (BASE36[:16], True, lambda width: _to_hyphenated, _from_hyphenated),
-    "hex": (BASE36[:16], True, lambda width: f"%0{width}x".__mod__, _from_hex),
-    "decimal": (BASE36[:10], False, lambda width: f"%0{width}d".__mod__, int),
-    "base36": (BASE36, False, _base36_writer, _from_base36),
-    "base58": (BASE58, False, partial(_writer_of, BASE58), reader_of(BASE58)),
-    "crockford32": (CROCKFORD32, True, partial(_writer_of, CROCKFORD32), _from_crockford),
-    "typeid": (CROCKFORD32.lower(), False, partial(_writer_of, CROCKFORD32.lower()), _from_crockford),
+_PARTS: dict[str, tuple[str, Callable[[str], str], Callable[[int], Callable[[int], str]], Callable[[str], int]]] = {
+    "hyphenated": (BASE36[:16], str.lower, lambda width: _to_hyphenated, lambda text: int(text.replace("-", ""), 16)),
+    "hex": (BASE36[:16], str.lower, lambda width: f"%0{width}x".__mod__, lambda text: int(text, 16)),
+    "decimal": (BASE36[:10], str, lambda width: f"%0{width}d".__mod__, int),
+    "base36": (BASE36, str, _base36_writer, lambda text: int(text, 36)),
+    "base58": (BASE58, str, partial(writer_of, BASE58), reader_of(BASE58)),
+    "crockford32": (CROCKFORD32, str.upper, partial(writer_of, CROCKFORD32), _from_crockford),
+    "typeid": (CROCKFORD32.lower(), str, partial(writer_of, CROCKFORD32.lower()), _from_crockford),
 }
-"""Encoding → its digits, whether capitals and small letters are the same, the writer of a width, and the reader."""
+"""Encoding → its digits, the canonical case, the writer of a width, and the reader."""
 
-ENCODINGS = tuple(_MAKERS)
+ENCODINGS = tuple(_PARTS)
 """The names of all encodings."""

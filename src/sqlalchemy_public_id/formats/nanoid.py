@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.formats._base import Format, character_class, check_texts, in_words
-from sqlalchemy_public_id.formats.alphabets import BASE36
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.pool import RandomText
 
 __all__ = ["NanoId"]
@@ -83,8 +83,14 @@ class NanoId(Format):
         lead = self._lead
         return [lead + text for text in texts] if lead else texts
 
-    def _explain_body(self, body: str) -> str | None:
-        return "its check digit is wrong, so it is mistyped" if self.check_digit and not is_checked(body) else None
+    def _accepts(self, text: str) -> bool:
+        if not self._own_regex.fullmatch(text):
+            return False
+        return not self.check_digit or is_checked(text[len(self._lead) :])
+
+    def _explain(self, body: str) -> str:
+        is_mistyped = self.check_digit and set(body) <= set(self.alphabet)
+        return "its check digit is wrong, so it is mistyped" if is_mistyped else super()._explain(body)
 
 
 # --- the check digit

@@ -29,22 +29,12 @@ class ForkReset(Protocol):
 
 _states: weakref.WeakSet[ForkReset] = weakref.WeakSet()
 _forks = 0
-_is_registered = False
+"""The number of forks between this process and the first one."""
 
 
 def reset_in_child(state: ForkReset) -> None:
     """Reset *state* in every forked child, before its first line, as long as *state* exists."""
-    global _is_registered
-    if not _is_registered:  # with the first format, not at import
-        _is_registered = True
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_reset_all)
     _states.add(state)
-
-
-def forks() -> int:
-    """Return the number of forks between this process and the first one."""
-    return _forks
 
 
 def _reset_all() -> None:
@@ -52,6 +42,10 @@ def _reset_all() -> None:
     _forks += 1
     for state in list(_states):
         state.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)
 
 
 class IdPool(list[str]):
@@ -91,11 +85,11 @@ class RandomText:
         """Return *count* strings or more."""
         wanted = count * self._length
         while True:
-            before, text = forks(), ""
+            before, text = _forks, ""
             while len(text) < wanted:
                 more = max(int((wanted - len(text)) * self._bytes_per_character) + 16, _CHUNK)
                 text += urandom(more).translate(self._table, self._drop).decode("ascii")
-            if before == forks():  # a signal handler may have forked, and the parent has the same bytes
+            if before == _forks:  # a signal handler may have forked, and the parent has the same bytes
                 return _cut(text, self._length)
 
 
@@ -112,8 +106,6 @@ def _cut(text: str, length: int) -> list[str]:
     """Return the strings of *length* characters that *text* consists of, without a shorter one at its end."""
     texts: list[str] = []
     size, cut_group = _GROUP * length, _group_cutter(length)
-    grouped = len(text) - len(text) % size
-    for at in range(0, grouped, size):
+    for at in range(0, len(text) - size + 1, size):
         texts += cut_group(text[at : at + size])
-    texts += [text[at : at + length] for at in range(grouped, len(text) - length + 1, length)]
-    return texts
+    return texts + [text[at : at + length] for at in range(len(texts) * length, len(text) - length + 1, length)]

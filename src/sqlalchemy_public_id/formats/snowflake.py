@@ -1,8 +1,9 @@
-"""Snowflakes: 41 bits of milliseconds, 10 of the machine, a counter of 12. They fit into a ``BIGINT``.
+"""Counted ids with a time: Snowflakes, which fit into a ``BIGINT``, and MongoDB's ObjectIds.
 
->>> format = Snowflake(machine_id=5)
->>> format.timestamp("0000000004194324480").isoformat()
+>>> Snowflake(machine_id=5).timestamp("0000000004194324480").isoformat()
 '2020-01-01T00:00:01+00:00'
+>>> ObjectId().timestamp("507f1f77bcf86cd799439011").isoformat()
+'2012-10-17T21:13:27+00:00'
 """
 
 from __future__ import annotations
@@ -14,24 +15,23 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar
 
-from typing_extensions import Self
-
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted, safe_repr
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
 
-__all__ = ["EPOCH", "MACHINES", "Snowflake", "TOLERANCE", "no_machine"]
+__all__ = ["EPOCH", "ObjectId", "Snowflake", "TOLERANCE", "no_machine"]
 
 EPOCH = 1_577_836_800_000
 """The default epoch, 2020-01-01 UTC, in milliseconds since 1970."""
-MACHINES = 1024
-"""The number of machine ids."""
 TOLERANCE = 0.1
 """The seconds that the clock may be behind the last id; beyond, :class:`ClockMovedBack` is raised."""
 
 _TIME, _MACHINE, _COUNT = 41, 10, 12
+"""The bits of a Snowflake."""
+_PROCESS, _OBJECTS = 40, 24
+"""The bits of an ObjectId, after 32 of the time."""
 
 _owners: dict[int, int] = {}
 """The process that declared each machine id as a number: a forked child has that of its parent."""
@@ -50,6 +50,8 @@ class Snowflake(TimedFormat):
 
     **An id reveals** when its row was created, to the millisecond; on which machine; and how many ids this machine
     generated before in the same millisecond. Nothing in it is random: others can be guessed from it.
+
+    An older Snowflake that is accepted must have the same *epoch* if numbers are stored: these contain no epoch.
 
     :raises ConfigurationError: for settings that cannot work.
     """
@@ -73,33 +75,20 @@ class Snowflake(TimedFormat):
     _bits: ClassVar[int] = 64
     _used: ClassVar[int] = _TIME + _MACHINE + _COUNT
     _encodings: ClassVar[tuple[str, ...]] = ("decimal", "base36", "hex", "base58", "crockford32")
+    _random_bits: ClassVar[int] = 0
     _kind: ClassVar[str] = "a Snowflake"
-
-    def accepting(self, *older: Format) -> Self:
-        """Return a copy that also accepts the ids of *older* formats.
-
-        If numbers are stored, older Snowflakes must have the same *epoch*: a stored number has the time, but no epoch.
-
-        :raises ConfigurationError: if an older one has another epoch.
-        """
-        copy = super().accepting(*older)
-        for format in copy._chain():
-            if self.is_native and isinstance(format, Snowflake) and format.epoch != self.epoch:
-                raise ConfigurationError(
-                    f"{self!r} stores numbers without their epoch, so ids of {format!r} would have wrong times; "
-                    f'keep the epoch, or write storage="text"'
-                )
-        return copy
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epoch", _since_1970(self.epoch))
         if not callable(self.machine_id):
             _owners.setdefault(_checked(self.machine_id), os.getpid())
         super().__post_init__()
-
-    @property
-    def entropy_bits(self) -> float:
-        return 0.0
+        for older in self._chain():
+            if self.is_native and isinstance(older, Snowflake) and older.epoch != self.epoch:
+                raise ConfigurationError(
+                    f"{self.forms[0]!r} stores numbers without their epoch, so ids of {older!r} would have wrong "
+                    f'times; keep the epoch, or write storage="text"'
+                )
 
     def budget(self) -> Budget:
         """Raise: Snowflakes are counted, so they do not collide by chance.
@@ -115,16 +104,24 @@ class Snowflake(TimedFormat):
         return ".".join(import_name(value) or ()) or super()._shown(value)
 
     def _number(self) -> int:
-        return clock.current.sequence(_Sequence, self.machine_id, self.epoch)()
+        return clock.current.sequence(_SnowflakeSequence, self.machine_id, self.epoch)()
 
     def _milliseconds(self, number: int) -> int:
         return _since_1970(self.epoch) + (number >> _MACHINE + _COUNT)
 
 
-class _Sequence(clock.Sequence):
+class _SnowflakeSequence(clock.Sequence):
     def __init__(self, clock: clock.Clock, machine_id: int | Callable[[], int], epoch: int) -> None:
         super().__init__(clock)
-        self._machine = _own_machine_id(machine_id) << _COUNT
+        if callable(machine_id):
+            machine_id = _checked(machine_id())
+        elif _owners[machine_id] != os.getpid():
+            raise ConfigurationError(
+                f"machine_id={machine_id} belongs to process {_owners[machine_id]}, from which this one was forked: "
+                f"both would generate the same ids; pass a function that returns one for the process that calls it, or "
+                f"create the format with another machine_id after the fork"
+            )
+        self._machine = machine_id << _COUNT
         self._epoch = epoch
 
     def _after(self, last: int) -> int:
@@ -181,22 +178,10 @@ def import_name(function: object) -> tuple[str, str] | None:
     return (module, name) if importable else None
 
 
-def _own_machine_id(machine_id: int | Callable[[], int]) -> int:
-    if callable(machine_id):
-        return _checked(machine_id())
-    if _owners[machine_id] != os.getpid():
-        raise ConfigurationError(
-            f"machine_id={machine_id} belongs to process {_owners[machine_id]}, from which this one was forked: both "
-            f"would generate the same ids; pass a function that returns one for the process that calls it, or create "
-            f"the format with another machine_id after the fork"
-        )
-    return machine_id
-
-
 def _checked(machine_id: object) -> int:
-    if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < MACHINES:
+    if not isinstance(machine_id, int) or isinstance(machine_id, bool) or not 0 <= machine_id < 1 << _MACHINE:
         raise ConfigurationError(
-            f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {MACHINES - 1}, "
+            f"machine_id is {safe_repr(machine_id)}, expected a whole number from 0 to {(1 << _MACHINE) - 1}, "
             f"or a function that returns one"
         )
     return machine_id
@@ -210,3 +195,64 @@ def _since_1970(epoch: object) -> int:
             f"epoch is {safe_repr(epoch)}, expected a datetime with a time zone, or milliseconds since 1970"
         )
     return epoch
+
+
+@dataclass(frozen=True, repr=False)
+class ObjectId(TimedFormat):
+    """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, a counter of 3.
+
+    The layout is described in https://github.com/mongodb/specifications, "ObjectID". Hexadecimal digits are accepted in
+    both cases.
+
+    The ids of one process sort in the order of their generation, in all threads; those of several processes to the
+    second. A process has 16 777 216 ids a second; if they are used up, the next second begins early.
+
+    **An id reveals** when its row was created, to the second; which ids come from the same process; and how many ids
+    this process generated between two of them. It has no random part of its own: others can be guessed from it.
+
+    :raises ConfigurationError: for settings that cannot work.
+    """
+
+    prefix: str | None = None
+    separator: str = "_"
+    encoding: str = "hex"
+    """One of ``"hex"`` (24 characters), ``"base36"`` (19), ``"base58"`` (17), ``"crockford32"`` (20)."""
+    storage: str = "native"
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _bits: ClassVar[int] = 96
+    _used: ClassVar[int] = 96
+    _encodings: ClassVar[tuple[str, ...]] = ("hex", "base36", "base58", "crockford32")
+    _random_bits: ClassVar[int] = 0  # all ids of a process have the same five random bytes
+    _kind: ClassVar[str] = "an ObjectId"
+
+    def budget(self) -> Budget:
+        """Return the budget *of one second*, in processes that generate one id each.
+
+        The ids of one process never collide.
+        """
+        return Budget(2 ** (_PROCESS + _OBJECTS))
+
+    def _number(self) -> int:
+        return clock.current.sequence(_ObjectIdSequence)()
+
+    def _milliseconds(self, number: int) -> int:
+        return (number >> _PROCESS + _OBJECTS) * 1000
+
+
+class _ObjectIdSequence(clock.Sequence):
+    def __init__(self, clock: clock.Clock) -> None:
+        process, count = os.urandom(_PROCESS // 8), os.urandom(_OBJECTS // 8)
+        self._process = int.from_bytes(process, "big") << _OBJECTS
+        super().__init__(clock, -1 << _PROCESS + _OBJECTS | int.from_bytes(count, "big"))
+
+    def _after(self, last: int) -> int:
+        time, count = last >> _PROCESS + _OBJECTS, (last + 1) % (1 << _OBJECTS)
+        now = self._clock.time_ns() // 1_000_000_000
+        if now < 0:
+            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
+        if now <= time:
+            now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
+        if now >> 32:
+            raise KeySpaceExhausted("the 32 bits for the time of an ObjectId are used up since 2106-02-07")
+        return now << _PROCESS + _OBJECTS | self._process | count

@@ -1,4 +1,4 @@
-"""UUIDs (RFC 9562) as public ids: random ones of version 4, and those of version 7, which begin with the time.
+"""Ids of 128 bits: UUIDs (RFC 9562) of versions 4 and 7, TypeIDs and ULIDs.
 
 >>> format = Uuid7(prefix="post")
 >>> format.from_int(0x017F22E279B07CC398C4DC0C0C07398F)
@@ -7,34 +7,64 @@
 '2022-02-22T19:22:22+00:00'
 >>> Uuid4(encoding="hyphenated").is_valid("919108f7-52d1-4320-9bac-f847db4148a8")
 True
+>>> TypeIdFormat("line_item").timestamp("line_item_01h455vb4pex5vsknk084sn02q").isoformat()
+'2023-06-30T03:34:18.518000+00:00'
+>>> Ulid(prefix="evt").validate("evt_01arz3ndektsv4rrffq69g5fav")
+'evt_01ARZ3NDEKTSV4RRFFQ69G5FAV'
 
 The text is short and of fixed width. By default, a column stores the 128 bits.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import uuid_utils
 
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.codec import BitPattern
 
-__all__ = ["Uuid4", "Uuid7", "milliseconds_of_uuid7", "next_uuid7"]
+__all__ = ["TypeIdFormat", "Ulid", "Uuid4", "Uuid7"]
 
 _ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
-_RANDOM_OF_7 = 74
 _LOW = 62
-"""The bits below the variant."""
+"""The bits below the variant of a UUID."""
+_TYPEID_PREFIX = re.compile(r"[a-z](?:[a-z_]{0,61}[a-z])?")
 
 
 def _pattern_of(version: int) -> BitPattern:
     """Return the bit pattern of *version* (RFC 9562, 4.1 and 4.2): its four bits, and ``10`` for the variant."""
     return 0xF << 76 | 0b11 << _LOW, version << 76 | 0b10 << _LOW
+
+
+def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
+    texts = [str(make()) for _ in range(count)]  # without the number
+    return [lead + text for text in texts] if lead else texts
+
+
+class _Version7(TimedFormat):
+    """A format whose new ids are UUIDs of version 7."""
+
+    _random_bits: ClassVar[int] = 74
+
+    def _number(self) -> int:
+        # uuid_utils keeps the order too, but reads only the time of the machine, which tests replace
+        if clock.current is clock.MACHINE:
+            number: int = uuid_utils.uuid7().int
+            return number
+        high, low = divmod(clock.ascending(self._random_bits), 1 << _LOW)
+        milliseconds, middle = divmod(high, 1 << self._random_bits - _LOW)
+        return milliseconds << 80 | middle << 64 | low | _pattern_of(7)[1]
+
+    def _milliseconds(self, number: int) -> int | None:
+        mask, value = _pattern_of(7)
+        return number >> 80 if number & mask == value else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,12 +86,9 @@ class Uuid4(BitsFormat):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bit_pattern: ClassVar[BitPattern] = _pattern_of(4)
+    _random_bits: ClassVar[int] = 122
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
-
-    @property
-    def entropy_bits(self) -> float:
-        return 122.0
 
     def generate(self) -> str:
         if self.encoding == "hyphenated" and not self._pool:  # the text is made without the number
@@ -79,7 +106,7 @@ class Uuid4(BitsFormat):
 
 
 @dataclass(frozen=True, repr=False)
-class Uuid7(TimedFormat):
+class Uuid7(_Version7):
     """UUIDs of version 7: 48 bits of milliseconds, then 74 random ones.
 
     The ids of one process sort in the order of their generation, in all threads; those of several processes to the
@@ -102,10 +129,6 @@ class Uuid7(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 7"
 
-    @property
-    def entropy_bits(self) -> float:
-        return float(_RANDOM_OF_7)
-
     def generate(self) -> str:
         if self.encoding == "hyphenated" and not self._pool and clock.current is clock.MACHINE:
             return self._lead + str(uuid_utils.uuid7())
@@ -116,32 +139,69 @@ class Uuid7(TimedFormat):
             return _hyphenated(self._lead, uuid_utils.uuid7, count)
         return super()._make(count)
 
+
+@dataclass(frozen=True, repr=False)
+class TypeIdFormat(_Version7):
+    """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
+
+    *prefix* has up to 63 small letters, with ``_`` between them; ``""`` or ``None`` for none. New ids sort like those
+    of :class:`Uuid7`. All UUIDs are valid, as the specification demands. Capitals are malformed.
+
+    **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
+
+    :raises ConfigurationError: for a prefix that the specification does not allow.
+    """
+
+    prefix: str | None = None
+    storage: str = "native"
+    separator: str = field(default="_", init=False)
+    encoding: str = field(default="typeid", init=False)
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _encodings: ClassVar[tuple[str, ...]] = ("typeid",)
+    _kind: ClassVar[str] = "a UUID"
+
+    def __post_init__(self) -> None:
+        if self.prefix == "":
+            object.__setattr__(self, "prefix", None)
+        if self.prefix is not None and not (isinstance(self.prefix, str) and _TYPEID_PREFIX.fullmatch(self.prefix)):
+            raise ConfigurationError(
+                f"the prefix {self.prefix!r} is not allowed in a TypeID: "
+                f"expected 1 to 63 of a-z and '_', beginning and ending with a letter"
+            )
+        super().__post_init__()
+
+    @property
+    def capacity(self) -> int:
+        return 2**122
+
+
+@dataclass(frozen=True, repr=False)
+class Ulid(TimedFormat):
+    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random ones, in 26 characters.
+
+    They are written in capitals; small letters are accepted too, as the specification demands.
+    The ids of one process sort in the order of their generation, in all threads. Within a millisecond, the random part
+    grows by a random step, so the next id cannot be guessed; the specification suggests 1. If a millisecond is full,
+    the next one begins early, instead of an error as in the specification.
+
+    **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
+
+    :raises ConfigurationError: for settings that cannot work.
+    """
+
+    prefix: str | None = None
+    separator: str = "_"
+    storage: str = "native"
+    encoding: str = field(default="crockford32", init=False)
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
+    _random_bits: ClassVar[int] = 80
+    _kind: ClassVar[str] = "a ULID"
+
     def _number(self) -> int:
-        return next_uuid7()
+        return clock.ascending(self._random_bits)
 
     def _milliseconds(self, number: int) -> int | None:
-        return milliseconds_of_uuid7(number)
-
-
-def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
-    # the text is made without the number
-    if not lead:
-        return [str(make()) for _ in range(count)]
-    return [lead + str(make()) for _ in range(count)]
-
-
-def next_uuid7() -> int:
-    """Return a new UUID of version 7."""
-    # uuid_utils keeps the order too, but reads only the time of the machine, which tests replace
-    if clock.current is clock.MACHINE:
-        number: int = uuid_utils.uuid7().int
-        return number
-    high, low = divmod(clock.ascending(_RANDOM_OF_7), 1 << _LOW)
-    milliseconds, middle = divmod(high, 1 << _RANDOM_OF_7 - _LOW)
-    return milliseconds << 80 | middle << 64 | low | _pattern_of(7)[1]
-
-
-def milliseconds_of_uuid7(number: int) -> int | None:
-    """Return the time in a UUID of version 7, in milliseconds since 1970; ``None`` for other versions."""
-    mask, value = _pattern_of(7)
-    return number >> 80 if number & mask == value else None
+        return number >> self._random_bits

@@ -27,7 +27,7 @@ from typing_extensions import Never
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import BASE62, Format
-from sqlalchemy_public_id.formats.digits import writer_of
+from sqlalchemy_public_id.formats.alphabets import writer_of
 
 Bytes: TypeAlias = bytes  # `bytes` is an argument below
 

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol, cast
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, PublicIdError, safe_repr
-from sqlalchemy_public_id.formats._base import Format, character_class, in_words
-from sqlalchemy_public_id.formats.alphabets import BASE36
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, in_words
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
 from sqlalchemy_public_id.types import unwrapped

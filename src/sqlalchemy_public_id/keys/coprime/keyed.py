@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
-from sqlalchemy_public_id.formats.digits import width_for
+from sqlalchemy_public_id.formats.alphabets import width_for
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 
 if TYPE_CHECKING:

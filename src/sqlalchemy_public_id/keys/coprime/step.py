@@ -27,8 +27,16 @@ from typing import Any, ClassVar, cast
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, safe_repr
-from sqlalchemy_public_id.formats._base import Value, character_class, check_texts, in_words
-from sqlalchemy_public_id.formats.digits import digits_at_once, reader_of, table_of, writer_of
+from sqlalchemy_public_id.formats._base import Value
+from sqlalchemy_public_id.formats.alphabets import (
+    character_class,
+    check_texts,
+    digits_at_once,
+    in_words,
+    reader_of,
+    table_of,
+    writer_of,
+)
 
 
 class KeySpace(Value, ABC):
