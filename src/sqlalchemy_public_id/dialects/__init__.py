@@ -9,11 +9,10 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 
-from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import Oracle, Outcome, SQLServer, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
-from sqlalchemy_public_id.dialects.unguarded import Oracle, SQLServer
 
 __all__ = [
     "BigIntegerKey",

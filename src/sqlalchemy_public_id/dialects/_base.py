@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
+from sqlalchemy import ARRAY, BINARY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
@@ -182,3 +182,35 @@ class Traits:
         Its triggers or rules run even for a row that is skipped, or a constraint is deferrable.
         """
         return False
+
+
+# --- databases that are not guarded: columns that can be indexed, and are compared byte by byte. Their DDL is tested as
+# text, since there was no server. A large object, which SQLAlchemy has for bytes on Oracle, cannot be in an index.
+
+
+class Oracle(Traits):
+    """Oracle Database. Its indexes and comparisons of ``VARCHAR2`` are binary, unless a session sets ``NLS_COMP``."""
+
+    nulls_are_largest = True
+
+    def integer_type(self, bits: int) -> TypeEngine[Any]:
+        from sqlalchemy.dialects.oracle import RAW  # only programs with Oracle need it
+
+        return BigInteger() if bits == 64 else RAW(bits // 8)
+
+    def literal(self, value: Any) -> str:
+        return f"HEXTORAW('{value.hex()}')" if isinstance(value, bytes) else super().literal(value)
+
+
+class SQLServer(Traits):
+    """SQL Server. Numbers of 128 bits are bytes, since a ``UNIQUEIDENTIFIER`` is sorted by its last ones first."""
+
+    def text_type(self, length: int) -> TypeEngine[str]:
+        """Return a binary collation: the usual ones take ``aB`` for ``Ab``."""
+        return String(length, collation="Latin1_General_BIN2")
+
+    def integer_type(self, bits: int) -> TypeEngine[Any]:
+        return BigInteger() if bits == 64 else BINARY(bits // 8)
+
+    def literal(self, value: Any) -> str:
+        return f"0x{value.hex()}" if isinstance(value, bytes) else super().literal(value)
