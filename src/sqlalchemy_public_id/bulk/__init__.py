@@ -13,9 +13,9 @@ More objects than fit into memory come from an iterable:
 
 On PostgreSQL the rows are sent as an array for each column, and returned with their public ids. Elsewhere they are sent
 without RETURNING, and their keys are read back by public id: those of the first and the last row, if only the rows
-between them fit in between, and all of them otherwise. Objects that need the unit of work (with relationships set, SQL
-expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it; on PostgreSQL also those
-with columns of other types than strings, numbers, dates, times, booleans and UUIDs.
+between them fit in between, and all of them otherwise. Objects that need the unit of work (of several models, with
+relationships set, SQL expressions as values or attributes, joined-table inheritance, listeners to their INSERTs) are
+left to it; on PostgreSQL also those with values of other types than strings, numbers, dates, times, booleans and UUIDs.
 """
 
 from __future__ import annotations
