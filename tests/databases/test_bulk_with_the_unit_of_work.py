@@ -60,6 +60,19 @@ class Watched(PublicIdMixin, Base):
     name: Mapped[str | None] = mapped_column(String(50))
 
 
+class Crew(PublicIdMixin, Base):
+    __tablename__ = "crew"
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Sailor(PublicIdMixin, Base):
+    __tablename__ = "sailor"
+    crew_id: Mapped[int | None] = mapped_column(ForeignKey("crew.id"))
+    crew: Mapped[Crew | None] = relationship()
+
+
 class Named(PublicIdMixin, Base):
     __tablename__ = "named"
     first: Mapped[str] = mapped_column(String(50))
@@ -241,6 +254,18 @@ def test_relationship_that_is_set_to_none(session: Session, count: int) -> None:
     session.expire_all()
 
     assert [user.team_id for user in inserted] == [user.team_id for user in flushed]
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_related_object_that_is_false(session: Session, count: int) -> None:
+    """An object whose class has a length is related as any other, also if that is zero."""
+    crew = Crew()
+    sailors = [Sailor(crew=crew) for _ in range(count)]
+    bulk.insert(session, sailors)
+    session.commit()
+
+    assert crew.id is not None
+    assert {sailor.crew_id for sailor in sailors} == {crew.id}
 
 
 @pytest.mark.parametrize("count", [3, 30])

@@ -115,10 +115,13 @@ def _columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 def _has_relationships(mapper: Mapper[Any], columns: dict[str, Column[Any]], rows: list[_Values]) -> bool:
     """Return True if a relationship is set. One that is set to None is, if a flush would empty its foreign key."""
     for relationship in mapper.relationships:
-        given = [row for row in rows if relationship.key in row]
-        keys = [name for name, column in columns.items() if column in relationship.local_columns] if given else []
-        if any(row[relationship.key] or any(row.get(key) is not None for key in keys) for row in given):
-            return True
+        name = relationship.key
+        given = [row for row in rows if name in row]
+        keys = [key for key, column in columns.items() if column in relationship.local_columns] if given else []
+        for row in given:
+            is_empty = not row[name] if relationship.uselist else row[name] is None  # the class may have a length
+            if not is_empty or any(row.get(key) is not None for key in keys):
+                return True
     return False
 
 
