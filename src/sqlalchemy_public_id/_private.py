@@ -292,19 +292,15 @@ def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> boo
     :param besides: a package whose own listeners do not count. They need neither ``raw`` nor ``retval``, which wrap a
         function in one of SQLAlchemy's.
     """
+    of_session = "before_flush after_flush after_flush_postexec before_attach after_attach transient_to_pending"
+    watched: list[tuple[Any, str]] = [
+        (session, f"{of_session} pending_to_persistent"),
+        (mapper, "before_insert after_insert"),
+        (mapper.class_manager, "refresh_flush"),
+    ]
     try:
-        of_session, of_mapper, of_attributes = (each.dispatch for each in (session, mapper, mapper.class_manager))
-        listeners: list[Any] = [
-            *of_session.before_flush,
-            *of_session.after_flush,
-            *of_session.after_flush_postexec,
-            *of_session.before_attach,
-            *of_session.after_attach,
-            *of_session.transient_to_pending,
-            *of_session.pending_to_persistent,
-            *of_mapper.before_insert,
-            *of_mapper.after_insert,
-            *of_attributes.refresh_flush,
+        listeners = [
+            each for owner, names in watched for name in names.split() for each in getattr(owner.dispatch, name)
         ]
     except AttributeError as error:
         _warn("bulk.insert() takes the time of a flush", error)
@@ -328,17 +324,15 @@ def as_flush(session: Session) -> Generator[None]:
         raise
 
 
-def persist(
-    session: Session, mapper: Mapper[Any], states: list[InstanceState[Any]], rows: list[dict[str, Any]], key: str
-) -> None:
-    """Make transient *states*, whose rows are stored, persistent, as a flush does, for a third of the time.
+def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[str, Any]]) -> None:
+    """Make transient *states* of one model, whose rows are stored, persistent, as a flush does, in a third of the time.
 
-    :param rows: the attributes of each object.
-    :param key: the attribute of the primary key, which has one column.
+    :param rows: the attributes of each object. The primary key has one column.
     """
     identity_map: Any = session.identity_map
     transaction: Any = session._transaction
-    class_ = mapper._identity_class
+    mapper = states[0].mapper
+    key, class_ = mapper.get_property_by_column(mapper.primary_key[0]).key, mapper._identity_class
     identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
     known, new = identity_map._dict, dict(zip(identities, states, strict=True))
     # the session may still know an object whose row is gone, and whose key the database has given out again

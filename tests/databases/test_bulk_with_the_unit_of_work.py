@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from marks import fast_ways, on
 from rows import agree, stored
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, text
 from sqlalchemy.exc import DBAPIError, SAWarning
-from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, column_property, mapped_column, relationship
 
-from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, bulk
 
 
@@ -60,6 +58,26 @@ class Draft(PublicIdMixin, Base):
 class Watched(PublicIdMixin, Base):
     __tablename__ = "watched"
     name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Crew(PublicIdMixin, Base):
+    __tablename__ = "crew"
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Sailor(PublicIdMixin, Base):
+    __tablename__ = "sailor"
+    crew_id: Mapped[int | None] = mapped_column(ForeignKey("crew.id"))
+    crew: Mapped[Crew | None] = relationship()
+
+
+class Named(PublicIdMixin, Base):
+    __tablename__ = "named"
+    first: Mapped[str] = mapped_column(String(50))
+    last: Mapped[str] = mapped_column(String(50))
+    full: Mapped[str] = column_property(first + " " + last)  # type: ignore[operator]  # columns, in the class body
 
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
@@ -210,12 +228,51 @@ def test_given_keys(session: Session) -> None:
     agree(session, users)
 
 
-@fast_ways
-@on("sqlite")
-def test_models_in_the_order_of_the_objects(session: Session, statements: Statements) -> None:
-    """The rows of each model are inserted in the order of the objects, though a flush would insert teams first."""
-    users, teams = [User(name=func.lower("ADA"))], [Team(name=func.lower("ALL"))]
-    bulk.insert(session, [*users, *teams, Watched(name="1"), Watched(name="2")])
+@pytest.mark.parametrize("count", [3, 30])
+def test_rows_that_refer_to_later_objects(session: Session, count: int) -> None:
+    """Objects of several models are inserted in the order of their foreign keys, whatever order they are given in."""
+    if session.get_bind().name == "sqlite":
+        session.execute(text("PRAGMA foreign_keys = ON"))
+    users = [User(name=str(number), team_id=7) for number in range(count)]
+    bulk.insert(session, [*users, Team(id=7), *[Watched(name=str(number)) for number in range(count)]])
+    session.commit()
 
-    tables = [statement.split()[2].strip('"') for statement in statements.starting("INSERT")]
-    assert list(dict.fromkeys(tables)) == ["user", "team", "watched"]
+    assert session.scalars(select(User.team_id)).all() == [7] * count
+    assert len(stored(session, Watched)) == count
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_relationship_that_is_set_to_none(session: Session, count: int) -> None:
+    """It empties the foreign key, as in a flush, also one that was given beside it."""
+    team = Team()
+    session.add(team)
+    session.flush()
+    flushed, inserted = ([User(team_id=team.id, team=None) for _ in range(count)] for _ in range(2))
+    session.add_all(flushed)
+    session.flush()
+    bulk.insert(session, inserted)
+    session.expire_all()
+
+    assert [user.team_id for user in inserted] == [user.team_id for user in flushed]
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_related_object_that_is_false(session: Session, count: int) -> None:
+    """An object whose class has a length is related as any other, also if that is zero."""
+    crew = Crew()
+    sailors = [Sailor(crew=crew) for _ in range(count)]
+    bulk.insert(session, sailors)
+    session.commit()
+
+    assert crew.id is not None
+    assert {sailor.crew_id for sailor in sailors} == {crew.id}
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_attributes_that_are_expressions(session: Session, count: int) -> None:
+    """They have the value that the database computes, also if they were read before."""
+    named = [Named(first="Ada", last=str(number)) for number in range(count)]
+    assert named[0].full is None
+    bulk.insert(session, named)
+
+    assert [each.full for each in named] == [f"Ada {number}" for number in range(count)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
+
+from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id import bulk
 from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
-from sqlalchemy_public_id.bulk.batches import BATCH, Batches
-from sqlalchemy_public_id.bulk.objects import iterator_of
 
 __all__ = ["insert", "insert_many"]
 
@@ -22,39 +23,36 @@ async def insert_many(
     session: AnyAsyncSession,
     objects: Iterable[object] | AsyncIterable[object],
     *,
-    batch: int = BATCH,
+    batch: int = bulk.BATCH,
     progress: Callable[[int], Awaitable[object] | object] | None = None,
 ) -> int:
     """As :func:`sqlalchemy_public_id.bulk.insert_many`, with an iterable of either kind.
 
     *progress* may be an ``async def``, which is awaited.
     """
-    session = async_session(session)
-    batches = Batches(batch, progress)
-    if isinstance(objects, AsyncIterable):
-        asynchronous = aiter(objects)
-        while taken := await _take(batches, asynchronous):
-            await session.run_sync(batches.insert, taken)
-            taken.clear()  # while the next ones are taken
-            await _report(batches)
-    else:
-        iterator = iterator_of(objects)
-        while await session.run_sync(batches.insert_next, iterator):  # a generator may load attributes
-            await _report(batches)
-    return batches.inserted
+
+    def report(count: int) -> None:
+        reported = progress(count) if progress is not None else None
+        if isawaitable(reported):
+            await_only(reported)
+
+    given = _awaited(objects, batch) if isinstance(objects, AsyncIterable) else objects
+    reporting = report if callable(progress) else progress
+    return await async_session(session).run_sync(bulk.insert_many, given, batch=batch, progress=reporting)
 
 
-async def _take(batches: Batches, objects: AsyncIterator[object]) -> list[object]:
-    taken: list[object] = []
-    with batches.noting():
-        async for each in objects:
-            taken.append(each)
-            if len(taken) == batches.size:
-                break
+def _awaited(objects: AsyncIterable[object], batch: int) -> Iterator[object]:
+    """Yield *objects*, inside of a greenlet of SQLAlchemy, which is left once for each *batch* of them."""
+    iterator = aiter(objects)
+    while taken := await_only(_take(iterator, batch)):
+        while taken:  # and keep none of them while the next ones are taken
+            yield taken.popleft()
+
+
+async def _take(objects: AsyncIterator[object], count: int) -> deque[object]:
+    taken: deque[object] = deque()
+    async for each in objects:
+        taken.append(each)
+        if len(taken) == count:
+            break
     return taken
-
-
-async def _report(batches: Batches) -> None:
-    reported = batches.report()
-    if isawaitable(reported):
-        await reported

@@ -13,12 +13,79 @@ More objects than fit into memory come from an iterable:
 
 On PostgreSQL the rows are sent as an array for each column, and returned with their public ids. Elsewhere they are sent
 without RETURNING, and their keys are read back by public id: those of the first and the last row, if only the rows
-between them fit in between, and all of them otherwise. Objects that need the unit of work (with relationships set, SQL
-expressions as values, joined-table inheritance, listeners to their INSERTs) are left to it; on PostgreSQL also those
-with columns of other types than strings, numbers, dates, times, booleans and UUIDs.
+between them fit in between, and all of them otherwise. Objects that need the unit of work (of several models, with
+relationships set, SQL expressions as values or attributes, joined-table inheritance, listeners to their INSERTs) are
+left to it; on PostgreSQL also those with values of other types than strings, numbers, dates, times, booleans and UUIDs.
 """
 
-from sqlalchemy_public_id.bulk.batches import insert_many
-from sqlalchemy_public_id.bulk.objects import insert
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from inspect import iscoroutinefunction
+from itertools import islice
+
+from sqlalchemy.orm import Session
+
+from sqlalchemy_public_id.bulk.objects import insert, iterator_of
+from sqlalchemy_public_id.errors import safe_repr
+from sqlalchemy_public_id.orm.inspection import session_of
 
 __all__ = ["insert", "insert_many"]
+
+BATCH = 5_000
+"""The number of objects that are inserted at a time, unless the caller gives another one."""
+
+
+def insert_many(
+    session: Session,
+    objects: Iterable[object],
+    *,
+    batch: int = BATCH,
+    progress: Callable[[int], object] | None = None,
+) -> int:
+    """Insert *objects*, *batch* of them at a time. Return their number.
+
+    Each batch is inserted as by :func:`insert`, in the transaction of the caller. The session keeps weak references, so
+    an object that nothing else refers to is freed before the next batch is taken from *objects*.
+
+    An exception has a note with the number of objects that were inserted before. If *objects* raises it, or has
+    something that is not a mapped object, earlier batches stay in the transaction. If the database refuses a batch,
+    the transaction is rolled back, as by a flush.
+
+    :param progress: called after each batch, with the number of objects so far. It may commit.
+    """
+    session = session_of(session)
+    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
+        raise ValueError(f"batch is {safe_repr(batch)}, expected a whole number from 1")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is {safe_repr(progress)}, expected a function of the number of objects so far")
+    if iscoroutinefunction(progress):
+        raise TypeError("progress is an async function: sqlalchemy_public_id.asyncio.bulk.insert_many() awaits it")
+    iterator, inserted = iterator_of(objects), 0
+    while True:
+        with _noting(inserted):
+            taken = list(islice(iterator, batch))
+        if not taken:
+            return inserted
+        with _noting(inserted, f", and these of the batch were not: {inserted + 1} to {inserted + len(taken)}"):
+            insert(session, taken)
+        inserted += len(taken)
+        del taken  # before the next ones are taken
+        if progress is not None:
+            progress(inserted)
+
+
+@contextmanager
+def _noting(inserted: int, more: str = "") -> Generator[None]:
+    """Note the number of objects on an exception."""
+    try:
+        yield
+    except Exception as error:
+        note = f"bulk.insert_many(): {inserted} objects were inserted before{more}"
+        if sys.version_info >= (3, 11):
+            error.add_note(note)
+        else:  # where other programs look for notes
+            vars(error)["__notes__"] = [*vars(error).get("__notes__", ()), note]
+        raise

@@ -1,44 +1,35 @@
-"""Insert objects: choose the way for each group of them, have their rows sent, and make the objects persistent."""
+"""Insert objects: choose the way, send their rows, read back what the database has made, make them persistent."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from sqlalchemy import Table
+from sqlalchemy import Column, Connection, Integer, Table, select
+from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
+from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, persist
-from sqlalchemy_public_id.bulk.arrays import can_insert_arrays
-from sqlalchemy_public_id.bulk.rows import Values, columns_of, send
+from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, persist, sent_parameters
+from sqlalchemy_public_id.bulk.arrays import insert_arrays, item_types
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import safe_repr
+from sqlalchemy_public_id.guard.statement import MADE_IDS
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.references import writing
 from sqlalchemy_public_id.types import public_id_type
 
-_FEW_ROWS = 20
-"""Fewer rows are as fast without arrays."""
+_AT_ONCE = 10_000
+"""Rows that are sent and read back at a time: enough for speed, and far below the packet sizes of databases."""
 
 _PACKAGE = __name__.partition(".")[0]
 
-_Way: TypeAlias = Literal["flush", "rows", "arrays"]
-
-
-@dataclass
-class _Group:
-    """Objects of one model that follow each other."""
-
-    mapper: Mapper[Any]
-    states: list[InstanceState[Any]]
-    rows: list[Values]
-    """The attributes of each object."""
-    objects: list[object]
+_Values: TypeAlias = dict[str, Any]
+"""The attributes of an object that are set, as in its ``__dict__``."""
 
 
 def insert(session: Session, objects: Iterable[object]) -> None:
@@ -49,20 +40,14 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     session = session_of(session)
     members: list[Any] = list(iterator_of(objects))  # keeps them alive: states are weak references
     states = _states(members)
-    if len(states) < len(members):  # an object that is listed twice is one row
-        members = [state.obj() for state in states]
     writing.resolve(session, members)  # as a flush does, which rows at once are not
-    groups = _groups(states, members)
-    ways = [_choose(session, group) for group in groups]
-    for group, way in zip(groups, ways, strict=True):
-        if way != "flush":
-            session.flush()
-            _insert_together(session, group, arrays=way == "arrays")
-        else:
-            session.add_all(group.objects)
-            if set(ways) != {"flush"}:  # keep the order of the objects
-                session.flush()
+    rows = [state.dict for state in states]
+    types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None
+    if types is None:
+        session.add_all(members)
     session.flush()
+    if types is not None:
+        _insert_together(session, states, rows, types)
 
 
 def iterator_of(objects: object) -> Iterator[object]:
@@ -80,7 +65,7 @@ def iterator_of(objects: object) -> Iterator[object]:
 
 def _states(objects: list[object]) -> list[InstanceState[Any]]:
     try:
-        return list(dict.fromkeys(map(instance_state, objects)))
+        return list(dict.fromkeys(map(instance_state, objects)))  # an object that is listed twice is one row
     except AttributeError:
         wrong = next(each for each in objects if not hasattr(each, "_sa_instance_state"))
         raise TypeError(
@@ -89,88 +74,187 @@ def _states(objects: list[object]) -> list[InstanceState[Any]]:
         ) from None
 
 
-def _groups(states: list[InstanceState[Any]], objects: list[object]) -> list[_Group]:
-    rows = [state.dict for state in states]
-    if len(set(map(attrgetter("class_"), states))) == 1:
-        return [_Group(states[0].mapper, states, rows, objects)]
-    groups: list[_Group] = []
-    for _, members in groupby(zip(states, rows, objects, strict=True), key=lambda member: member[0].class_):
-        alike = list(members)
-        groups.append(_Group(alike[0][0].mapper, *map(list, zip(*alike, strict=True))))
-    return groups
+# --- the way
 
 
-def _is_plain(session: Session, group: _Group) -> bool:
+def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Values]) -> bool:
     """Return True if multi-row statements do all that the unit of work does, for less."""
-    mapper, rows = group.mapper, group.rows
-    if is_sharded(session):  # the rows may be for several databases
+    # it sorts models by their relationships; the rows of a session with several databases may be for any of them
+    if len(rows) < 2 or len({*map(attrgetter("class_"), states)}) > 1 or is_sharded(session):
         return False
-    if len(rows) < 2:
+    mapper = states[0].mapper
+    table, keys, columns, ids = mapper.local_table, mapper.primary_key, _columns_of(mapper), id_attributes(mapper)
+    if not isinstance(table, Table) or mapper.inherits is not None or mapper.version_id_col is not None or not ids:
         return False
-    table, keys = mapper.local_table, mapper.primary_key
-    if mapper.inherits is not None or len(keys) != 1 or not isinstance(table, Table):
+    if len(keys) != 1 or keys[0] is not table.autoincrement_column:
         return False
-    ids = id_attributes(mapper)
-    if keys[0] is not table.autoincrement_column or not ids:
+    if len(columns) < len(mapper.column_attrs):  # the others are SQL expressions, which are read after a flush
+        return False
+    if has_listeners(session, mapper, besides=_PACKAGE) or not all(state.transient for state in states):
         return False
     # all ids are to be made, or none: a collision may replace those of one statement, or it may not
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
-    if mapper.version_id_col is not None or has_listeners(session, mapper, besides=_PACKAGE):
-        return False
-    if not all(state.transient for state in group.states):
-        return False
-    key, relationships = mapper.get_property_by_column(keys[0]).key, mapper.relationships.keys()
-    if any(row.get(key) is not None for row in rows) or any(row.get(name) for name in relationships for row in rows):
+    key = mapper.get_property_by_column(keys[0]).key
+    if any(row.get(key) is not None for row in rows) or _has_relationships(mapper, columns, rows):
         return False
     # a few types stand for thousands of values
     types: set[type[Any]] = set(map(type, chain.from_iterable(map(dict[str, Any].values, rows))))
     return not any(issubclass(kind, ClauseElement) or hasattr(kind, "__clause_element__") for kind in types)
 
 
-def _choose(session: Session, group: _Group) -> _Way:
-    """Return the fastest way that stores the same values as the unit of work."""
-    if not _is_plain(session, group):
-        return "flush"
-    mapper, rows = group.mapper, group.rows
+def _columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Return attribute → column of the table."""
+    return {
+        prop.key: prop.columns[0]
+        for prop in mapper.column_attrs
+        if isinstance(prop.columns[0], Column) and prop.columns[0].table is mapper.local_table
+    }
+
+
+def _has_relationships(mapper: Mapper[Any], columns: dict[str, Column[Any]], rows: list[_Values]) -> bool:
+    """Return True if a relationship is set. One that is set to None is, if a flush would empty its foreign key."""
+    for relationship in mapper.relationships:
+        name = relationship.key
+        given = [row for row in rows if name in row]
+        keys = [key for key, column in columns.items() if column in relationship.local_columns] if given else []
+        for row in given:
+            is_empty = not row[name] if relationship.uselist else row[name] is None  # the class may have a length
+            if not is_empty or any(row.get(key) is not None for key in keys):
+                return True
+    return False
+
+
+def _array_types(
+    session: Session, states: list[InstanceState[Any]], rows: list[_Values]
+) -> dict[str, TypeEngine[Any]] | None:
+    """Return attribute → the type of its items in an array, none if each value is sent by itself.
+
+    Return None if the unit of work has to insert the objects.
+    """
+    mapper = states[0].mapper
     connection = connection_to_write(session, mapper)
-    dialect = connection.dialect
     # under AUTOCOMMIT a collision among many rows could not be taken back
-    if is_autocommit(connection) or not can_persist(session, group.states[0]):
-        return "flush"
-    if not (dialect.insert_executemany_returning and traits_for(dialect).aborts_transaction):
-        return "rows"
-    columns, ids = columns_of(mapper), id_attributes(mapper)
-    made = [name for name, column in columns.items() if column.default is not None and name not in ids]
-    # SQLAlchemy calls a default for each row of its own statements
-    if len(rows) < _FEW_ROWS or any(row.get(name) is None for name in made for row in rows):
-        return "flush"
-    can = can_insert_arrays(connection, cast("Table", mapper.local_table), columns, rows)
-    return "arrays" if can else "flush"
+    if is_autocommit(connection) or not can_persist(session, states[0]):
+        return None
+    if not traits_for(connection.dialect).aborts_transaction:
+        return {}
+    return item_types(connection, cast("Table", mapper.local_table), _columns_of(mapper), id_attributes(mapper), rows)
 
 
-def _insert_together(session: Session, group: _Group, *, arrays: bool) -> None:
-    mapper, states = group.mapper, group.states
-    made = _make_ids(group)
+# --- the rows
+
+
+def _insert_together(
+    session: Session, states: list[InstanceState[Any]], rows: list[_Values], types: dict[str, TypeEngine[Any]]
+) -> None:
+    mapper = states[0].mapper
+    ids = id_attributes(mapper)
+    made = [name for name in ids if rows[0].get(name) is None]
+    for name in made:
+        for row, public_id in zip(rows, public_id_type(ids[name]).next_ids(len(rows)), strict=True):
+            row[name] = public_id
     with session.no_autoflush, as_flush(session):
         try:
-            connection = connection_to_write(session, mapper)
-            send(connection, mapper, group.rows, arrays=arrays, made=made)
+            _send(connection_to_write(session, mapper), mapper, rows, made, types)
         except BaseException:
-            for row in group.rows:
+            for row in rows:
                 for name in made:  # as after a flush that fails, another attempt makes other ids
                     row.pop(name, None)
             if session.is_active:
-                session.add_all(group.objects)
+                session.add_all(state.obj() for state in states)
             raise
-        persist(session, mapper, states, group.rows, mapper.get_property_by_column(mapper.primary_key[0]).key)
+        persist(session, states, rows)
 
 
-def _make_ids(group: _Group) -> list[str]:
-    """Set ids on objects that have none, all together. Return the names of the attributes."""
-    attributes, rows = id_attributes(group.mapper), group.rows
-    made = [name for name in attributes if rows[0].get(name) is None]
-    for name in made:
-        for row, public_id in zip(rows, public_id_type(attributes[name]).next_ids(len(rows)), strict=True):
-            row[name] = public_id
-    return made
+def _send(
+    connection: Connection,
+    mapper: Mapper[Any],
+    rows: list[_Values],
+    made: Collection[str],
+    types: dict[str, TypeEngine[Any]],
+) -> None:
+    """Insert *rows*, the attributes of objects that have their ids, and set their keys and defaults.
+
+    :param made: attributes whose ids the caller has just made: a collision may replace them.
+    :param types: attribute → the type of its items, if arrays are sent.
+    """
+    table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), _columns_of(mapper)
+    options = {MADE_IDS: frozenset(ids[name].key for name in made)}
+    for unset, alike in _group_by_unset(rows, columns, ids):
+        sent = {name: column for name, column in columns.items() if name not in unset}
+        returned = {name: mapper.attrs[name].class_attribute.expression for name in (next(iter(ids)), *unset)}
+        for at in range(0, len(alike), _AT_ONCE):
+            batch = alike[at : at + _AT_ONCE]
+            if types:  # a row that was left out gets other ids, or the error of the constraint that it violates
+                alone = returned | ids
+                for row in insert_arrays(connection, batch, sent, types, returned):
+                    query = insert_into(table).returning(*alone.values())
+                    result = connection.execute(query, _parameters(sent, [row]), execution_options=options)
+                    row.update(zip(alone, result.one(), strict=True))
+            else:
+                result = connection.execute(insert_into(table), _parameters(sent, batch), execution_options=options)
+                for row, parameters in zip(batch, sent_parameters(result) or (), strict=False):
+                    for name in made:  # some may have been replaced
+                        row[name] = parameters[ids[name].key]
+                _read_back(connection, mapper, batch, returned)
+
+
+def _parameters(sent: dict[str, Column[Any]], rows: list[_Values]) -> list[_Values]:
+    keys = [column.key for column in sent.values()]
+    values = [[row.get(name) for row in rows] for name in sent]
+    return [dict(zip(keys, row)) for row in zip(*values)]  # noqa: B905  # strict=True costs a third of the time
+
+
+def _group_by_unset(
+    rows: list[_Values], columns: dict[str, Column[Any]], ids: Collection[str]
+) -> Iterator[tuple[list[str], list[_Values]]]:
+    """Yield groups of neighbouring rows, with the attributes that the database or a default sets: as in a flush, None.
+
+    All rows have their *ids*, and none has its key.
+    """
+    keys = [name for name, column in columns.items() if column.primary_key]
+    # True for JSON: None is a value
+    optional = {
+        name: column.type.should_evaluate_none
+        for name, column in columns.items()
+        if name not in (*keys, *ids)
+        and (column.default is not None or column.server_default is not None or column.type.should_evaluate_none)
+    }
+
+    def unset(row: _Values) -> list[str]:
+        return [name for name, has_null in optional.items() if row.get(name) is None and not (has_null and name in row)]
+
+    for names, group in groupby(rows, unset) if optional else [((), rows)]:
+        yield [*keys, *names], list(group)
+
+
+def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values], wanted: dict[str, Any]) -> None:
+    """Set the values of the database and of the column defaults on the objects, found by public id.
+
+    :param wanted: attribute → its expression, of the public id, the key, and what else was not sent.
+    """
+    name, attribute, *others = wanted
+    column, key = id_attributes(mapper)[name], mapper.primary_key[0]
+    low, high = (
+        select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])
+    )
+    if not others and isinstance(key.type, Integer):
+        first, last = connection.execute(select(low, high)).one()
+        # The database gives out growing keys: if the last one is that far from the first one, no other row is between.
+        if first is not None and last is not None and last - first == len(rows) - 1:
+            for number, row in enumerate(rows, first):
+                row[attribute] = number
+            return
+    query, missing = select(*wanted.values()), {row[name]: row for row in rows}
+    traits, type_ = traits_for(connection.dialect), public_id_type(column)
+
+    def queries() -> Iterator[Any]:
+        # Keys that were given out together lie together: reading the range costs a third of looking up each id.
+        # Other rows in the range are passed over, and rows outside of it are looked up.
+        yield query.where(key.between(low, high)).order_by(key).limit(2 * len(rows))
+        yield from map(query.where, traits.any_of(column, list(missing), type_.as_parameter))
+
+    for each in queries():
+        for values in connection.execute(each):
+            missing.pop(values[0], {}).update(zip(wanted, values, strict=True))
