@@ -234,6 +234,9 @@ class Program:
             if state.persistent and (marker not in self.state.rows or state.identity[0] != keys.get(marker)):
                 self.session.expunge(instance)
                 self.drop(instance)
+        for instance in list(self.session.identity_map.values()):  # what insert_once() has found, and refused
+            if isinstance(instance, self.model) and inspect(instance).identity[0] not in keys.values():
+                self.session.expunge(instance)
 
     def look_again(self) -> None:
         """Without transactions, some rows of what has failed are there; each of them once."""
