@@ -221,6 +221,15 @@ def has_own_values(insert: Insert) -> bool:
         return True
 
 
+def has_many_rows(insert: Insert) -> bool:
+    """Return True for ``insert().values([…])``, which has all rows in one set of parameters, and if nobody knows."""
+    try:
+        return bool(insert._multi_values)
+    except AttributeError as error:
+        _warn("on PostgreSQL INSERTs have savepoints", error)
+        return True
+
+
 # --- lookups
 
 

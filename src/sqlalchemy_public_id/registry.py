@@ -39,6 +39,8 @@ class _Claim:
             return "belongs to"
         if self.prefix.lower() == other.prefix.lower():
             return f"differs only in case from {other.prefix!r} of"
+        if self.separator == other.separator:  # its last occurrence ends the prefix
+            return None
         shorter, longer = sorted((self, other), key=lambda claim: len(claim.lead))
         rest = longer.lead.removeprefix(shorter.lead)
         # If the rest contains the separator of the shorter one, splitting at the last separator separates them.
@@ -52,7 +54,7 @@ class _Claim:
 
 
 class _Claims:
-    """The claims of some owners, in dictionaries: neither a text nor a claim is compared with all of them."""
+    """The claims of some owners, in dictionaries: a text is compared with none of them, a claim with few."""
 
     def __init__(self, owners: Iterable[tuple[_Claim, ...]] = ()) -> None:
         self.by_owner: dict[str, tuple[_Claim, ...]] = {}
@@ -76,7 +78,7 @@ class _Claims:
     def rivals_of(self, claim: _Claim) -> Iterator[_Claim]:
         """Yield the claims with which *claim* may be confused; one of them may come twice."""
         yield from self._alike.get(claim.prefix.lower(), ())
-        # the last one of a separator ends the prefix, so that prefixes with one separator are told apart
+        # the last occurrence of a separator ends the prefix, so that prefixes with the same one are told apart
         for separator, others in [*self.by_separator.items()]:  # a finalizer may declare a class meanwhile
             if separator != claim.separator:
                 yield from others

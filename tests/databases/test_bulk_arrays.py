@@ -23,6 +23,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     Engine,
+    ForeignKey,
     Integer,
     Interval,
     MetaData,
@@ -42,7 +43,17 @@ from sqlalchemy import Enum as EnumType
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, bulk, public_id_column, testing
+from sqlalchemy_public_id import (
+    NanoId,
+    ObjectId,
+    PublicIdMixin,
+    PublicIdType,
+    Snowflake,
+    Uuid7,
+    bulk,
+    public_id_column,
+    testing,
+)
 
 pytestmark = [pytest.mark.backend, on("postgresql"), fast_ways]
 
@@ -322,6 +333,31 @@ def test_defaults(engine: Engine, session: Session) -> None:
 
     assert set(session.execute(select(Made.made, Made.computed))) == {(7, 5)}
     assert set(session.scalars(select(Hidden.__table__.c.hidden))) == {7}
+
+
+class Plan(PublicIdMixin, Base):
+    __tablename__ = "plan"
+
+
+class Account(PublicIdMixin, Base):
+    """Holds the ids of other rows, by default that of one plan."""
+
+    __tablename__ = "account"
+    plan: Mapped[str | None] = mapped_column(
+        PublicIdType(NanoId()), ForeignKey("plan.public_id"), default=lambda: "izkpm55j334u"
+    )
+    parent: Mapped[str | None] = mapped_column(PublicIdType(NanoId()), ForeignKey("plan.public_id"))
+
+
+def test_default_of_a_column_with_ids_of_others(session: Session) -> None:
+    """The default of a column that holds ids of other rows is called for each row, as by a flush."""
+    session.add(Plan(public_id="izkpm55j334u"))
+    session.flush()
+    objects = [Account() for _ in range(ROWS)]
+    bulk.insert(session, objects)
+
+    assert {(each.plan, each.parent) for each in objects} == {("izkpm55j334u", None)}
+    agree(session, objects)
 
 
 def test_long_keys(session: Session) -> None:

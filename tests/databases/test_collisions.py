@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -542,3 +543,38 @@ def test_two_equal_ids_in_one_statement(session: Session) -> None:
 
     found = dict(session.execute(select(User.name, User.public_id)).all())
     assert found == {"first": "a" * 12, "second": "b" * 12}
+
+
+@on("sqlite", "postgresql")
+def test_two_equal_ids_in_an_upsert(session: Session) -> None:
+    """The default makes no id twice in one INSERT, so that ``ON CONFLICT DO NOTHING`` leaves out none of its rows."""
+    dialect = import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
+    with testing.fixed_ids(User, "a" * 12, "a" * 12, "b" * 12):
+        statement = dialect.insert(User).values([{"name": "first"}, {"name": "second"}])
+        session.execute(statement.on_conflict_do_nothing())
+
+    assert {*session.scalars(select(User.public_id))} == {"a" * 12, "b" * 12}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_values_with_one_made_id(session: Session, order: int) -> None:
+    """The rows of ``insert().values([…])`` are stored if the id of one of them is made, and those of others are SQL."""
+    rows: list[dict[str, Any]] = [{"name": "a"}, {"name": "b", "public_id": func.lower("BBBBBBBBBBBB")}]
+    session.execute(insert(User).values(rows[::order]))
+
+    assert session.scalars(select(User.name).order_by(User.name)).all() == ["a", "b"]
+
+
+def test_listener_that_passes_tuples(session: Session, engine: Engine) -> None:
+    """Many parameter sets are retried, whatever sequence a listener has made of them."""
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def pass_on(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> Any:
+        return statement, tuple(parameters) if many else parameters
+
+    session.add(User(public_id="a" * 12))
+    session.flush()
+    with testing.collisions(User, "a" * 12):
+        session.execute(insert(User), [{"name": "first"}, {"name": "second"}])
+
+    assert session.scalar(select(func.count()).select_from(User)) == 3

@@ -80,6 +80,17 @@ def test_older_prefixes(prefixes: Prefixes) -> None:
         prefixes.claim(newcomer, NanoId(prefix="client"))
 
 
+def test_one_separator_tells_prefixes_apart(prefixes: Prefixes) -> None:
+    """Prefixes with the same separator are told apart by its last occurrence, whether they have one owner or two."""
+    short, long = NanoId(prefix="a", separator="__"), NanoId(prefix="a_", separator="__")
+    first, second = owner("First"), owner("Second")
+    prefixes.claim(first, short)
+    prefixes.claim(second, long)
+
+    assert [prefixes.owner_of(format.generate()) for format in (short, long)] == [first, second]
+    Prefixes().claim(first, short, long)
+
+
 def test_older_separators(prefixes: Prefixes) -> None:
     """One prefix with two separators, the new one and the old one: both lead to the owner."""
     holder = owner("Customer")

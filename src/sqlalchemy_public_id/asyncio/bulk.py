@@ -42,7 +42,7 @@ async def insert_many(
 
 
 def _awaited(objects: AsyncIterable[object], batch: int) -> Iterator[object]:
-    """Yield *objects*, inside of a greenlet of SQLAlchemy, which is left once for each *batch* of them."""
+    """Yield *objects* inside of a greenlet of SQLAlchemy, and wait for a *batch* of them at a time."""
     iterator = aiter(objects)
     while taken := await_only(_take(iterator, batch)):
         while taken:  # and keep none of them while the next ones are taken

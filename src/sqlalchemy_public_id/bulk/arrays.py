@@ -67,13 +67,15 @@ def item_types(
     for name, column in columns.items():
         values = [row.get(name) for row in rows]
         kinds: set[type[Any]] = {*map(type, values)}
+        # SQLAlchemy calls a default for each row of its own statements
+        if column.default is not None and NoneType in kinds and name not in ids:
+            return None
         if isinstance(column.type, IdColumnType):  # checks each value, which new ids do not need
-            types[name] = String() if column.type.is_plain_text and kinds == {NoneType} else column.type
+            is_new = name in ids and kinds == {NoneType}
+            types[name] = String() if column.type.is_plain_text and is_new else column.type
             continue
         type_ = _item_type(column.type, connection.dialect)
-        # SQLAlchemy calls a default for each row of its own statements
-        is_made = column.default is not None and NoneType in kinds
-        if type_ is None or is_made or not _are_alike(kinds - {NoneType}, values):
+        if type_ is None or not _are_alike(kinds - {NoneType}, values):
             return None
         types[name] = type_
     return types if on_conflict.can_skip_rows(connection, table) else None
@@ -127,7 +129,7 @@ def insert_arrays(
         found = [missing.pop(values[0]) for values in stored]
     except KeyError:
         raise on_conflict.other_ids(sent[public_id]) from None
-    for at, name in enumerate(returned):
-        for row, values in zip(found, stored, strict=True) if at else ():
+    for at, name in enumerate([*returned][1:], start=1):  # the public ids are those that were sent
+        for row, values in zip(found, stored, strict=True):
             row[name] = values[at]
     return [*repeated, *missing.values()]

@@ -128,7 +128,7 @@ def _has_relationships(mapper: Mapper[Any], columns: dict[str, Column[Any]], row
 def _array_types(
     session: Session, states: list[InstanceState[Any]], rows: list[_Values]
 ) -> dict[str, TypeEngine[Any]] | None:
-    """Return attribute → the type of its items in an array, none if each value is sent by itself.
+    """Return attribute → the type of its items in an array; an empty dictionary if no arrays are sent.
 
     Return None if the unit of work has to insert the objects.
     """

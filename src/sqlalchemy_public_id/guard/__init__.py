@@ -10,14 +10,15 @@ Core alone call :func:`install` once for each engine:
 
 A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 by
 default), inside the application's transaction, which stays usable. Ids that the application gave and violations of any
-other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, with two
+other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, with three
 exceptions (``docs/guides/collisions.md`` has the list):
 
 * Many parameter sets of one call are executed inside a savepoint, which is two short statements more.
 * On PostgreSQL, an INSERT of one row, and a flush of several rows whose keys the database makes, get an ``ON CONFLICT
   DO NOTHING``, after they were logged; all others are executed inside a savepoint.
+* There, the triggers of a table are looked up before the first INSERT of an engine into it.
 
-A connection in ``AUTOCOMMIT`` mode gets neither, and many parameter sets are not retried there.
+A connection in ``AUTOCOMMIT`` mode gets none of these, and an ``executemany`` of the driver is not retried there.
 
 The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row that got none (ERROR), and a database or a
 driver whose collisions are not retried, with what it lacks (WARNING). :func:`collisions` counts the replaced ids, for

@@ -32,7 +32,7 @@ class IdDefault:
         columns = _made.get(ref(context))
         if columns is None:
             columns = _made.keep(context, {})
-        column = getattr(context, "current_column", None)
+        column = column_of_table(getattr(context, "current_column", None))
         if id(column) not in columns:
             # the copy of a table that keeps its history has the default of the original
             is_copy = context.compiled is not None and any(column is each for each in statement_of(context).copies)
@@ -48,10 +48,9 @@ class IdDefault:
 
     def _another_id(self, context: Any, made: set[str]) -> str:
         """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
-        column: Any = getattr(context, "current_column", None)
+        column: Any = column_of_table(getattr(context, "current_column", None))
         if column is None:
             return self.type.next_id()  # equal ones are refused by the database
-        column = column_of_table(column)
         for _ in range(max_retries(column)):
             public_id = self.type.next_id()
             if public_id not in made:

@@ -53,8 +53,8 @@ class Execution:
     def run(self, *, in_savepoint: bool, error: Exception | None = None) -> None:
         """Execute the INSERT until no id collides.
 
-        :param in_savepoint: a failure undoes more than the INSERT, or less: it aborts a transaction of PostgreSQL, and
-            an ``executemany`` keeps the rows before the refused one.
+        :param in_savepoint: True to set a savepoint before. A failure without it undoes more than the INSERT, as it
+            aborts a transaction of PostgreSQL, or less, as an ``executemany`` keeps the rows before the refused one.
         :param error: the INSERT was executed already, and has failed.
         """
         self._has_savepoint = in_savepoint and self._set_savepoint()

@@ -13,7 +13,7 @@ from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
-from sqlalchemy_public_id._private import Places, column_of_table, is_known_row, read_places
+from sqlalchemy_public_id._private import Places, column_of_table, has_many_rows, is_known_row, read_places
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import clauses_after_values, inserted_by, refuse_mistakes
 from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
@@ -62,10 +62,11 @@ class InsertStatement:
 
     @cached_property
     def can_skip_rows(self) -> bool:
-        """True if ``ON CONFLICT DO NOTHING`` may be added: the parameters of one row are those of its VALUES."""
-        has_many_rows = len({parameter.column for parameter in self.ids}) < len(self.ids)  # insert().values([…])
-        is_plain = self.insert is not None and self.insert.select is None and not has_many_rows
-        return is_plain and not clauses_after_values(cast("Insert", self.insert))
+        """True if ``ON CONFLICT DO NOTHING`` may be added: each set of parameters is one row of VALUES."""
+        insert = self.insert
+        if insert is None or insert.select is not None or has_many_rows(insert):
+            return False
+        return not clauses_after_values(insert)
 
     @cached_property
     def returns_rows_to_application(self) -> bool:
@@ -120,7 +121,7 @@ def _read(context: ExecutionContext) -> InsertStatement:
     names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
     return InsertStatement(
         tuple(_id_parameters(insert, [*names.values()], places)),
-        tuple(column for column in places.prefetched if not is_public_id(column_of_table(column))),
+        tuple(column for column in map(column_of_table, places.prefetched) if not is_public_id(column)),
         tuple(names),
         places,
         insert,
@@ -178,7 +179,7 @@ class Slot(NamedTuple):
 
     @property
     def text(self) -> Any:
-        """The id; None if the application has given no other."""
+        """The id now; None if the application has given None."""
         return self.row[self.name]
 
 
@@ -201,7 +202,7 @@ class Batch:
         self._context = context
         self.parameters: Any = parameters
         self.statement: InsertStatement = statement_of(context)
-        self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY and isinstance(parameters, list)
+        self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY
         width, count = self.statement.shape_of(context, self.parameters)
         if self._is_many:  # the application may still hold the list that it gave
             self.parameters, count = list(self.parameters), len(self.parameters)
@@ -210,7 +211,7 @@ class Batch:
         self.is_later: bool = first > 0
         """True if other batches of the INSERT were sent before."""
         self.noted: dict[tuple[Column[Any], str], str] = {}
-        """Column and replaced id → the id that SQLAlchemy has noted for its row."""
+        """Column and new id → the id that SQLAlchemy has noted for the row, before the guard replaced it."""
 
     # --- reading
 

@@ -15,7 +15,7 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 
 
 class Turn:
-    """A lock that is released at the end of :func:`take_turns`, or by a statement before."""
+    """A lock that :func:`take_turns` releases at its end, unless a statement has evaluated :attr:`release` before."""
 
     def __init__(self, lock: str | None) -> None:
         self.is_over: bool = lock is None
@@ -34,7 +34,7 @@ def take_turns(connection: Connection, name: str) -> Generator[Turn]:
     if not isinstance(traits_for(connection.dialect), MySQL):
         yield Turn(None)
         return
-    lock = "public_id_" + hashlib.sha256(name.encode()).hexdigest()[:48]  # 64 characters at most
+    lock = "public_id_" + hashlib.sha256(name.encode()).hexdigest()[:48]  # GET_LOCK takes 64 characters at most
     release = f"DO RELEASE_LOCK('{lock}')"
     turn = Turn(lock)
     try:  # a time limit may end the wait just when the lock was given

@@ -22,7 +22,7 @@ class Listener(NamedTuple):
 class Listeners:
     """Functions that listen to SQLAlchemy's classes, in the whole process, from the first use of a feature on.
 
-    A model that was configured before does without them.
+    A model that SQLAlchemy has configured before gets none of its events.
     """
 
     def __init__(self, *listeners: Listener) -> None:
