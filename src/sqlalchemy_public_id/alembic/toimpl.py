@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import cast
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id._private import is_in_external_transaction
@@ -62,7 +62,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     if op.online and not context.as_sql:
         require_nothing_uncommitted(context, op.name)
     with ExitStack() as stack:
-        stack.enter_context(context.autocommit_block() if op.online else nullcontext())
+        stack.enter_context(_autocommit_block(context) if op.online else nullcontext())
         if op.online and not context.as_sql:
             stack.enter_context(waits_for_nodes(cast("Connection", context.connection)))
         migration = _Migration(context, op)
@@ -77,6 +77,23 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
+
+
+@contextmanager
+def _autocommit_block(context: MigrationContext) -> Generator[None]:
+    """Alembic's block, which commits after a failure, too: on a lost connection, that would hide the first error."""
+    failure: BaseException | None = None
+    try:
+        with context.autocommit_block():
+            try:
+                yield
+            except BaseException as error:
+                failure = error
+                raise
+    except PendingRollbackError:
+        if failure is None:
+            raise
+        raise failure from None
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:

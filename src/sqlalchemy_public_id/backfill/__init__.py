@@ -309,8 +309,9 @@ def _short_lock_timeout(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
-        connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
+        if not connection.invalidated:  # an error of these statements would hide the one that lost the connection
+            connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
+            connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
 
 
 def _in_autocommit(connection: Connection) -> bool:

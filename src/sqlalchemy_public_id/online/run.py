@@ -123,7 +123,7 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
             return
         except DBAPIError as error:
             if not can_be_retried(error, connection.dialect):
-                if not step.needed(target.read_state(connection)):
+                if not connection.invalidated and not step.needed(target.read_state(connection)):
                     return  # a process that was killed had sent it, and the server has completed it
                 raise
             if attempt < patience.attempts:
@@ -170,9 +170,15 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
     try:
         yield
     except BaseException:
-        _send(connection, "ROLLBACK")
+        _restore(connection, "ROLLBACK")
         raise
     _send(connection, "COMMIT")
+
+
+def _restore(connection: Connection, sql: str) -> None:
+    """Send *sql*, unless the connection is lost: an error of this statement would hide the one that lost it."""
+    if not connection.invalidated:
+        _send(connection, sql)
 
 
 # --- settings for one step, restored afterwards
@@ -214,7 +220,7 @@ def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator
         try:
             yield
         finally:
-            _send(connection, f"SET lock_timeout = '{before}'")
+            _restore(connection, f"SET lock_timeout = '{before}'")
         return
     with transaction(connection, "BEGIN"):
         _send(connection, f"SET LOCAL lock_timeout = {milliseconds}")
@@ -235,9 +241,9 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
         yield
     finally:
         if history is not None:
-            _send(connection, f"SET SESSION system_versioning_alter_history = {history}")
-        _send(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
-        _send(connection, f"SET SESSION sql_mode = '{before[1]}'")
+            _restore(connection, f"SET SESSION system_versioning_alter_history = {history}")
+        _restore(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
+        _restore(connection, f"SET SESSION sql_mode = '{before[1]}'")
 
 
 @contextmanager
@@ -247,7 +253,7 @@ def _sqlite(connection: Connection, lock: Lock, timeout: float) -> Generator[Non
         try:
             yield
         except BaseException:
-            _send(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
+            _restore(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
             raise
 
 
