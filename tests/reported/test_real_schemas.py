@@ -165,9 +165,6 @@ def test_zero_date_in_a_column_with_on_update(table: People, new_engine: Callabl
     assert count_ids(table) == 1
 
 
-@known_defect(
-    "live tables", "4157, the refusal of a wide row, is not answered by another algorithm", raises=OperationalError
-)
 @on("mysql")
 def test_wide_row(table: People) -> None:
     """A table whose rows are too wide for ALGORITHM=INSTANT gets ids by the next algorithm."""
@@ -183,10 +180,7 @@ def test_wide_row(table: People) -> None:
 # --- SQLite
 
 
-EMPTY_TABLE = known_defect("live tables", "an empty virtual table is an AssertionError", raises=AssertionError)
-
-
-@pytest.mark.parametrize("rows", ["('a')", pytest.param("", marks=EMPTY_TABLE)], ids=["rows", "empty"])
+@pytest.mark.parametrize("rows", ["('a')", ""], ids=["rows", "empty"])
 @on("sqlite")
 def test_virtual_table(table: People, rows: str) -> None:
     """``op.add_public_id()`` and ``public-id plan`` refuse a virtual table, with and without rows."""
@@ -203,7 +197,6 @@ def test_virtual_table(table: People, rows: str) -> None:
 # --- messages
 
 
-@known_defect("live tables", "the remedy of an obstacle lacks the schema", raises=AssertionError)
 @on("postgresql")
 def test_remedy_in_another_schema(engine: Engine) -> None:
     """The remedy for an obstacle names the schema of the table, so that it works as it is printed."""

@@ -154,7 +154,7 @@ class _Migration:
         if phase == "contract" and not self.context.as_sql:
             self._require_ids()
             if self.op.consent.on_invalid == "replace":
-                replace_invalid(self.connection, self.target)
+                replace_invalid(self.connection, self.target, self.op.consent.update_triggers)
         steps: list[Step] = getattr(self.plan, phase)()
         if self.context.as_sql:
             script(steps, self.context.dialect, self.op.patience, self.statements.append)
@@ -193,7 +193,7 @@ class _Migration:
         if state.nullable and not state.checked and self.target.count_missing(self.connection):
             self._accept_stragglers()
         if not self.op.online and not state.valid and self._may_replace_duplicates:
-            replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
+            self._replace_duplicates()  # a failed index would abort the transaction
 
     def _accept_stragglers(self) -> None:
         has_run = "backfill" in _PHASES[self.op.name] or self.target.are_few_missing(self.connection)
@@ -208,8 +208,11 @@ class _Migration:
                 return
             except IntegrityError:
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
-                if last or not replace_duplicates(self.connection, self.target):
+                if last or not self._replace_duplicates():
                     raise
+
+    def _replace_duplicates(self) -> int:
+        return replace_duplicates(self.connection, self.target, self.op.consent.update_triggers)
 
     @property
     def _may_replace_duplicates(self) -> bool:
