@@ -27,7 +27,7 @@ from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_i
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
-from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
+from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script, without_time_limits
 from sqlalchemy_public_id.online.scripts import start_of_script
 from sqlalchemy_public_id.preflight import examine
 
@@ -65,6 +65,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         stack.enter_context(_autocommit_block(context) if op.online else nullcontext())
         if op.online and not context.as_sql:
             stack.enter_context(waits_for_nodes(cast("Connection", context.connection)))
+            stack.enter_context(without_time_limits(cast("Connection", context.connection)))
         migration = _Migration(context, op)
         if not context.as_sql:
             report = examine(migration.connection, migration.plan, _PHASES[op.name], op.consent)

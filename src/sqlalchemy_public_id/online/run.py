@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
+
+_ZERO = re.compile(r"0(\.0+)?")
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -179,6 +182,35 @@ def _restore(connection: Connection, sql: str) -> None:
     """Send *sql*, unless the connection is lost: an error of this statement would hide the one that lost it."""
     if not connection.invalidated:
         _send(connection, sql)
+
+
+# --- settings for a whole operation, restored afterwards
+
+_LIMITS = {
+    "postgresql": "SELECT name, current_setting(name) FROM pg_settings WHERE name IN"
+    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')",
+    "mariadb": "SHOW SESSION VARIABLES LIKE 'max_statement_time'",
+    "mysql": "SHOW SESSION VARIABLES LIKE 'max_execution_time'",
+}
+"""The query of the limits that a role or a server sets for statements and transactions. 0 is none."""
+
+
+@contextmanager
+def without_time_limits(connection: Connection) -> Generator[None]:
+    """Lift the time limits of the role: an index takes longer to build than a request of a program may last.
+
+    Waits for locks have limits of their own.
+    """
+    query = _LIMITS.get(connection.dialect.name)
+    rows: Sequence[Any] = _send(connection, query).all() if query else ()
+    limits = {name: value for name, value in rows if not _ZERO.fullmatch(value)}
+    for name in limits:
+        _send(connection, f"SET SESSION {name} = 0")
+    try:
+        yield
+    finally:
+        for name, value in limits.items():
+            _restore(connection, f"SET SESSION {name} = '{value}'" if "_timeout" in name else f"SET {name} = {value}")
 
 
 # --- settings for one step, restored afterwards
