@@ -259,12 +259,22 @@ def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator
         yield
 
 
+def mode_for_old_rows(mode: str) -> str:
+    """Return the *mode* of SQL without what refuses zero dates: old rows and defaults have them, and are written again.
+
+    Strict mode stays, or comes: otherwise a value that does not fit is cut. TRADITIONAL would bring the others back.
+    """
+    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"}
+    return ",".join(
+        dict.fromkeys([*(each for each in mode.split(",") if each and each not in left_out), "STRICT_ALL_TABLES"])
+    )
+
+
 @contextmanager
 def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None]:
     before = _send(connection, "SELECT @@SESSION.lock_wait_timeout, @@SESSION.sql_mode").one()
     _send(connection, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(timeout))}")
-    if "STRICT_" not in before[1]:
-        _send(connection, _STRICT_MODE)
+    _send(connection, f"SET SESSION sql_mode = '{mode_for_old_rows(before[1])}'")
     history: str | None = None
     if getattr(connection.dialect, "is_mariadb", False):  # system-versioned tables refuse every ALTER otherwise
         history = _send(connection, "SELECT @@SESSION.system_versioning_alter_history").scalar()
