@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import Engine, inspect, text
 
 import sqlalchemy_public_id.alembic  # noqa: F401  registers the operations
@@ -15,7 +15,6 @@ from sqlalchemy_public_id import NanoId, PublicIdError
 
 
 @pytest.mark.parametrize("operation", ["add_public_id", "expand_public_id"])
-@known_defect("live tables", "a column is added whose name is the text of the format", raises=AssertionError)
 @on("sqlite")
 def test_format_in_the_place_of_the_column(engine: Engine, operation: str) -> None:
     """A format in the place of the name of the column is refused, and the table stays as it is."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from connections import kill
-from marks import known_defect, on
+from marks import on
 from people import People, people, send
 from sqlalchemy import Column, Engine, Integer, event
-from sqlalchemy.exc import OperationalError, PendingRollbackError
+from sqlalchemy.exc import OperationalError
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow, on("postgresql", "mysql", "mariadb")]
 
@@ -35,10 +35,7 @@ def add_column(table: People) -> None:
     "migrate",
     [
         add_column,
-        pytest.param(
-            expand,
-            marks=known_defect("live tables", "a lost connection hides its error", raises=PendingRollbackError),
-        ),
+        expand,
     ],
 )
 def test_connection_is_lost(table: People, migrate: Callable[[People], None]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from marks import known_defect
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
@@ -17,7 +16,6 @@ from sqlalchemy_public_id import Uuid7
 
 
 @pytest.mark.slow
-@known_defect("live tables", "a variable is expected that not every server has", raises=KeyError)
 def test_group_replication_without_its_later_variables(tmp_path: Path) -> None:
     """A migration runs where ``group_replication_single_primary_mode`` is off and there is no ``…_consistency``.
 

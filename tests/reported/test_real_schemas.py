@@ -10,7 +10,7 @@ import pytest
 from marks import known_defect, on
 from people import People, people, send
 from sqlalchemy import Engine
-from sqlalchemy.exc import ArgumentError, DataError, OperationalError, ProgrammingError, SAWarning, StatementError
+from sqlalchemy.exc import ArgumentError, DataError, ProgrammingError, SAWarning, StatementError
 
 from sqlalchemy_public_id import BackfillIncomplete, audit
 from sqlalchemy_public_id.errors import MigrationRefused
@@ -125,7 +125,6 @@ def test_key_of_a_long_time(table: People) -> None:
     assert count_ids(table) == 3
 
 
-@known_defect("live tables", "a zero date in the key is sent back as a parameter", raises=OperationalError)
 @on("mysql")
 def test_key_with_a_zero_date(table: People, new_engine: Callable[..., Engine]) -> None:
     """A row with a zero date in its key gets an id."""
@@ -140,7 +139,6 @@ def test_key_with_a_zero_date(table: People, new_engine: Callable[..., Engine]) 
 # --- MySQL and MariaDB
 
 
-@known_defect("live tables", "a DEFAULT that is a zero date is found by the first ALTER", raises=OperationalError)
 @on("mysql")
 def test_default_of_a_zero_date(table: People, new_engine: Callable[..., Engine]) -> None:
     """A table with the default '0000-00-00 00:00:00' gets ids with the server's own ``sql_mode``."""
@@ -152,7 +150,6 @@ def test_default_of_a_zero_date(table: People, new_engine: Callable[..., Engine]
     assert count_ids(table) == 1
 
 
-@known_defect("live tables", "a zero date that ON UPDATE would change is written again", raises=OperationalError)
 @on("mariadb")
 def test_zero_date_in_a_column_with_on_update(table: People, new_engine: Callable[..., Engine]) -> None:
     """A zero date in a column with ON UPDATE CURRENT_TIMESTAMP is kept in a session that does not accept zero dates."""
@@ -165,9 +162,6 @@ def test_zero_date_in_a_column_with_on_update(table: People, new_engine: Callabl
     assert count_ids(table) == 1
 
 
-@known_defect(
-    "live tables", "4157, the refusal of a wide row, is not answered by another algorithm", raises=OperationalError
-)
 @on("mysql")
 def test_wide_row(table: People) -> None:
     """A table whose rows are too wide for ALGORITHM=INSTANT gets ids by the next algorithm."""
@@ -183,10 +177,7 @@ def test_wide_row(table: People) -> None:
 # --- SQLite
 
 
-EMPTY_TABLE = known_defect("live tables", "an empty virtual table is an AssertionError", raises=AssertionError)
-
-
-@pytest.mark.parametrize("rows", ["('a')", pytest.param("", marks=EMPTY_TABLE)], ids=["rows", "empty"])
+@pytest.mark.parametrize("rows", ["('a')", ""], ids=["rows", "empty"])
 @on("sqlite")
 def test_virtual_table(table: People, rows: str) -> None:
     """``op.add_public_id()`` and ``public-id plan`` refuse a virtual table, with and without rows."""
@@ -203,7 +194,6 @@ def test_virtual_table(table: People, rows: str) -> None:
 # --- messages
 
 
-@known_defect("live tables", "the remedy of an obstacle lacks the schema", raises=AssertionError)
 @on("postgresql")
 def test_remedy_in_another_schema(engine: Engine) -> None:
     """The remedy for an obstacle names the schema of the table, so that it works as it is printed."""

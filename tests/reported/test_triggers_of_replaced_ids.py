@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from people import People, people, send
 from sqlalchemy import Engine
 
@@ -49,7 +49,6 @@ def count_notes(table: People) -> int:
         return count
 
 
-@known_defect("live tables", "UPDATEs that replace ids fire triggers that are to be skipped", raises=AssertionError)
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("replaced", CONTENTS)
 def test_triggers_are_skipped(table: People, replaced: str) -> None:
@@ -61,7 +60,6 @@ def test_triggers_are_skipped(table: People, replaced: str) -> None:
     assert count_notes(table) == 0
 
 
-@known_defect("live tables", "ids are replaced in a table with triggers for UPDATE", raises=pytest.fail.Exception)
 @pytest.mark.parametrize("replaced", CONTENTS)
 def test_triggers_are_refused(table: People, replaced: str) -> None:
     """Without ``update_triggers``, ids of a table with triggers for UPDATE are not replaced."""

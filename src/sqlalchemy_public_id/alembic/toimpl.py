@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import cast
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id._private import is_in_external_transaction
@@ -27,7 +27,7 @@ from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_i
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
-from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script
+from sqlalchemy_public_id.online.run import plan_for, run, run_inside, script, without_time_limits
 from sqlalchemy_public_id.online.scripts import start_of_script
 from sqlalchemy_public_id.preflight import examine
 
@@ -62,9 +62,10 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     if op.online and not context.as_sql:
         require_nothing_uncommitted(context, op.name)
     with ExitStack() as stack:
-        stack.enter_context(context.autocommit_block() if op.online else nullcontext())
+        stack.enter_context(_autocommit_block(context) if op.online else nullcontext())
         if op.online and not context.as_sql:
             stack.enter_context(waits_for_nodes(cast("Connection", context.connection)))
+            stack.enter_context(without_time_limits(cast("Connection", context.connection)))
         migration = _Migration(context, op)
         if not context.as_sql:
             report = examine(migration.connection, migration.plan, _PHASES[op.name], op.consent)
@@ -77,6 +78,23 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         for phase in _PHASES[op.name]:
             migration.run(phase)
         migration.write_script()
+
+
+@contextmanager
+def _autocommit_block(context: MigrationContext) -> Generator[None]:
+    """Alembic's block, which commits after a failure, too: on a lost connection, that would hide the first error."""
+    failure: BaseException | None = None
+    try:
+        with context.autocommit_block():
+            try:
+                yield
+            except BaseException as error:
+                failure = error
+                raise
+    except PendingRollbackError:
+        if failure is None:
+            raise
+        raise failure from None
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:
@@ -137,7 +155,7 @@ class _Migration:
         if phase == "contract" and not self.context.as_sql:
             self._require_ids()
             if self.op.consent.on_invalid == "replace":
-                replace_invalid(self.connection, self.target)
+                replace_invalid(self.connection, self.target, self.op.consent.update_triggers)
         steps: list[Step] = getattr(self.plan, phase)()
         if self.context.as_sql:
             script(steps, self.context.dialect, self.op.patience, self.statements.append)
@@ -176,7 +194,7 @@ class _Migration:
         if state.nullable and not state.checked and self.target.count_missing(self.connection):
             self._accept_stragglers()
         if not self.op.online and not state.valid and self._may_replace_duplicates:
-            replace_duplicates(self.connection, self.target)  # a failed index would abort the transaction
+            self._replace_duplicates()  # a failed index would abort the transaction
 
     def _accept_stragglers(self) -> None:
         has_run = "backfill" in _PHASES[self.op.name] or self.target.are_few_missing(self.connection)
@@ -191,8 +209,11 @@ class _Migration:
                 return
             except IntegrityError:
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
-                if last or not replace_duplicates(self.connection, self.target):
+                if last or not self._replace_duplicates():
                     raise
+
+    def _replace_duplicates(self) -> int:
+        return replace_duplicates(self.connection, self.target, self.op.consent.update_triggers)
 
     @property
     def _may_replace_duplicates(self) -> bool:

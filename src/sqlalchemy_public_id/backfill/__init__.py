@@ -36,7 +36,7 @@ from sqlalchemy_public_id.migrating.advisory_locks import try_lock
 from sqlalchemy_public_id.migrating.column_state import estimate_rows
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import can_be_retried, transaction
+from sqlalchemy_public_id.online.run import can_be_retried, mode_for_old_rows, transaction
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import MAX_RETRIES
 
@@ -127,7 +127,7 @@ def run(
     with connected as connection:
         if isinstance(bind, Engine):
             connection.execution_options(isolation_level="AUTOCOMMIT")
-        with _short_lock_timeout(connection), waits_for_nodes(connection):
+        with _session_of_batches(connection), waits_for_nodes(connection):
             return _Backfill(
                 connection, target, batch_seconds, pause, wait_while, update_triggers, on_progress, should_stop
             ).run()
@@ -294,23 +294,29 @@ class _Backfill:
 
 
 @contextmanager
-def _short_lock_timeout(connection: Connection) -> Generator[None]:
-    """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked."""
+def _session_of_batches(connection: Connection) -> Generator[None]:
+    """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked.
+
+    Old rows may have zero dates, which the mode of the session would refuse.
+    """
     if connection.dialect.name not in ("mysql", "mariadb") or not _in_autocommit(connection):
         yield
         return
     isolation = "tx_isolation" if getattr(connection.dialect, "is_mariadb", False) else "transaction_isolation"
-    timeout, level = connection.exec_driver_sql(
-        f"SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.{isolation}"
+    timeout, level, mode = connection.exec_driver_sql(
+        f"SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.{isolation}, @@SESSION.sql_mode"
     ).one()
     connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
     # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
     connection.exec_driver_sql(f"SET SESSION {isolation} = 'READ-COMMITTED'")
+    connection.exec_driver_sql(f"SET SESSION sql_mode = '{mode_for_old_rows(mode)}'")
     try:
         yield
     finally:
-        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
-        connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
+        if not connection.invalidated:  # an error of these statements would hide the one that lost the connection
+            connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
+            connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
+            connection.exec_driver_sql(f"SET SESSION sql_mode = '{mode}'")
 
 
 def _in_autocommit(connection: Connection) -> bool:

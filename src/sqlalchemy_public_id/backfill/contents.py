@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from sqlalchemy import Connection, Executable, and_, func, select, update
 
 from sqlalchemy_public_id.backfill.rows import Key, Rows
+from sqlalchemy_public_id.backfill.triggers import Triggers, transaction_without_triggers
 from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.types import IdColumnType, to_database
@@ -31,8 +33,10 @@ def count_duplicates(connection: Connection, target: PublicIdColumn) -> tuple[in
     return number, [str(value) for value in connection.execute(shared.limit(3)).scalars()] if number else []
 
 
-def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
+def replace_duplicates(connection: Connection, target: PublicIdColumn, triggers: Triggers) -> int:
     """Replace the ids of all rows but the first of each group that shares one, and return how many there were.
+
+    :param triggers: "skip" leaves out those that an UPDATE fires.
 
     Before the unique index exists, nothing prevents two rows from getting the same id. With the 62 bits of the default
     format, that is likely in a table of three thousand million rows; with a shorter format, sooner.
@@ -46,7 +50,7 @@ def replace_duplicates(connection: Connection, target: PublicIdColumn) -> int:
         # new ids may be taken as well; a space that is nearly full needs many passes, each with fewer rows
         without_progress = 0 if len(repetitions) < left else without_progress + 1
         left = min(left, len(repetitions))
-        replaced += sum(_replace(connection, rows, tuple(key), value) for value, *key in repetitions)
+        replaced += _replace_all(connection, rows, [(tuple(key), value) for value, *key in repetitions], triggers)
     return replaced
 
 
@@ -82,10 +86,18 @@ def _is_valid(target: PublicIdColumn, read: Callable[[Any], Any] | None, value: 
         return False
 
 
-def replace_invalid(connection: Connection, target: PublicIdColumn) -> int:
-    """Replace the ids that the format does not accept, and return how many there were."""
-    rows = Rows(connection, target)
-    return sum(_replace(connection, rows, key, value) for key, value in [*invalid_ids(connection, target)])
+def replace_invalid(connection: Connection, target: PublicIdColumn, triggers: Triggers) -> int:
+    """Replace the ids that the format does not accept, and return how many there were.
+
+    :param triggers: "skip" leaves out those that an UPDATE fires.
+    """
+    return _replace_all(connection, Rows(connection, target), [*invalid_ids(connection, target)], triggers)
+
+
+def _replace_all(connection: Connection, rows: Rows, old: list[tuple[Key, Any]], triggers: Triggers) -> int:
+    is_skipped = triggers == "skip" and bool(old)
+    with transaction_without_triggers(connection, rows.target) if is_skipped else nullcontext():
+        return sum(_replace(connection, rows, key, value) for key, value in old)
 
 
 def _replace(connection: Connection, rows: Rows, key: Key, old: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.triggers import sqlite_triggers, unskippable_triggers, update_triggers
 from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.online.run import transaction
 from sqlalchemy_public_id.online.sqlite import in_schema
 
 Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
@@ -56,6 +57,17 @@ def _may_skip(connection: Connection) -> bool:
     query = "SELECT has_parameter_privilege('session_replication_role', 'SET')"
     version = connection.dialect.server_version_info
     return version is not None and int(version[0]) >= 15 and bool(connection.exec_driver_sql(query).scalar())
+
+
+@contextmanager
+def transaction_without_triggers(connection: Connection, target: PublicIdColumn) -> Generator[None]:
+    """Leave out the triggers of the table in a transaction, or in a savepoint of the open one."""
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        begun: AbstractContextManager[object] = connection.begin_nested()
+    else:
+        begun = transaction(connection, "BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
+    with begun, without_triggers(connection, target):
+        yield
 
 
 @contextmanager

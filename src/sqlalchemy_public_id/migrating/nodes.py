@@ -33,7 +33,8 @@ def waits_for_nodes(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        connection.exec_driver_sql(before)
+        if not connection.invalidated:  # an error of this statement would hide the one that lost the connection
+            connection.exec_driver_sql(before)
 
 
 def _settings(connection: Connection) -> tuple[str, str | None]:
@@ -45,7 +46,8 @@ def _settings(connection: Connection) -> tuple[str, str | None]:
         # an ALTER of Galera is executed by all nodes in the same place of the order of transactions
         setting = "SET SESSION wsrep_sync_wait = "
         return f"{setting}{variables['wsrep_sync_wait']}", f"{setting}{_ALL_STATEMENTS}"
-    if variables.get("group_replication_single_primary_mode") == "OFF":
+    # a member before MySQL 8.0.14 has no such setting, and nothing to wait for the others with; nor has OceanBase
+    if variables.get("group_replication_single_primary_mode") == "OFF" and "group_replication_consistency" in variables:
         setting = "SET SESSION group_replication_consistency = "
         return f"{setting}'{variables['group_replication_consistency']}'", f"{setting}'BEFORE_AND_AFTER'"
     return "", None

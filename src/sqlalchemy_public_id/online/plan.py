@@ -54,8 +54,9 @@ class PublicIdColumn:
         **options: Any,
     ) -> PublicIdColumn:
         """Build the column from the arguments of an operation, whose *options* are the other fields."""
+        _check_names(table=table, column=column, unique_name=unique_name or "", **options)
         return cls(
-            str(table),
+            str(table),  # not a quoted_name
             str(column),
             NanoId() if format is None else format_of(format),
             unique_name=unique_name or naming.unique_name(str(table), str(column)),
@@ -122,6 +123,18 @@ class PublicIdColumn:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
+
+
+_NAMES = {"table", "column", "schema", "unique_name", "replaces"}
+
+
+def _check_names(**arguments: Any) -> None:
+    """Refuse what is no name in the place of one: a format there would become the name of a column."""
+    for name, value in arguments.items():
+        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "replaces")):
+            is_format = isinstance(value, Format) or (isinstance(value, type) and issubclass(value, TypedId))
+            hint = f"; write format={getattr(value, '__name__', value)}" if is_format else ""
+            raise ConfigurationError(f"{name} is {safe_repr(value)}, expected a name{hint}")
 
 
 @dataclass(frozen=True)

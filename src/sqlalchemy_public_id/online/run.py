@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
+
+_ZERO = re.compile(r"0(\.0+)?")
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -123,7 +126,7 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
             return
         except DBAPIError as error:
             if not can_be_retried(error, connection.dialect):
-                if not step.needed(target.read_state(connection)):
+                if not connection.invalidated and not step.needed(target.read_state(connection)):
                     return  # a process that was killed had sent it, and the server has completed it
                 raise
             if attempt < patience.attempts:
@@ -170,9 +173,44 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
     try:
         yield
     except BaseException:
-        _send(connection, "ROLLBACK")
+        _restore(connection, "ROLLBACK")
         raise
     _send(connection, "COMMIT")
+
+
+def _restore(connection: Connection, sql: str) -> None:
+    """Send *sql*, unless the connection is lost: an error of this statement would hide the one that lost it."""
+    if not connection.invalidated:
+        _send(connection, sql)
+
+
+# --- settings for a whole operation, restored afterwards
+
+_LIMITS = {
+    "postgresql": "SELECT name, current_setting(name) FROM pg_settings WHERE name IN"
+    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')",
+    "mariadb": "SHOW SESSION VARIABLES LIKE 'max_statement_time'",
+    "mysql": "SHOW SESSION VARIABLES LIKE 'max_execution_time'",
+}
+"""The query of the limits that a role or a server sets for statements and transactions. 0 is none."""
+
+
+@contextmanager
+def without_time_limits(connection: Connection) -> Generator[None]:
+    """Lift the time limits of the role: an index takes longer to build than a request of a program may last.
+
+    Waits for locks have limits of their own.
+    """
+    query = _LIMITS.get(connection.dialect.name)
+    rows: Sequence[Any] = _send(connection, query).all() if query else ()
+    limits = {name: value for name, value in rows if not _ZERO.fullmatch(value)}
+    for name in limits:
+        _send(connection, f"SET SESSION {name} = 0")
+    try:
+        yield
+    finally:
+        for name, value in limits.items():
+            _restore(connection, f"SET SESSION {name} = '{value}'" if "_timeout" in name else f"SET {name} = {value}")
 
 
 # --- settings for one step, restored afterwards
@@ -214,19 +252,29 @@ def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator
         try:
             yield
         finally:
-            _send(connection, f"SET lock_timeout = '{before}'")
+            _restore(connection, f"SET lock_timeout = '{before}'")
         return
     with transaction(connection, "BEGIN"):
         _send(connection, f"SET LOCAL lock_timeout = {milliseconds}")
         yield
 
 
+def mode_for_old_rows(mode: str) -> str:
+    """Return the *mode* of SQL without what refuses zero dates: old rows and defaults have them, and are written again.
+
+    Strict mode stays, or comes: otherwise a value that does not fit is cut. TRADITIONAL would bring the others back.
+    """
+    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"}
+    return ",".join(
+        dict.fromkeys([*(each for each in mode.split(",") if each and each not in left_out), "STRICT_ALL_TABLES"])
+    )
+
+
 @contextmanager
 def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None]:
     before = _send(connection, "SELECT @@SESSION.lock_wait_timeout, @@SESSION.sql_mode").one()
     _send(connection, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(timeout))}")
-    if "STRICT_" not in before[1]:
-        _send(connection, _STRICT_MODE)
+    _send(connection, f"SET SESSION sql_mode = '{mode_for_old_rows(before[1])}'")
     history: str | None = None
     if getattr(connection.dialect, "is_mariadb", False):  # system-versioned tables refuse every ALTER otherwise
         history = _send(connection, "SELECT @@SESSION.system_versioning_alter_history").scalar()
@@ -235,9 +283,9 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
         yield
     finally:
         if history is not None:
-            _send(connection, f"SET SESSION system_versioning_alter_history = {history}")
-        _send(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
-        _send(connection, f"SET SESSION sql_mode = '{before[1]}'")
+            _restore(connection, f"SET SESSION system_versioning_alter_history = {history}")
+        _restore(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
+        _restore(connection, f"SET SESSION sql_mode = '{before[1]}'")
 
 
 @contextmanager
@@ -247,7 +295,7 @@ def _sqlite(connection: Connection, lock: Lock, timeout: float) -> Generator[Non
         try:
             yield
         except BaseException:
-            _send(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
+            _restore(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
             raise
 
 

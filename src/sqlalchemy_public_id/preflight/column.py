@@ -10,6 +10,7 @@ from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
+from sqlalchemy_public_id.backfill.contents import count_duplicates, invalid_ids
 from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
@@ -41,7 +42,18 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         yield from _of_the_index(scene)
     if scene.fills_rows:
         yield from _of_the_key(scene)
+    if scene.fills_rows or _replaces_ids(scene):
         yield from obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)
+
+
+def _replaces_ids(scene: Scene) -> bool:
+    """Return True if the contract will replace ids, by UPDATEs like those of the backfill."""
+    connection, consent = scene.connection, scene.consent
+    if "contract" not in scene.phases or not scene.state.exists or scene.state.complete:
+        return False
+    if consent.on_duplicate == "replace" and count_duplicates(connection, scene.target)[0]:
+        return True
+    return consent.on_invalid == "replace" and any(True for _ in invalid_ids(connection, scene.target))
 
 
 def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
@@ -61,12 +73,18 @@ def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
             yield _wrong_type(scene)
         elif length is not None and length < target.format.max_length:
             problem = f"the column {target.column} is {name}, and ids have up to {target.format.max_length} characters"
-            widen = f"op.alter_column({target.table!r}, {target.column!r}, type_=sa.String({target.format.max_length}))"
+            widen = f"{_alter_column(scene)}, type_=sa.String({target.format.max_length}))"
             yield Obstacle("too-short", problem, f"widen it in a revision before: {widen}")
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
         return  # MariaDB compiles a width for the one that it reflects
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
         yield _wrong_type(scene)
+
+
+def _alter_column(scene: Scene) -> str:
+    target = scene.target
+    schema = f", schema={target.schema!r}" if target.schema else ""
+    return f"op.alter_column({target.table!r}, {target.column!r}{schema}"
 
 
 def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
@@ -98,7 +116,7 @@ def _of_the_default(scene: Scene) -> Iterator[Obstacle]:
     default, target = scene.state.default, scene.target
     if default is None or scene.plan.has_own_default(scene.state):
         return
-    remedy = f"drop the default: op.alter_column({target.table!r}, {target.column!r}, server_default=None)"
+    remedy = f"drop the default: {_alter_column(scene)}, server_default=None)"
     if "(" not in _STRING.sub("", default):
         yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
     elif scene.plan.generates_ids and not _makes_uuids(scene, default):

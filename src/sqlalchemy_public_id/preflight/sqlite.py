@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.sqlite import foreign_keys_would_fire
 from sqlalchemy_public_id.preflight.scene import Scene
+from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 
 
 def rights(scene: Scene) -> list[str]:
@@ -18,6 +19,7 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     target = scene.target
     table, connection = target.table, scene.connection
+    yield from obstacles_of_structure(connection, table, target.schema)
     if {"contract", "relax"} & {*scene.phases} and foreign_keys_would_fire(connection, table, target.schema):
         problem = f"PRAGMA foreign_keys is ON, and other tables refer to {table!r}: a copy would delete or orphan rows"
         remedy = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, text
 
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.indexes import names_in_queries
 
@@ -33,6 +34,16 @@ def obstacles_of_structure(connection: Connection, table: str, schema: str | Non
         yield from _of_postgresql(connection, table, names)
     elif connection.dialect.name in ("mysql", "mariadb") and connection.execute(_MYSQL, names).first():
         yield _partitioned(table)
+    elif connection.dialect.name == "sqlite" and _is_virtual(connection, table, schema):
+        problem = f"{table} is a virtual table, whose columns are those of its module"
+        yield Obstacle("virtual", problem, "keep the ids in a table of their own that refers to its rows")
+
+
+def _is_virtual(connection: Connection, table: str, schema: str | None) -> bool:
+    """Return True if *table* has no page of its own in the file of SQLite."""
+    master = quoted_table("sqlite_master", schema or "main", connection.dialect)
+    query = f"SELECT rootpage FROM {master} WHERE type = 'table' AND lower(name) = lower(?)"
+    return bool(connection.exec_driver_sql(query, (table,)).scalar() == 0)
 
 
 def _of_postgresql(connection: Connection, table: str, names: dict[str, object]) -> Iterator[Obstacle]:

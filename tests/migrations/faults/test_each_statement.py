@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 
 import pytest
-from marks import known_defect
 from migrations.faults.faults import EVERY_FAULT, Fault, Kind, failing, faults_at, is_change
 from migrations.faults.histories import VARIANTS, Table
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError, PendingRollbackError
+from sqlalchemy.exc import DBAPIError
 
 pytestmark = [pytest.mark.backend(variant=list(VARIANTS) if EVERY_FAULT else ["index"]), pytest.mark.slow]
 
@@ -69,10 +68,6 @@ def first_change(table: Table) -> int:
     return next(number for number, statement in enumerate(table.up, 1) if is_change(statement))
 
 
-HIDDEN = "after a fault, the connection is used again, and the error of that hides the fault"
-
-
-@known_defect("live tables", HIDDEN, raises=PendingRollbackError)
 def test_lost_connection_is_reported(table: Table) -> None:
     """A lost connection is reported as such."""
     with pytest.raises(DBAPIError) as caught:
@@ -81,7 +76,6 @@ def test_lost_connection_is_reported(table: Table) -> None:
     assert caught.value.connection_invalidated
 
 
-@known_defect("live tables", HIDDEN, raises=PendingRollbackError)
 def test_interruption_is_reported(table: Table) -> None:
     """Ctrl-C is a KeyboardInterrupt for the program that runs the migration, which ``except Exception`` lets pass."""
     with pytest.raises(KeyboardInterrupt):
