@@ -38,6 +38,7 @@ from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import guard
+from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
 from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
@@ -46,7 +47,7 @@ from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import MAX_RETRIES, IdColumnType, after_type_attached, set_max_retries
+from sqlalchemy_public_id.types import IdColumnType
 
 __all__ = [
     "PublicIdColumnMixin",

@@ -1,4 +1,4 @@
-"""What the columns of public ids have in common: how they store and compare ids, and which columns they are.
+"""What the types of public ids have in common: how they store and compare ids.
 
 :class:`~sqlalchemy_public_id.PublicIdType` is the type that models and tables declare.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import operator
 import secrets
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
 from typing import Any, TypeGuard, cast
 
-from sqlalchemy import BindParameter, Column, ColumnElement, String, Table, UniqueConstraint, event, type_coerce
+from sqlalchemy import BindParameter, ColumnElement, String, type_coerce
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import ClauseElement, operators
@@ -25,17 +25,6 @@ from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.typed import TypedId
 
-MAX_RETRIES = 1000
-"""The default number of new ids that are tried for a row whose id collided."""
-
-_RETRIES_KEY = "sqlalchemy_public_id.max_retries"
-
-_ATTACHED = "sqlalchemy_public_id.attached"
-"""In the ``info`` of a column, which is copied with it: it belongs to a table."""
-
-_COPIED = "sqlalchemy_public_id.copied"
-"""In the ``info`` of a column: it belonged to a table before it was copied into another one."""
-
 _IN = {operators.in_op, operators.not_in_op}
 _EQUALITIES: set[Any] = {
     operator.eq,
@@ -47,8 +36,17 @@ _EQUALITIES: set[Any] = {
 _ORDER = {operator.lt, operator.le, operator.gt, operator.ge, operators.between_op, operators.not_between_op}
 _COMPARISONS = _EQUALITIES | _ORDER
 
-_STORED_NOWHERE = secrets.randbits(128)
-"""A number for malformed ids in comparisons. Drawn by each process: every number of 128 bits is a ULID."""
+_CONCATENATIONS = {operator.add, operators.concat_op}
+
+
+@cache
+def _stored_nowhere(bits: int) -> int:
+    """Return the number that malformed ids are in comparisons, which no row has.
+
+    A ``BIGINT`` of a Snowflake is not negative. Of 128 bits, every number is a ULID, and somebody may store it on
+    purpose, so each process draws one that nobody else knows.
+    """
+    return -1 if bits == 64 else secrets.randbits(bits)
 
 
 def format_of(declared: Format | type[TypedId]) -> Format:
@@ -95,35 +93,75 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     """Comparisons of a public id with strings, and with the parameters that SQLAlchemy would send as strings."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        if op in _CONCATENATIONS and not self._ids.is_native:  # the result is no id
+            return type_coerce(self.expr, String()).operate(op, *other, **kwargs)
         if op in _COMPARISONS:
             other = tuple(self._compared(op, value) for value in other)
         return super().operate(op, *other, **kwargs)
 
-    def _compared(self, op: Any, value: Any) -> Any:
-        """Return *value* as it is compared: ids in their canonical spelling, parameters with a type that sends it.
+    @property
+    def _ids(self) -> IdColumnType:
+        return cast("IdColumnType", self.type)
 
-        ``synchronize_session="evaluate"`` compares in Python, with the attributes of objects.
+    def _compared(self, op: Any, value: Any) -> Any:
+        """Return *value* as it is compared: a parameter with a type that sends it, an id in its canonical spelling.
+
+        The database would find the id in any spelling, but ``synchronize_session="evaluate"`` compares in Python, with
+        the attributes of objects.
         """
-        type_ = cast("IdColumnType", self.type)
         if _is_string_parameter(value):
             parameter: BindParameter[Any] = value
-            sent_as = type_.coerce_compared_value(op, None)
+            # the value of a name may be another one at execution, and "evaluate" refuses a coerced parameter
+            if op not in _IN and self._ids.is_native and not parameter.unique:
+                return type_coerce(parameter, self._type_of(op, parameter))
 
             def change(copied: BindParameter[Any]) -> None:
-                copied.type, copied.value = sent_as, self._compared(op, copied.value)
+                copied.type = self._type_of(op, copied)
+                if parameter.unique:
+                    copied.value = self._compared(op, copied.value)
 
-            if op in _IN or parameter.unique:
-                return cloned_traverse(parameter, {}, {"bindparam": change})
-            # the value of a name may be another one at execution, which "evaluate" does not know: it refuses this
-            return type_coerce(parameter, sent_as)
+            return cloned_traverse(parameter, {}, {"bindparam": change})
         if isinstance(value, str):
-            return type_.canonical(value) or value
-        is_list = op in _IN and hasattr(value, "__iter__") and not is_expression(value)
-        return [self._compared(op, each) for each in value] if is_list else value
+            return self._ids.canonical(value) or value
+        return [self._compared(op, each) for each in value] if op in _IN and _is_list(value) else value
+
+    def _type_of(self, op: Any, parameter: BindParameter[Any]) -> TypeEngine[Any]:
+        """Return the type that sends *parameter*.
+
+        The same name may be compared with another column, or set to it, which then gets what is sent here. So a string
+        with a name is sent as it is, or raises an error if it is no number, unless it is malformed from the start.
+        """
+        compared = self._ids.coerce_compared_value(op, None)
+        if parameter.unique:
+            return compared
+        if not self._ids.is_native:
+            return _GivenText()
+        values: list[Any] = [*parameter.value] if _is_list(parameter.value) else [parameter.value]
+        is_malformed = any(isinstance(each, str) and self._ids.canonical(each) is None for each in values)
+        return compared if is_malformed else self._ids
 
 
 class CanonicalText(String):
-    """The type of parameters that are ids in their canonical spelling: they are compared as they are."""
+    """The type of parameters that are ids in their canonical spelling, and are compared as they are."""
+
+
+class _GivenText(TypeDecorator[str]):
+    """The type of parameters with a name, whose strings are sent as they are."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        # MySQL would compare a number with the digits that a text begins with
+        raise unwrapped(InvalidPublicId(value, expected="a string", reason=f"it is of type {type(value).__name__}"))
+
+
+def _is_list(value: object) -> TypeGuard[Iterable[Any]]:
+    # the variables of a lambda statement are ColumnOperators, and must not be iterated
+    is_sql = isinstance(value, operators.ColumnOperators) or is_expression(value)
+    return isinstance(value, Iterable) and not isinstance(value, str) and not is_sql
 
 
 def _is_string_parameter(value: object) -> bool:
@@ -276,11 +314,11 @@ class _ComparedId(IdColumnType):
                 raise
         format = self.id_format
         if not format.is_native:
-            # rows may have ids of another format; "" for a string with blanks: MySQL's collations ignore trailing ones
+            # Rows may have ids of another format. No row has "", which stands for what a driver may not send, and for
+            # blanks: MySQL's collations ignore trailing ones.
             return str.__str__(value) if len(value) <= format.max_length and is_printable(value) else ""
         bits = as_bits_format(format).bits
-        number = -1 if bits == 64 else _STORED_NOWHERE >> 128 - bits  # the sign of a BIGINT is 0 in every id
-        return traits_for(dialect).to_native(number, bits)
+        return traits_for(dialect).to_native(_stored_nowhere(bits), bits)
 
 
 def as_bits_format(format: Format) -> BitsFormat:
@@ -302,71 +340,6 @@ def to_database(format: Format, text: object, dialect: Dialect) -> Any:
     return traits_for(dialect).to_native(bits_format.to_int(text), bits_format.bits)
 
 
-def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
-    """Return True if *column* holds the public ids of its own rows.
-
-    It has a default and no foreign key. A column that was copied with its table and is not unique any more keeps the
-    history of another one.
-    """
-    if not isinstance(column, Column):
-        return False
-    has_default = column.default is not None or column.server_default is not None
-    is_own = isinstance(column.type, IdColumnType) and has_default and not column.foreign_keys
-    return is_own and (not is_copy(column) or is_unique(column))
-
-
-def is_copy(column: Column[Any]) -> bool:
-    """Return True if the column was copied with its table, as ``to_metadata()`` and version tables do."""
-    return _COPIED in column.info
-
-
-def is_unique(column: Column[Any]) -> bool:
-    """Return True if the table declares *column* as unique, without others."""
-    if list(column.table.primary_key) == [column]:
-        return True
-    unique = [index.columns for index in column.table.indexes if index.unique]
-    unique += [
-        constraint.columns for constraint in column.table.constraints if isinstance(constraint, UniqueConstraint)
-    ]
-    return any(list(columns) == [column] for columns in unique)
-
-
-def after_type_attached(type_: IdColumnType, column: Any) -> None:
-    """Watch a column for copies. Runs when *column* gets its type."""
-    if isinstance(column, Column):
-        event.listen(column, "after_parent_attach", _on_table)
-
-
-def _on_table(column: Column[Any], table: Any) -> None:
-    # Column.info is copied with the column: a copy has the first mark already when it is attached to another table
-    if isinstance(table, Table):
-        column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
-
-
 def is_expression(value: object) -> bool:
     """Return True if *value* is SQL, to be evaluated by the database."""
     return isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")
-
-
-def public_id_columns(table: Any) -> list[Column[Any]]:
-    """Return the columns of *table* that hold the public ids of its rows."""
-    return [column for column in table.columns if is_public_id(column)]
-
-
-def public_id_type(column: Column[Any]) -> IdColumnType:
-    """Return the type of *column*, narrowed for type checkers: it holds public ids."""
-    assert isinstance(column.type, IdColumnType)
-    return column.type
-
-
-def max_retries(column: Column[Any]) -> int:
-    """Return how many new ids may be tried for a row of *column*."""
-    value: int = column.info.get(_RETRIES_KEY, MAX_RETRIES)
-    return value
-
-
-def set_max_retries(column: Column[Any], value: int) -> None:
-    """Set how many new ids may be tried for a row of *column*."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigurationError(f"max_retries is {value!r}, expected a whole number of 0 or more")
-    column.info[_RETRIES_KEY] = value

@@ -61,9 +61,9 @@ from sqlalchemy_public_id import (
     testing,
 )
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.formats import Uuid7
 from sqlalchemy_public_id.orm.inspection import id_attributes
-from sqlalchemy_public_id.types import public_id_type
 
 pytestmark = pytest.mark.backend
 

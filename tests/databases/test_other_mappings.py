@@ -37,8 +37,8 @@ from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.pool import QueuePool
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, lookup
+from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.keys import cluster_key
-from sqlalchemy_public_id.types import public_id_columns
 
 pytestmark = on("sqlite")
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     lambda_stmt,
     literal,
     not_,
+    or_,
     select,
     update,
 )
@@ -258,21 +259,34 @@ def test_without_a_value(rows: Rows) -> None:
 
 
 def test_malformed_at_execution(rows: Rows) -> None:
-    """A malformed text that only execution gives matches no row and differs from every row, as the text itself."""
-    id, both = rows.model.public_id, ["one", "two"]
-    several = bindparam("given", expanding=True)
-    for text in [*MALFORMED, "\0"]:
-        for given in (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id)):
+    """A malformed text that only execution gives is sent as it is to a column of texts, and no row has it; to a column
+    of numbers it cannot be sent."""
+    id = rows.model.public_id
+    for text, given in itertools.product(
+        MALFORMED, (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id))
+    ):
+        if id.type.is_native:
+            with pytest.raises(InvalidPublicId):
+                rows.names(id == given, given=text)
+        else:
             assert rows.names(id == given, given=text) == [], text
-            assert rows.names(not_(id == given), given=text) == both, text
-            assert rows.names(id != given, given=text) == both, text
+            assert rows.names(id != given, given=text) == ["one", "two"], text
             assert rows.names(id.in_([given, rows.other]), given=text) == ["two"], text
-            assert rows.names(id.not_in([given, rows.id]), given=text) == ["two"], text
-            assert rows.names(id.is_distinct_from(given), given=text) == both, text
-            assert rows.names(id.is_not_distinct_from(given), given=text) == [], text
-        assert rows.names(id.in_(several), given=[text]) == [], text
-        assert rows.names(id.in_(several), given=[text, rows.id]) == ["one"], text
-        assert rows.names(id.not_in(several), given=[text, rows.id]) == ["two"], text
+
+
+@pytest.mark.parametrize("type_", [None, String()])
+def test_name_that_another_column_has(rows: Rows, type_: Any) -> None:
+    """A parameter whose name stands beside another column, too, is sent there as it is; as a number it is refused."""
+    model, given = rows.model, bindparam("given", type_=type_)
+    if model.public_id.type.is_native:
+        with pytest.raises(InvalidPublicId):
+            rows.names(or_(model.name == given, model.public_id == given), given="one")
+        return
+    assert rows.names(or_(model.name == given, model.public_id == given), given="one") == ["one"]
+    assert rows.names(or_(model.public_id == given, model.name == given), given="one") == ["one"]
+    changed = update(model).where(model.public_id != given).values(name=given)
+    rows.session.execute(changed, {"given": "Ursula K."}, execution_options={"synchronize_session": False})
+    assert {*rows.session.scalars(select(model.name))} == {"Ursula K."}
 
 
 def test_no_text_at_execution(rows: Rows) -> None:
@@ -287,6 +301,7 @@ def test_no_text_at_execution(rows: Rows) -> None:
             rows.names(condition, given=given)
 
 
+@of_numbers
 def test_objects_of_a_value_at_execution(rows: Rows) -> None:
     """An UPDATE changes the objects of the rows that it changes, whatever the parameter was made with."""
     session, model = rows.session, rows.model
@@ -326,6 +341,15 @@ def test_order(rows: Rows) -> None:
     assert rows.names(id > literal(small)) == [high]
     assert rows.names(id.between(literal(small), literal(small))) == [low]
     assert rows.names(id.between(small, bindparam("given", large))) == ["one", "two"]
+
+
+def test_text_that_begins_with_an_id(rows: Rows) -> None:
+    """What is joined to an id is no id, so that it is compared with any text."""
+    if rows.model.public_id.type.is_native:
+        return
+    joined = rows.model.public_id + "/and more, with blanks"
+    assert rows.names(joined == f"{rows.id}/and more, with blanks") == ["one"]
+    assert rows.names(joined.in_([f"{rows.other}/and more, with blanks"])) == ["two"]
 
 
 @of_numbers
@@ -383,6 +407,14 @@ def test_cached_statements(rows: Rows) -> None:
             assert rows.names(id == make(text)) == names
             assert rows.names(id.in_([make(text), literal("y")])) == names
             assert rows.names(id.not_in([make(text)])) == [name for name in ("one", "two") if name not in names]
+
+
+def test_list_in_a_lambda(rows: Rows) -> None:
+    """``in_()`` in a lambda takes a list of the program around it."""
+    model, session = rows.model, rows.session
+    for ids, names in (([rows.id, "nonsense"], ["one"]), ([rows.other], ["two"])):
+        statement = lambda_stmt(lambda: select(model.name).where(model.public_id.in_(ids)))  # noqa: B023
+        assert session.scalars(statement).all() == names
 
 
 @of_numbers

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Table, inspect, select
 from sqlalchemy.exc import ArgumentError, InvalidRequestError
+from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -415,6 +416,11 @@ def test_a_backref_of_another_model() -> None:
 
 def test_a_backref_beside_a_declaration_that_failed() -> None:
     """Mappers can be configured while a class that could not be mapped is alive, as in an interpreter."""
+
+    class Other(DeclarativeBase): ...
+
+    class Waiting(AbstractConcreteBase, Other):
+        """In another part of the program: its mapping waits for subclasses."""
 
     class Own(DeclarativeBase): ...
 

@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
+from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
@@ -38,7 +39,6 @@ from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import can_be_retried, mode_for_old_rows, transaction
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import MAX_RETRIES
 
 __all__ = ["MaxLag", "Progress", "run"]
 

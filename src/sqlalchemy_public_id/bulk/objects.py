@@ -16,12 +16,12 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, persist, sent_parameters
 from sqlalchemy_public_id.bulk.arrays import insert_arrays, item_types
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.guard.statement import MADE_IDS
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.references import writing
-from sqlalchemy_public_id.types import public_id_type
 
 _AT_ONCE = 10_000
 """Rows that are sent and read back at a time: enough for speed, and far below the packet sizes of databases."""

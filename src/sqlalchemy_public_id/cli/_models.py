@@ -13,9 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapper, configure_mappers
 
 from sqlalchemy_public_id.cli._console import UsageProblem
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
-from sqlalchemy_public_id.types import public_id_type
 
 
 def base_argument(text: str) -> Any:

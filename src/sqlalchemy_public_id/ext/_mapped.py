@@ -14,9 +14,9 @@ from sqlalchemy import Column, ColumnClause, Integer, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, registry
 from sqlalchemy.types import NullType, TypeDecorator
 
+from sqlalchemy_public_id.columns import is_public_id
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.orm.inspection import mapped_classes
-from sqlalchemy_public_id.types import is_public_id
 
 
 @dataclass(frozen=True)

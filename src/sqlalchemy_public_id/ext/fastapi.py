@@ -27,10 +27,10 @@ from sqlalchemy import SQLColumnExpression, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.orm.inspection import checked_condition
-from sqlalchemy_public_id.types import public_id_type
 
 with require("fastapi"):
     from fastapi import Depends, FastAPI, Path

@@ -23,12 +23,13 @@ from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import IdColumnType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType
 
 with require("flask"):
     from flask import Flask, abort

@@ -24,6 +24,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
@@ -31,7 +32,6 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import checked_condition, require_session
 from sqlalchemy_public_id.pydantic_schema import json_schema_of
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import public_id_type
 
 with require("litestar"):
     from litestar import Request, Response

@@ -38,12 +38,12 @@ from sqlalchemy.orm import RelationshipProperty
 from typing_extensions import Self
 
 from sqlalchemy_public_id import lookup, references
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _attributes, _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import AnySession
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import public_id_type
 
 with require("pydantic"):
     from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator

@@ -48,7 +48,8 @@ class BitsFormat(Format):
     _codec: Codec
     _encode: Callable[[int], str]
     _decode: Callable[[str], int]
-    _checked: tuple[BitPattern, ...]  # one of which a number must have; none if the regular expression is exact
+    _checked: tuple[BitPattern, ...]
+    """A number must have one of these, unless the regular expression has seen to it, and there are none."""
 
     def __post_init__(self) -> None:
         codec = codec_of(self.encoding, self._used, self._encodings)
@@ -102,7 +103,7 @@ class BitsFormat(Format):
         if isinstance(text, str):
             number = self._read(text)
             if number is None:
-                numbers = (older._read(text) for older in self._chain())
+                numbers = (form._read(text) for older in self._accepted for form in older._chain())
                 number = next((number for number in numbers if number is not None), None)
             if number is not None:
                 return number

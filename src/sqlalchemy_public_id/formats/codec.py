@@ -89,7 +89,9 @@ class Codec:
         shifts = range(step * (self.width - len(self._hyphens) - 1), -1, -step)
         return self._pattern(
             "".join(
-                digit for number, digit in enumerate(self.digits) if not (number << at ^ value) & mask & base - 1 << at
+                digit
+                for number, digit in enumerate(self.digits)
+                if not (number << at ^ value) & mask & ((base - 1) << at)
             )
             for at in shifts
         )

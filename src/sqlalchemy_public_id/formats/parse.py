@@ -83,8 +83,11 @@ def _construct(name: str, arguments: list[ast.expr], keywords: list[ast.keyword]
     if name not in known:
         raise ValueError(f"{name} is not the name of a format or of an alphabet")
     signature = inspect.signature(known[name])
+    names = [each.arg for each in keywords]
+    if None in names or len({*names}) < len(names):
+        raise ValueError(f"{name} takes each argument once, and none with **")
     try:
-        bound = signature.bind(*map(_value, arguments), **{each.arg or "**": _value(each.value) for each in keywords})
+        bound = signature.bind(*map(_value, arguments), **{str(each.arg): _value(each.value) for each in keywords})
     except TypeError as error:
         # names only: with types and defaults, the message would fill a screen
         expected = ", ".join(f"{each}=…" for each in signature.parameters)

@@ -11,9 +11,10 @@ from sqlalchemy.orm import FromStatement, configure_mappers
 from sqlalchemy.sql.expression import SelectBase
 
 from sqlalchemy_public_id._private import prefetched_columns, updated_columns
+from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdError
 from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import public_id_columns, unwrapped
+from sqlalchemy_public_id.types import unwrapped
 
 
 def refuse_mistakes(compiled: Any) -> None:

@@ -14,12 +14,13 @@ from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, func, sel
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id.columns import max_retries, public_id_type
 from sqlalchemy_public_id.dialects import Violation, sees_commits, traits_for
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.guard.statement import Batch, Slot
 from sqlalchemy_public_id.registry import model_of
-from sqlalchemy_public_id.types import max_retries, public_id_type, to_database
+from sqlalchemy_public_id.types import to_database
 
 logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 

@@ -8,9 +8,10 @@ from weakref import ref
 from sqlalchemy.engine import ExecutionContext
 
 from sqlalchemy_public_id._private import column_of_table
+from sqlalchemy_public_id.columns import max_retries
 from sqlalchemy_public_id.guard.collision import exhausted
 from sqlalchemy_public_id.guard.statement import schema_options, statement_of
-from sqlalchemy_public_id.types import IdColumnType, max_retries, unwrapped
+from sqlalchemy_public_id.types import IdColumnType, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
 

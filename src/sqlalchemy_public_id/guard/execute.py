@@ -12,10 +12,11 @@ from sqlalchemy import Column
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import change_returned_rows
+from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard.collision import Collisions, Match, match_violation, warn_unguarded
 from sqlalchemy_public_id.guard.statement import Batch, Slot, names_of, schema_options
-from sqlalchemy_public_id.types import MatchedId, is_public_id, public_id_type
+from sqlalchemy_public_id.types import MatchedId
 
 
 def send_savepoint(connection: Any, command: str) -> None:

@@ -14,9 +14,10 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import Places, column_of_table, has_many_rows, is_known_row, read_places
+from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import clauses_after_values, inserted_by, refuse_mistakes
-from sqlalchemy_public_id.types import is_public_id, public_id_columns, public_id_type, unwrapped
+from sqlalchemy_public_id.types import unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
 Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]

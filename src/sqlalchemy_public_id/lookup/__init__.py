@@ -26,6 +26,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id import registry
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound, safe_repr
 from sqlalchemy_public_id.lookup.pages import Page, page
@@ -39,7 +40,7 @@ from sqlalchemy_public_id.orm.inspection import (
     public_id_attribute,
     require_session,
 )
-from sqlalchemy_public_id.types import IdColumnType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType
 
 __all__ = [
     "LoadOptions",

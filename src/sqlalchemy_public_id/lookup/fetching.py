@@ -10,12 +10,13 @@ from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_public_id._private import loader_criteria, without_lock
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.keysets import CURSOR, LIMIT, Keyset
 from sqlalchemy_public_id.lookup.ordering import Term, after
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
-from sqlalchemy_public_id.types import as_bits_format, public_id_type
+from sqlalchemy_public_id.types import as_bits_format
 
 
 class KeysetQuery:

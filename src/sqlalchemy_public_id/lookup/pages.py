@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 from sqlalchemy import inspect
 from sqlalchemy.orm import Mapper, QueryableAttribute
 
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
@@ -19,7 +20,6 @@ from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, select
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.references.columns import in_same_database, refs_in
 from sqlalchemy_public_id.references.reading import load
-from sqlalchemy_public_id.types import public_id_type
 
 M = TypeVar("M")  # a model
 

@@ -128,13 +128,13 @@ class PublicIdColumn:
 _NAMES = {"table", "column", "schema", "unique_name", "replaces"}
 
 
-def _check_names(**arguments: Any) -> None:
+def _check_names(**arguments: object) -> None:
     """Refuse what is no name in the place of one: a format there would become the name of a column."""
     for name, value in arguments.items():
         if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "replaces")):
-            is_format = isinstance(value, Format) or (isinstance(value, type) and issubclass(value, TypedId))
-            hint = f"; write format={getattr(value, '__name__', value)}" if is_format else ""
-            raise ConfigurationError(f"{name} is {safe_repr(value)}, expected a name{hint}")
+            shown = safe_repr(value)
+            hint = f"; write format={shown}" if isinstance(value, Format) else ""
+            raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
 
 
 @dataclass(frozen=True)

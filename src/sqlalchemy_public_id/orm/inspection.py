@@ -21,8 +21,8 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import await_only
 
+from sqlalchemy_public_id.columns import is_public_id
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.types import is_public_id
 from sqlalchemy_public_id.weak import RefDict
 
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
@@ -100,10 +100,19 @@ def mapped_classes(registry: registry) -> list[Mapper[Any]]:
     try:
         mappers: Iterable[Any] = registry.mappers
     except UnmappedClassError:
-        found: list[Any] = [inspect(each, raiseerr=False) for each in _subclasses(object)]
-        mappers = {each for each in found if isinstance(each, Mapper) and each.registry is registry}
+        mappers = {
+            each for each in map(_mapper_of, _subclasses(object)) if each is not None and each.registry is registry
+        }
     whole = [mapper for mapper in mappers if hasattr(mapper, "primary_key")]
     return sorted(whole, key=lambda mapper: (mapper.class_.__name__, mapper.class_.__module__))
+
+
+def _mapper_of(class_: type[Any]) -> Mapper[Any] | None:
+    try:
+        found: Any = inspect(class_, raiseerr=False)
+    except UnmappedClassError:  # an AbstractConcreteBase that waits for its subclasses, in another part of the program
+        return None
+    return cast("Mapper[Any]", found) if isinstance(found, Mapper) else None
 
 
 def _subclasses(class_: type[Any]) -> set[type[Any]]:

@@ -20,11 +20,12 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.orm.exc import UnmappedColumnError
 
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import IdColumnType, public_id_type
+from sqlalchemy_public_id.types import IdColumnType
 from sqlalchemy_public_id.weak import RefDict
 
 Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]

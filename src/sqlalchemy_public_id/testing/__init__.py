@@ -20,10 +20,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of, public_id_type
+from sqlalchemy_public_id.types import format_of
 
 __all__ = ["collisions", "fixed_ids"]
 

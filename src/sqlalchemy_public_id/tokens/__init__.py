@@ -54,7 +54,7 @@ M = TypeVar("M")  # a model
 _ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
 _SEVERAL = {operators.in_op, operators.not_in_op}
 _OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
-"""The digest that a text is compared by which is no token: no row has it."""
+"""The digest of whatever is no token, in comparisons. Each process draws one, and no row has it."""
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:

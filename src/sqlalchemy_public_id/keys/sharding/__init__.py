@@ -28,6 +28,7 @@ from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, RelationshipD
 from sqlalchemy.orm import sessionmaker as sessionmaker_of
 
 from sqlalchemy_public_id import registry
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.sharding.rules import (
@@ -41,7 +42,6 @@ from sqlalchemy_public_id.keys.sharding.rules import (
 )
 from sqlalchemy_public_id.keys.sharding.where_clause import conditions
 from sqlalchemy_public_id.orm.inspection import id_attributes
-from sqlalchemy_public_id.types import public_id_type
 
 __all__ = ["ShardRouter"]
 
