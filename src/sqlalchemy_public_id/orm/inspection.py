@@ -109,10 +109,10 @@ def mapped_classes(registry: registry) -> list[Mapper[Any]]:
 
 def _mapper_of(class_: type[Any]) -> Mapper[Any] | None:
     try:
-        found: Any = inspect(class_, raiseerr=False)
+        found: Mapper[Any] | InstanceState[Any] | None = inspect(class_, raiseerr=False)
     except UnmappedClassError:  # an AbstractConcreteBase that waits for its subclasses, in another part of the program
         return None
-    return cast("Mapper[Any]", found) if isinstance(found, Mapper) else None
+    return found if isinstance(found, Mapper) else None
 
 
 def _subclasses(class_: type[Any]) -> set[type[Any]]:
