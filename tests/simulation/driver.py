@@ -146,8 +146,8 @@ class Connection:
         if command in _SAVEPOINTS:
             _SAVEPOINTS[command](transaction, name)
             return Answer()
-        if "pg_trigger" in text:
-            return Answer(["tgname"], [(name,) for name in self.database.tables["item"].before_insert])
+        if "pg_trigger" in text:  # whether INSERTs into the table must not have ON CONFLICT DO NOTHING
+            return Answer(["forbids"], [(bool(self.database.tables["item"].before_insert),)])
         if "information_schema" in text:
             return Answer(["engine", "transactions"], [("InnoDB", "YES")])
         if not text:  # sqlite3 takes it, and forgets the statement before it
