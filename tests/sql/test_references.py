@@ -34,6 +34,7 @@ from sqlalchemy_public_id import (
     public_id_column,
     references,
 )
+from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.references import public_ref
 
 
@@ -417,11 +418,6 @@ def test_a_backref_of_another_model() -> None:
 def test_a_backref_beside_a_declaration_that_failed() -> None:
     """Mappers can be configured while a class that could not be mapped is alive, as in an interpreter."""
 
-    class Other(DeclarativeBase): ...
-
-    class Waiting(AbstractConcreteBase, Other):
-        """In another part of the program: its mapping waits for subclasses."""
-
     class Own(DeclarativeBase): ...
 
     with pytest.raises(ArgumentError) as failed:
@@ -442,6 +438,32 @@ def test_a_backref_beside_a_declaration_that_failed() -> None:
     sold.shop = shop  # type: ignore[attr-defined]  # the reference listens to the relationship
     assert sold.shop_public_id == shop.public_id
     del failed  # its traceback keeps the class
+
+
+def test_a_class_that_waits_beside_a_declaration_that_failed() -> None:
+    """Mapped classes are found while a class of another part of the program waits for its subclasses."""
+
+    class Other(DeclarativeBase): ...
+
+    class Waiting(AbstractConcreteBase, Other): ...
+
+    class Own(DeclarativeBase): ...
+
+    with pytest.raises(ArgumentError) as failed:
+        type("Failed", (Own,), {"__tablename__": "failed", "__table_args__": (1,)})
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+
+    assert [mapper.class_ for mapper in mapped_classes(Own.registry)] == [Shop]
+    del failed
+
+    class Found(Waiting):  # otherwise every configuration of this process would wait, too
+        __tablename__ = "found"
+        __mapper_args__ = {"concrete": True, "polymorphic_identity": "found"}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    Other.registry.configure()
 
 
 def test_a_missing_relationship() -> None:
