@@ -33,11 +33,13 @@ class IdDefault:
         columns = _made.get(ref(context))
         if columns is None:
             columns = _made.keep(context, {})
-        column = column_of_table(getattr(context, "current_column", None))
+        column = getattr(context, "current_column", None)
         if id(column) not in columns:
-            # the copy of a table that keeps its history has the default of the original
-            is_copy = context.compiled is not None and any(column is each for each in statement_of(context).copies)
-            columns[id(column)] = None if is_copy else set()
+            # the copy of a table that keeps its history has the default of the original; the rows of values([…]) have
+            # columns of their own, and share their ids
+            original = column_of_table(column)
+            is_copy = context.compiled is not None and any(original is each for each in statement_of(context).copies)
+            columns[id(column)] = columns.setdefault(id(original), None if is_copy else set())
         made = columns[id(column)]
         if made is None:
             return None
