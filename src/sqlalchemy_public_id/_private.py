@@ -95,7 +95,8 @@ class Places:
 def column_of_table(column: Any) -> Column[Any]:
     """Return the column of the table for one of :attr:`Places.prefetched`."""
     # without getattr() for those of the table, which looks for a comparator of their type, and takes microseconds
-    original: Column[Any] = column if isinstance(column, Column) else getattr(column, "original", column)
+    is_original = isinstance(column, Column)
+    original: Column[Any] = column if is_original else getattr(column, "original", column)
     return original
 
 

@@ -412,9 +412,12 @@ def test_cached_statements(rows: Rows) -> None:
 def test_list_in_a_lambda(rows: Rows) -> None:
     """``in_()`` in a lambda takes a list of the program around it."""
     model, session = rows.model, rows.session
-    for ids, names in (([rows.id, "nonsense"], ["one"]), ([rows.other], ["two"])):
-        statement = lambda_stmt(lambda: select(model.name).where(model.public_id.in_(ids)))  # noqa: B023
-        assert session.scalars(statement).all() == names
+
+    def names_of(ids: list[str]) -> Any:
+        return session.scalars(lambda_stmt(lambda: select(model.name).where(model.public_id.in_(ids)))).all()
+
+    assert names_of([rows.id, "nonsense"]) == ["one"]
+    assert names_of([rows.other]) == ["two"]
 
 
 @of_numbers

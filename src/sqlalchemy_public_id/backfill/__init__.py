@@ -28,16 +28,22 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
-from sqlalchemy_public_id.backfill.triggers import Triggers, obstacles_of_triggers, without_triggers
+from sqlalchemy_public_id.backfill.triggers import (
+    Triggers,
+    begin_updates,
+    in_autocommit,
+    obstacles_of_triggers,
+    without_triggers,
+)
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating.advisory_locks import try_lock
 from sqlalchemy_public_id.migrating.column_state import estimate_rows
-from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
+from sqlalchemy_public_id.migrating.nodes import restore, waits_for_nodes
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import can_be_retried, mode_for_old_rows, transaction
+from sqlalchemy_public_id.online.run import can_be_retried, mode_for_old_rows
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["MaxLag", "Progress", "run"]
@@ -243,7 +249,7 @@ class _Backfill:
         size, failures = self.progress.batch, 0
         while True:
             try:
-                with self._savepoint(), self._triggers():
+                with begin_updates(self.connection, self.update_triggers), self._triggers():
                     return window.fill(self.target.format.generate_many(size))
             except IntegrityError as error:
                 if not isinstance(error.orig, Exception) or self.traits.violation(error.orig) is None:
@@ -269,13 +275,6 @@ class _Backfill:
                 self.progress = replace(self.progress, batch=max(_SMALLEST, size // 2))
                 return 0
 
-    def _savepoint(self) -> AbstractContextManager[object]:
-        if not _in_autocommit(self.connection):  # the caller's transaction has to survive a failed statement
-            return self.connection.begin_nested()
-        if self.traits.commits_each_row:
-            return transaction(self.connection, "BEGIN IMMEDIATE")
-        return transaction(self.connection, "BEGIN") if self.update_triggers == "skip" else nullcontext()
-
     def _triggers(self) -> AbstractContextManager[object]:
         return without_triggers(self.connection, self.target) if self.update_triggers == "skip" else nullcontext()
 
@@ -299,7 +298,7 @@ def _session_of_batches(connection: Connection) -> Generator[None]:
 
     Old rows may have zero dates, which the mode of the session would refuse.
     """
-    if connection.dialect.name not in ("mysql", "mariadb") or not _in_autocommit(connection):
+    if connection.dialect.name not in ("mysql", "mariadb") or not in_autocommit(connection):
         yield
         return
     isolation = "tx_isolation" if getattr(connection.dialect, "is_mariadb", False) else "transaction_isolation"
@@ -313,11 +312,9 @@ def _session_of_batches(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        if not connection.invalidated:  # an error of these statements would hide the one that lost the connection
-            connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {timeout}")
-            connection.exec_driver_sql(f"SET SESSION {isolation} = '{level}'")
-            connection.exec_driver_sql(f"SET SESSION sql_mode = '{mode}'")
-
-
-def _in_autocommit(connection: Connection) -> bool:
-    return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        restore(
+            connection,
+            f"SET SESSION innodb_lock_wait_timeout = {timeout}",
+            f"SET SESSION {isolation} = '{level}'",
+            f"SET SESSION sql_mode = '{mode}'",
+        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.triggers import sqlite_triggers, unskippable_triggers, update_triggers
 from sqlalchemy_public_id.online import PublicIdColumn
@@ -62,12 +63,22 @@ def _may_skip(connection: Connection) -> bool:
 @contextmanager
 def transaction_without_triggers(connection: Connection, target: PublicIdColumn) -> Generator[None]:
     """Leave out the triggers of the table in a transaction, or in a savepoint of the open one."""
-    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-        begun: AbstractContextManager[object] = connection.begin_nested()
-    else:
-        begun = transaction(connection, "BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
-    with begun, without_triggers(connection, target):
+    with begin_updates(connection, "skip"), without_triggers(connection, target):
         yield
+
+
+def begin_updates(connection: Connection, triggers: Triggers) -> AbstractContextManager[object]:
+    """Begin what UPDATEs need: a savepoint, or in AUTOCOMMIT mode a transaction where one is needed."""
+    if not in_autocommit(connection):  # the caller's transaction has to survive a failed statement
+        return connection.begin_nested()
+    if traits_for(connection.dialect).commits_each_row:
+        return transaction(connection, "BEGIN IMMEDIATE")
+    return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def in_autocommit(connection: Connection) -> bool:
+    """Return True if the options of *connection* have each statement committed."""
+    return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
 
 
 @contextmanager

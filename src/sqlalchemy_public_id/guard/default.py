@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
+from sqlalchemy import Column
 from sqlalchemy.engine import ExecutionContext
 
 from sqlalchemy_public_id._private import column_of_table
@@ -45,13 +46,12 @@ class IdDefault:
             return None
         public_id = self.type.next_id()
         if public_id in made:
-            public_id = self._another_id(context, made)
+            public_id = self._another_id(context, column_of_table(column), made)
         made.add(public_id)
         return public_id
 
-    def _another_id(self, context: Any, made: set[str]) -> str:
+    def _another_id(self, context: Any, column: Column[Any] | None, made: set[str]) -> str:
         """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
-        column: Any = column_of_table(getattr(context, "current_column", None))
         if column is None:
             return self.type.next_id()  # equal ones are refused by the database
         for _ in range(max_retries(column)):

@@ -33,8 +33,13 @@ def waits_for_nodes(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        if not connection.invalidated:  # an error of this statement would hide the one that lost the connection
-            connection.exec_driver_sql(before)
+        restore(connection, before)
+
+
+def restore(connection: Connection, *settings: str) -> None:
+    """Send the *settings* unless the connection is lost: an error of theirs would hide the one that lost it."""
+    for sql in settings if not connection.invalidated else ():
+        connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
 
 
 def _settings(connection: Connection) -> tuple[str, str | None]:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
 from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.nodes import restore
 from sqlalchemy_public_id.online.mysql import MySQLPlan
 from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
@@ -173,15 +174,9 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
     try:
         yield
     except BaseException:
-        _restore(connection, "ROLLBACK")
+        restore(connection, "ROLLBACK")
         raise
     _send(connection, "COMMIT")
-
-
-def _restore(connection: Connection, sql: str) -> None:
-    """Send *sql*, unless the connection is lost: an error of this statement would hide the one that lost it."""
-    if not connection.invalidated:
-        _send(connection, sql)
 
 
 # --- settings for a whole operation, restored afterwards
@@ -210,7 +205,7 @@ def without_time_limits(connection: Connection) -> Generator[None]:
         yield
     finally:
         for name, value in limits.items():
-            _restore(connection, f"SET SESSION {name} = '{value}'" if "_timeout" in name else f"SET {name} = {value}")
+            restore(connection, f"SET SESSION {name} = '{value}'" if "_timeout" in name else f"SET {name} = {value}")
 
 
 # --- settings for one step, restored afterwards
@@ -252,7 +247,7 @@ def _postgresql(connection: Connection, lock: Lock, timeout: float) -> Generator
         try:
             yield
         finally:
-            _restore(connection, f"SET lock_timeout = '{before}'")
+            restore(connection, f"SET lock_timeout = '{before}'")
         return
     with transaction(connection, "BEGIN"):
         _send(connection, f"SET LOCAL lock_timeout = {milliseconds}")
@@ -283,9 +278,9 @@ def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None
         yield
     finally:
         if history is not None:
-            _restore(connection, f"SET SESSION system_versioning_alter_history = {history}")
-        _restore(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
-        _restore(connection, f"SET SESSION sql_mode = '{before[1]}'")
+            restore(connection, f"SET SESSION system_versioning_alter_history = {history}")
+        restore(connection, f"SET SESSION lock_wait_timeout = {before[0]}")
+        restore(connection, f"SET SESSION sql_mode = '{before[1]}'")
 
 
 @contextmanager
@@ -295,7 +290,7 @@ def _sqlite(connection: Connection, lock: Lock, timeout: float) -> Generator[Non
         try:
             yield
         except BaseException:
-            _restore(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
+            restore(connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
             raise
 
 

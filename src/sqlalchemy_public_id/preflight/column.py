@@ -42,8 +42,9 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         yield from _of_the_index(scene)
     if scene.fills_rows:
         yield from _of_the_key(scene)
-    if scene.fills_rows or _replaces_ids(scene):
-        yield from obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)
+    triggers = [*obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)]
+    if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
+        yield from triggers
 
 
 def _replaces_ids(scene: Scene) -> bool:
