@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
@@ -95,8 +95,7 @@ class Places:
 def column_of_table(column: Any) -> Column[Any]:
     """Return the column of the table for one of :attr:`Places.prefetched`."""
     # without getattr() for those of the table, which looks for a comparator of their type, and takes microseconds
-    is_original = isinstance(column, Column)
-    original: Column[Any] = column if is_original else getattr(column, "original", column)
+    original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
     return original
 
 
