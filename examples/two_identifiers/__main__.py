@@ -126,9 +126,7 @@ class Demo:
                 session.add(Locker(holder="one too many"))
                 session.flush()
         except PublicIdCollision as error:
-            shown.add_row(
-                "one more", f"PublicIdCollision: {error.rows} of {error.capacity} taken, {error.attempts} attempts"
-            )
+            shown.add_row("one more", f"PublicIdCollision: {error.capacity} possible ids, {error.attempts} attempts")
         session.commit()
         self.console.print(shown)
         self.check("36 lockers and the artist are committed", self.count(Locker) == 36 and artist.id is not None)

@@ -157,20 +157,16 @@ class PublicIdCollision(PublicIdError):
     """No free public id was found for a row in ``max_retries`` attempts.
 
     The row is not stored, and the transaction stays usable. Either the format is too small for the table (see
-    :attr:`rows` and :attr:`capacity`), or the generator is not random.
+    :attr:`capacity`), or its generator is not random.
     """
 
-    def __init__(
-        self, *, model: str, column: str, format: object, attempts: int, capacity: int, rows: int | None = None
-    ) -> None:
-        if rows is None:
-            space = f"it has about 10**{len(str(capacity)) - 1} possible ids, so its generator may not be random"
-        else:
-            space = (
-                f"{rows} rows of {capacity} possible ids are taken ({rows / capacity:.0%}); "
-                f"use a longer format (old ids stay valid with new_format.accepting(old_format))"
-            )
-        super().__init__(f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: {space}")
+    def __init__(self, *, model: str, column: str, format: object, attempts: int, capacity: int) -> None:
+        possible = f"{capacity}" if capacity < 10**9 else f"about 10**{len(str(capacity)) - 1}"
+        super().__init__(
+            f"{model}.{column}: no free public id in {attempts} attempts with {format!r}: nearly all of its {possible} "
+            f"possible ids are taken, or its generator is not random; use a longer format (old ids stay valid with "
+            f"new_format.accepting(old_format))"
+        )
         self.model: str = model
         """The name of the model, or of the table if none is mapped."""
         self.column: str = column
@@ -181,10 +177,6 @@ class PublicIdCollision(PublicIdError):
         """The number of ids that were tried for the row."""
         self.capacity: int = capacity
         """The number of ids that the format can generate."""
-        self.rows: int | None = rows
-        """The number of taken ids: the visible rows of the table, the other rows of the statement, and the ids that
-        have collided. ``None`` if the space is too large for this to be the cause, or the role may not count.
-        """
 
 
 class PublicIdConflict(PublicIdError):

@@ -212,7 +212,7 @@ def test_other_violation_without_the_right_to_read(engine: Engine, role: str, ro
 @on("postgresql")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_full_space_without_the_right_to_read(engine: Engine, role: str, rows: int) -> None:
-    """What cannot be counted is not told, beyond what was found out; the transaction stays usable."""
+    """A full space is told to a role that may not read the table, and the transaction stays usable."""
     guard.install(engine)
     with engine.begin() as connection:
         connection.execute(insert(Small.__table__), [{"number": number} for number in range(36)])
@@ -221,7 +221,7 @@ def test_full_space_without_the_right_to_read(engine: Engine, role: str, rows: i
             connection.execute(insert(Small.__table__).inline(), [{"number": number} for number in range(rows)])
         write(connection, 1)
 
-    assert caught.value.rows in {None, 36}
+    assert caught.value.capacity == 36
 
 
 @on("mysql", "mariadb")
@@ -407,27 +407,25 @@ def test_few_collisions_read_nothing(
     assert sent == (["INSERT"] if rows == 2 else ["INSERT", "SELECT"])
 
 
-# --- how full the space is
+# --- a space that is full
 
 
 @pytest.mark.parametrize("way", [add_all, execute], ids=lambda way: way.__name__)
 def test_more_rows_than_ids(tables: None, session: Session, way: Way) -> None:
-    """The rows of the statement itself count, also where the database has undone them."""
-    with pytest.raises(PublicIdCollision, match=r"36 rows of 36 possible ids are taken \(100%\)") as caught:
+    """The rows of the statement itself take ids, also where the database has undone them."""
+    with pytest.raises(PublicIdCollision) as caught:
         way(session, Small, 40)
 
-    assert (caught.value.rows, caught.value.capacity) == (36, 36)
+    assert caught.value.capacity == 36
 
 
 @on("postgresql")
 def test_full_space_that_is_hidden(engine: Engine, strict: Engine) -> None:
-    """Rows that others have committed since are told, as far as they were met."""
+    """A space that others have filled since the transaction began is told as any full one."""
     with Session(strict) as session:
         begun(session, engine, *(Small(public_id=each) for each in "0123456789abcdefghijklmnopqrstuvwxyz"))
-        with pytest.raises(PublicIdCollision) as caught:
+        with pytest.raises(PublicIdCollision):
             add_all(session, Small, 1)
-
-    assert caught.value.rows == 36
 
 
 # --- outcomes that are not told at once

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, func, select
+from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, select
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
@@ -29,8 +29,6 @@ _FEW = 10
 
 Under REPEATABLE READ a SELECT may not see the rows, and under SERIALIZABLE it can make the transaction fail.
 """
-_COUNTABLE = 10_000_000
-"""Spaces up to this size can be full; in a larger one, counting the rows would only cost time."""
 
 
 # --- what operators see
@@ -194,13 +192,18 @@ class Collisions:
 
     def _readable(self, column: Column[Any], texts: Iterable[str]) -> set[str]:
         """Return those of *texts* that are in the table; none if the role may insert, but not SELECT."""
+        stored: set[str] = set()
         try:
-            return stored_ids(self._connection, column, texts, self._options)
+            for condition in self._traits.any_of(column, list(texts), public_id_type(column).as_parameter):
+                query = select(column).where(condition)
+                if self._traits.reads_old_snapshot:  # otherwise it would not see the row that the INSERT has run into
+                    query = query.with_for_update(read=True)
+                stored.update(self._connection.execute(query, execution_options=self._options).scalars())
         except DBAPIError as error:
             if not self._traits.is_permission_error(error.orig):
                 raise
             self._recover()
-            return set()
+        return stored
 
     def rows_stayed(self, column: Column[Any], engine: str) -> ConfigurationError:
         """Build the error for rows that a storage *engine* has kept, of an INSERT that it has refused."""
@@ -235,31 +238,11 @@ class Collisions:
             new = public_id_type(column).next_id()
             if (column, new) not in used:
                 return new
-        taken = {text for other, text in used if other is column}
-        raise exhausted(self._connection, column, taken, self._options)
+        raise exhausted(column)
 
 
-# --- the ids of the table
-
-
-def stored_ids(
-    connection: Connection, column: Column[Any], texts: Iterable[str], options: Mapping[str, Any]
-) -> set[str]:
-    """Return those of *texts* that the table holds now."""
-    traits = traits_for(connection.dialect)
-    stored: set[str] = set()
-    for condition in traits.any_of(column, list(texts), public_id_type(column).as_parameter):
-        query = select(column).where(condition)
-        if traits.reads_old_snapshot:  # a plain SELECT would not see the row that the INSERT has run into
-            query = query.with_for_update(read=True)
-        stored.update(connection.execute(query, execution_options=options).scalars())
-    return stored
-
-
-def exhausted(
-    connection: Connection, column: Column[Any], taken: set[str], options: Mapping[str, Any]
-) -> PublicIdCollision:
-    """Log and build the error for a row of *column* that has used up its retries; *taken* ids are not free."""
+def exhausted(column: Column[Any]) -> PublicIdCollision:
+    """Log and build the error for a row of *column* that has used up its retries."""
     format = public_id_type(column).id_format
     model = model_of(column.table, column.key)
     logger.error("%s: a row has got no free %s in %d tries", column.table.name, column.name, max_retries(column))
@@ -269,19 +252,4 @@ def exhausted(
         format=format,
         attempts=max_retries(column),
         capacity=format.capacity,
-        rows=_count(connection, column, taken, options) if format.capacity <= _COUNTABLE else None,
     )
-
-
-def _count(connection: Connection, column: Column[Any], taken: set[str], options: Mapping[str, Any]) -> int | None:
-    """Return how many ids are not free; None if the role must not SELECT."""
-    try:
-        # row-level security may hide rows: the ids that have collided count, too
-        visible = stored_ids(connection, column, taken, options)
-        query = select(func.count()).select_from(column.table)
-        rows: int = connection.execute(query, execution_options=options).scalar_one()
-    except DBAPIError as error:
-        if not traits_for(connection.dialect).is_permission_error(error.orig):
-            raise
-        return None
-    return rows + len(taken - visible)

@@ -11,7 +11,7 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy_public_id._private import column_of_table
 from sqlalchemy_public_id.columns import max_retries
 from sqlalchemy_public_id.guard.collision import exhausted
-from sqlalchemy_public_id.guard.statement import schema_options, statement_of
+from sqlalchemy_public_id.guard.statement import statement_of
 from sqlalchemy_public_id.types import IdColumnType, unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
@@ -46,11 +46,11 @@ class IdDefault:
             return None
         public_id = self.type.next_id()
         if public_id in made:
-            public_id = self._another_id(context, column_of_table(column), made)
+            public_id = self._another_id(column_of_table(column), made)
         made.add(public_id)
         return public_id
 
-    def _another_id(self, context: Any, column: Column[Any] | None, made: set[str]) -> str:
+    def _another_id(self, column: Column[Any] | None, made: set[str]) -> str:
         """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
         if column is None:
             return self.type.next_id()  # equal ones are refused by the database
@@ -58,7 +58,7 @@ class IdDefault:
             public_id = self.type.next_id()
             if public_id not in made:
                 return public_id
-        raise unwrapped(exhausted(context.root_connection, column, made, schema_options(context)))
+        raise unwrapped(exhausted(column))
 
 
 _made: RefDict[ExecutionContext, dict[int, set[str] | None]] = RefDict()
