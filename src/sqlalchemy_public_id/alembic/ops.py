@@ -16,8 +16,8 @@ from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
+from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.backfill.triggers import Triggers
-from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
@@ -138,6 +138,7 @@ class PublicIdDirective(Protocol):
 _OF_TARGET = ("format", "schema", "unique_name", "unique", "replaces", "server_default", "comment")
 _OF_CONSENT = ("update_triggers", "on_duplicate", "on_invalid", "allow_lock")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
+_OF_PACE = ("batch_seconds", "pause", "wait_while")
 
 
 class PublicIdOp(Directive):
@@ -160,13 +161,7 @@ class PublicIdOp(Directive):
         self.online: bool = bool(values.get("online", True))
         self.consent: Consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
         self.dry_run: bool = bool(values.get("dry_run", False))
-        self.batch_seconds: float = values.get("batch_seconds", 0.5)
-        self.pause: float = values.get("pause", 0.1)
-        self.wait_while: Callable[[Connection], bool] | None = values.get("wait_while")
-        if self.batch_seconds <= 0 or self.pause < 0:
-            raise ConfigurationError(
-                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
-            )
+        self.pace: Pace = Pace(**{name: values[name] for name in _OF_PACE if name in values})
         self.options = options
         self.table_name: str = self.target.table
         self.column_name: str = self.target.column
@@ -187,7 +182,12 @@ class PublicIdOp(Directive):
         return arguments
 
     def _option(self, name: str) -> object:
-        for holder, names in ((self.target, _OF_TARGET), (self.patience, _OF_PATIENCE), (self.consent, _OF_CONSENT)):
+        for holder, names in (
+            (self.target, _OF_TARGET),
+            (self.patience, _OF_PATIENCE),
+            (self.consent, _OF_CONSENT),
+            (self.pace, _OF_PACE),
+        ):
             if name in names:
                 return getattr(holder, name)
         return getattr(self, name)

@@ -62,6 +62,24 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.backfill")
 
 
 @dataclass(frozen=True)
+class Pace:
+    """The speed of a backfill."""
+
+    batch_seconds: float = 0.5
+    """The time that a batch aims at."""
+    pause: float = 0.1
+    """The rest after a batch, as a share of its time."""
+    wait_while: Callable[[Connection], bool] | None = None
+    """Called before each batch; the backfill waits while it returns True."""
+
+    def __post_init__(self) -> None:
+        if self.batch_seconds <= 0 or self.pause < 0:
+            raise ConfigurationError(
+                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
+            )
+
+
+@dataclass(frozen=True)
 class Progress:
     """The progress of a backfill."""
 
@@ -124,19 +142,14 @@ def run(
     :raises MigrationRefused: if triggers would fire. Nothing was changed.
     :raises PublicIdCollision: if the unique index exists already, and no free id is found.
     """
-    if batch_seconds <= 0 or pause < 0:
-        raise ConfigurationError(
-            f"batch_seconds={batch_seconds!r}, pause={pause!r} cannot work: expected times above 0"
-        )
+    pace = Pace(batch_seconds, pause, wait_while)
     target = PublicIdColumn.of(table, column, format=format, schema=schema)
     connected = bind.connect() if isinstance(bind, Engine) else nullcontext(bind)
     with connected as connection:
         if isinstance(bind, Engine):
             connection.execution_options(isolation_level="AUTOCOMMIT")
         with _session_of_batches(connection), waits_for_nodes(connection):
-            return _Backfill(
-                connection, target, batch_seconds, pause, wait_while, update_triggers, on_progress, should_stop
-            ).run()
+            return _Backfill(connection, target, pace, update_triggers, on_progress, should_stop).run()
 
 
 class _Patience:
@@ -172,9 +185,7 @@ class _Stopped(Exception):
 class _Backfill:
     connection: Connection
     target: PublicIdColumn
-    batch_seconds: float
-    pause: float
-    wait_while: Callable[[Connection], bool] | None
+    pace: Pace
     update_triggers: Triggers
     on_progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
@@ -238,10 +249,10 @@ class _Backfill:
             filled = self._batch(window)
             took = time.monotonic() - began
             if filled:
-                factor = min(2.0, max(0.5, self.batch_seconds / max(took, 1e-4)))
+                factor = min(2.0, max(0.5, self.pace.batch_seconds / max(took, 1e-4)))
                 size = min(_LARGEST, max(_SMALLEST, int(self.progress.batch * factor)))
                 self._report(replace(self.progress, filled=self.progress.filled + filled, batch=size))
-                time.sleep(took * self.pause)
+                time.sleep(took * self.pace.pause)
         return not window.is_taken
 
     def _batch(self, window: Window) -> int | None:
@@ -282,7 +293,7 @@ class _Backfill:
         while True:
             if self.should_stop is not None and self.should_stop():
                 raise _Stopped
-            if self.wait_while is None or not self.wait_while(self.connection):
+            if self.pace.wait_while is None or not self.pace.wait_while(self.connection):
                 return
             time.sleep(1.0)
 

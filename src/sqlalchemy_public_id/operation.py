@@ -1,0 +1,192 @@
+"""Run one operation on a column of public ids: examine the table, refuse or go on, and run its phases.
+
+Alembic's operations and the command line are thin layers above :func:`run_phases`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.advice import about
+from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
+from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
+from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
+from sqlalchemy_public_id.online.plan import Patience, Plan, PublicIdColumn, Step
+from sqlalchemy_public_id.online.run import plan_for, run, run_inside, without_time_limits
+from sqlalchemy_public_id.preflight import Consent, examine
+
+Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
+
+_ATTEMPTS_AT_UNIQUENESS = 5
+_SECONDS_BETWEEN_REPORTS = 10.0
+_DROPPING: set[Phase] = {"relax", "drop"}
+
+
+def run_phases(
+    connection: Connection,
+    target: PublicIdColumn,
+    phases: Sequence[Phase],
+    *,
+    finds_name: bool = False,
+    online: bool = True,
+    consent: Consent | None = None,
+    patience: Patience | None = None,
+    pace: backfill.Pace | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[backfill.Progress], None] | None = None,
+) -> None:
+    """Run *phases* of a migration to *target*, one after the other. Each can be run again: what is done is skipped.
+
+    :param connection: in AUTOCOMMIT mode, because each step commits; without *online*, inside a transaction.
+    :param finds_name: True to take the name of the unique index that the column has, if none has that of *target*.
+    :param online: False to run all steps inside the open transaction, which locks the table until it ends.
+    :param on_progress: called after each batch of the backfill; by default, a line is logged now and then.
+    :raises DryRun: with the report, if this is a *dry_run*. Nothing was changed.
+    :raises MigrationRefused: if something stands in the way. Nothing was changed.
+    :raises BackfillIncomplete: if rows have no id, and the column is to become NOT NULL.
+    :raises LockNotAvailable: if others keep the table locked.
+    :raises ConfigurationError: if there is no such table or column, or the database does not accept one of the names.
+    """
+    consent = consent or Consent()
+    plan_for(target, connection.dialect)  # checks the names before anything is read
+    with ExitStack() as stack:
+        if online:
+            stack.enter_context(waits_for_nodes(connection))
+            stack.enter_context(without_time_limits(connection))
+        if finds_name:
+            target = target.with_existing_name(connection, valid=not _DROPPING & {*phases})
+        plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
+        report = examine(connection, plan, phases, consent)
+        if dry_run:
+            raise DryRun(report)
+        report.require_clear_way()
+        for warning in report.warnings:
+            log.warning("%s", warning)
+        operation = _Operation(
+            connection,
+            plan,
+            phases,
+            consent,
+            patience or Patience(),
+            pace or backfill.Pace(),
+            on_progress or _log_progress(),
+        )
+        for phase in phases:
+            operation.run(phase)
+
+
+def _log_progress() -> Callable[[backfill.Progress], None]:
+    last = time.monotonic()
+
+    def report(progress: backfill.Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_REPORTS:
+            last = time.monotonic()
+            left = "" if progress.left is None else f", about {progress.left} left"
+            log.info("%s: %d rows filled, %.0f a second%s", progress.table, progress.filled, progress.rate, left)
+
+    return report
+
+
+@dataclass(frozen=True)
+class _Operation:
+    connection: Connection
+    plan: Plan
+    phases: Sequence[Phase]
+    consent: Consent
+    patience: Patience
+    pace: backfill.Pace
+    on_progress: Callable[[backfill.Progress], None]
+
+    @property
+    def target(self) -> PublicIdColumn:
+        return self.plan.target
+
+    def run(self, phase: Phase) -> None:
+        if phase == "backfill":
+            self._backfill()
+            return
+        if phase == "contract":
+            self._require_ids()
+            if self.consent.on_invalid == "replace":
+                replace_invalid(self.connection, self.target, self.consent.update_triggers)
+        steps: list[Step] = getattr(self.plan, phase)()
+        if self.plan.online:
+            self._until_unique(steps)
+        else:
+            run_inside(steps, self.target, self.connection)
+
+    def _backfill(self) -> None:
+        if not self.target.has_rows_to_fill(self.connection):
+            return
+        progress = backfill.run(
+            self.connection,
+            self.target.table,
+            self.target.column,
+            format=self.target.format,
+            schema=self.target.schema,
+            batch_seconds=self.pace.batch_seconds,
+            pause=self.pace.pause if self.plan.online else 0,
+            wait_while=self.pace.wait_while,
+            update_triggers=self.consent.update_triggers,
+            on_progress=self.on_progress,
+        )
+        if not progress.finished:
+            self._accept_stragglers()
+
+    def _require_ids(self) -> None:
+        state = self.target.read_state(self.connection)
+        if not state.exists:
+            raise ConfigurationError(
+                f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
+            )
+        if state.nullable and not state.checked and self.target.count_missing(self.connection):
+            self._accept_stragglers()
+        if not self.plan.online and not state.valid and self._may_replace_duplicates:
+            self._replace_duplicates()  # a failed index would abort the transaction
+
+    def _accept_stragglers(self) -> None:
+        has_run = "backfill" in self.phases or self.target.are_few_missing(self.connection)
+        if not (has_run and self.plan.can_fill_stragglers):
+            raise self._incomplete()
+
+    def _until_unique(self, steps: Sequence[Step]) -> None:
+        """Run *steps*. If two rows share an id, the unique index fails: replace one id, and try again."""
+        for attempt in range(_ATTEMPTS_AT_UNIQUENESS):
+            try:
+                run(steps, self.target, self.connection, self.patience)
+                return
+            except IntegrityError:
+                last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
+                if last or not self._replace_duplicates():
+                    raise
+
+    def _replace_duplicates(self) -> int:
+        return replace_duplicates(self.connection, self.target, self.consent.update_triggers)
+
+    @property
+    def _may_replace_duplicates(self) -> bool:
+        # there were none before the backfill of the same operation
+        return self.consent.on_duplicate == "replace" or "backfill" in self.phases
+
+    def _incomplete(self) -> BackfillIncomplete:
+        target, advice = self.target, about("no-default", table=self.target.table, column=self.target.column)
+        return BackfillIncomplete(
+            table=target.table,
+            column=target.column,
+            schema=target.schema,
+            format=target.format,
+            missing=target.count_missing(self.connection),
+            advice=f"{advice.danger}\n{advice.good}",
+        )
