@@ -282,18 +282,13 @@ def test_foreign_keys_on_without_children(engine: Engine, connection: Connection
     assert rows(connection, "SELECT count(*) FROM card WHERE public_id IS NOT NULL") == [(3,)]
 
 
-NOT_DROPPED = known_defect(
-    "live tables", "a column whose UNIQUE constraint has no name is not dropped", raises=sqlalchemy.exc.OperationalError
-)
-
-
 @pytest.mark.parametrize(
     ("unique", "more"),
     [
         ("constraint", "NOT NULL UNIQUE"),
-        pytest.param("constraint", "UNIQUE", marks=NOT_DROPPED),
-        pytest.param("index", "NOT NULL UNIQUE", marks=NOT_DROPPED),
-        pytest.param("index", "UNIQUE", marks=NOT_DROPPED),
+        ("constraint", "UNIQUE"),
+        ("index", "NOT NULL UNIQUE"),
+        ("index", "UNIQUE"),
     ],
 )
 def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, unique: str, more: str) -> None:
@@ -330,7 +325,10 @@ def test_settings_stay(engine: Engine, connection: Connection) -> None:
 
 @pytest.mark.parametrize("value", [0, 1])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("statement", ["CREATE TABLE main.", "INSERT INTO main.", "DROP TABLE", "CREATE UNIQUE INDEX"])
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE person RENAME", "CREATE TABLE", "INSERT INTO person", "DROP TABLE", "CREATE UNIQUE INDEX"],
+)
 def test_settings_stay_after_an_error(
     engine: Engine, connection: Connection, statement: str, error: type[BaseException], value: int
 ) -> None:

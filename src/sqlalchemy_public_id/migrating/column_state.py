@@ -27,6 +27,8 @@ class State:
     collated: bool = True
     """True if ids are compared byte by byte, or if another collation finds the same ids and is kept."""
     comment: str | None = None
+    attributes: str = ""
+    """What a MODIFY of MySQL or MariaDB has to repeat beside type, default and comment, as SQL."""
     default: str | None = None
     """The server default as an expression, of this library or not."""
     function: bool = False
@@ -42,6 +44,8 @@ class State:
     valid: bool = False
     constraint: bool = False
     """True if the index belongs to a constraint."""
+    constrained: bool = False
+    """True if a UNIQUE constraint of SQLite, of whatever name, is on the column alone."""
     check: bool = False
     """True if the temporary CHECK constraint exists that forbids NULL."""
     checked: bool = False
@@ -124,6 +128,8 @@ def read_state(
         index=ours is not None,
         valid=ours is not None and ours.valid,
         constraint=ours is not None and ours.constraint,
+        constrained=connection.dialect.name == "sqlite"
+        and any(index.constraint and not index.primary for index in on_column),
         replaced=next((index for index in indexes if index.name == replaces and index.name != unique_name), None),
     )
 
@@ -202,10 +208,18 @@ FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
 """)
 
+_MARIADB_CHECKS = text("""
+SELECT * FROM information_schema.CHECK_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND CONSTRAINT_NAME = :column
+""")
+
 _MYSQL_TABLE_TYPE = text(
     "SELECT TABLE_TYPE FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table"
 )
+
+
+_ESCAPED = re.compile(r"\\(['\\])")
 
 
 def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
@@ -217,7 +231,7 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
     if default is not None and not getattr(connection.dialect, "is_mariadb", False):
         # MySQL returns a constant without its quotes, and an expression with escaped ones
         is_expression = "DEFAULT_GENERATED" in row.extra
-        default = default.replace("\\'", "'") if is_expression else "'" + default.replace("'", "''") + "'"
+        default = _ESCAPED.sub(r"\1", default) if is_expression else "'" + default.replace("'", "''") + "'"
     collation = f" CHARACTER SET {row.charset} COLLATE {row.collation}" if row.charset else ""
     return State(
         exists=True,
@@ -225,10 +239,20 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         nullable=bool(row.nullable),
         collated=row.collation in ("ascii_bin", None),
         comment=row.comment or None,
+        attributes=_mysql_attributes(connection, names, row.extra),
         default=default,
         trigger=row.generator,
         versioned=versioned,
     )
+
+
+def _mysql_attributes(connection: Connection, names: dict[str, Any], extra: str) -> str:
+    attributes = " INVISIBLE" if "INVISIBLE" in extra else ""
+    if getattr(connection.dialect, "is_mariadb", False):  # the CHECK of a column of MySQL is one of the table
+        for check in connection.execute(_MARIADB_CHECKS, names).mappings():
+            if check.get("LEVEL", "Column") == "Column":  # since MariaDB 10.5.10
+                attributes += f" CHECK ({check['CHECK_CLAUSE']})"
+    return attributes
 
 
 _STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
@@ -269,4 +293,5 @@ def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> 
     row = connection.execute(_SQLITE_COLUMN, names).one_or_none()
     if row is None:
         return State(strict=strict)
-    return State(exists=True, type=row.type, nullable=not row.not_null, default=row.default, strict=strict)
+    default = None if str(row.default).upper() == "NULL" else row.default  # DEFAULT NULL
+    return State(exists=True, type=row.type, nullable=not row.not_null, default=default, strict=strict)

@@ -1,110 +1,149 @@
-"""Change one column inside a CREATE TABLE statement of SQLite, and leave every other character as it is.
+"""Edit one column of a CREATE TABLE statement of SQLite clause by clause, and leave every other character as it is.
 
-SQLite stores the statement, and a copy of the table is created from it. So unnamed CHECKs, collations, generated
+SQLite stores the statement, and a copy of the table is created from it. So CHECKs, foreign keys, collations, generated
 columns and comments survive, which reflection would lose.
 
->>> with_column('CREATE TABLE t (id INTEGER PRIMARY KEY, a, CHECK (a > 0))', 'b', '"b" TEXT NOT NULL')
-'CREATE TABLE t (id INTEGER PRIMARY KEY, a, "b" TEXT NOT NULL, CHECK (a > 0))'
->>> with_column('CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT)', 'b', '"b" TEXT NOT NULL')
-'CREATE TABLE t (id INTEGER PRIMARY KEY, "b" TEXT NOT NULL)'
->>> renamed('CREATE TABLE t (id)', '"copy"')
-'CREATE TABLE "copy" (id)'
+>>> sql = 'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT UNIQUE CHECK (b > 0), c)'
+>>> with_clause(sql, 'b', 'NOT NULL')
+'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT UNIQUE CHECK (b > 0) NOT NULL, c)'
+>>> without_unique(sql, 'b')
+'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT CHECK (b > 0), c)'
+>>> with_constraint(sql, 'CHECK (c > 0)')
+'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT UNIQUE CHECK (b > 0), c, CHECK (c > 0))'
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 _TOKEN = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[A-Za-z_\u0080-\U0010ffff][\w$]*|\s+|.""",
-    re.DOTALL,
+    r"""--[^\n]*|/\*.*?\*/|x?'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]"""
+    r"""|[a-z_\u0080-\U0010ffff][\w$]*|\.?\d(?:e[+-]|[\w.])*|\s+|.""",
+    re.DOTALL | re.IGNORECASE,
 )
-_HEAD = re.compile(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?", re.IGNORECASE)
 _CONSTRAINTS = {"constraint", "primary", "unique", "check", "foreign"}
 
 
-def renamed(sql: str, name: str) -> str:
-    """Return the statement for a table called *name*, which is quoted."""
-    head = _HEAD.match(sql)
-    assert head is not None, sql
-    return f"CREATE TABLE {name} {sql[_body(sql)[0] :]}"
+class _Term(NamedTuple):
+    """A word, a literal, or everything between two parentheses."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The term as a name, without quotes and in lower case."""
+        quote = self.text[0]
+        if quote in "\"'`":
+            return self.text[1:-1].replace(quote * 2, quote).lower()
+        return self.text.strip("[]").lower()
 
 
-def with_column(sql: str, column: str, definition: str) -> str:
-    """Return the statement with *definition* for *column*: instead of its own one, or after the last column."""
-    start, end = _body(sql)
-    parts = list(_parts(sql, start + 1, end))
-    for first, last in parts:
-        if _first_word(sql[first:last]) == column.lower():
-            return sql[:first] + _spaced(sql[first:last], definition) + sql[last:]
-    constraint = next((part for part in parts if next(_words(sql[slice(*part)]), "").lower() in _CONSTRAINTS), None)
-    if constraint is None:
-        return with_constraint(sql, definition)
-    first, last = constraint
-    return sql[:first] + _spaced(sql[first:last], f"{definition},") + " " + sql[first:].lstrip()
+def with_column(sql: str, definition: str) -> str:
+    """Return the statement with the *definition* of one more column, where ALTER TABLE would add it."""
+    columns = [terms for terms in _definitions(sql) if terms[0].text.lower() not in _CONSTRAINTS]
+    end = columns[-1][-1].end
+    return f"{sql[:end]}, {definition}{sql[end:]}"
+
+
+def with_clause(sql: str, column: str, clause: str) -> str:
+    """Return the statement with a *clause* behind those that the definition of *column* has."""
+    end = _definition(sql, column)[-1].end
+    return f"{sql[:end]} {clause}{sql[end:]}"
+
+
+def without_clause(sql: str, column: str, kind: Literal["NOT NULL", "DEFAULT"]) -> str:
+    """Return the statement without the clause of this *kind* of *column*, if it has one."""
+    clause = _clause(_definition(sql, column), kind)
+    return sql[: clause[0].start].rstrip(" ") + sql[clause[-1].end :] if clause else sql
+
+
+def without_unique(sql: str, column: str, names: set[str] | None = None) -> str:
+    """Return the statement without the UNIQUE constraints of *column* alone, or only without those of these *names*."""
+    definitions = [*_definitions(sql)]
+    for before, terms in reversed([*zip([[], *definitions], definitions, strict=False)]):
+        clause = _clause(terms, "UNIQUE")
+        if not clause or not _is_of(sql, clause, terms, column) or not _is_one_of(clause, names):
+            continue
+        start, end = clause[0].start, clause[-1].end
+        if len(clause) == len(terms):
+            (comma,) = _terms(sql, before[-1].end, start)
+            start = comma.start
+        sql = sql[:start].rstrip(" ") + sql[end:]
+    return sql
+
+
+def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) -> bool:
+    """Return True if a UNIQUE clause, of a table or of the *definition* of a column, has this *column* alone."""
+    columns = next((term for term in unique if term.text.startswith("(")), None)
+    if columns is None:
+        return definition[0].name == column.lower()
+    within = [*_terms(sql, columns.start + 1, columns.end - 1)]
+    return within[0].name == column.lower() and all(term.text != "," for term in within)
+
+
+def _is_one_of(clause: list[_Term], names: set[str] | None) -> bool:
+    is_named = clause[0].text.lower() == "constraint"
+    return names is None or (is_named and clause[1].name in map(str.lower, names))
 
 
 def with_constraint(sql: str, definition: str) -> str:
     """Return the statement with one more *definition*, after all others."""
-    # before the comments that follow the last one: "--" would hide it
-    start, end = _body(sql)
-    last = max(
-        at + len(token)
-        for at, token, _ in _tokens(sql[:end], start)
-        if not token.isspace() and not token.startswith(("--", "/*"))
-    )
-    return f"{sql[:last]}, {definition}{sql[last:]}"
+    *_, last = _definitions(sql)
+    end = last[-1].end  # before the comments that follow: "--" would hide it
+    return f"{sql[:end]}, {definition}{sql[end:]}"
 
 
-def without_constraint(sql: str, name: str) -> str:
-    """Return the statement without the table constraint *name*, if it has one."""
-    start, end = _body(sql)
-    for first, last in _parts(sql, start + 1, end):
-        words = [word for word, _ in zip(_words(sql[first:last]), range(2), strict=False)]
-        if words[0].lower() == "constraint" and _first_word(words[1]) == name.lower():
-            return sql[: first - 1] + sql[last:]
-    return sql
+def _clause(terms: list[_Term], kind: str) -> list[_Term]:
+    """Return the terms of the clause of this *kind*, with its name; none if there is no such clause."""
+    words = [term.text.lower() for term in terms]
+    wanted = kind.lower().split()
+    for at in range(len(words)):
+        if words[at : at + len(wanted)] != wanted or (at and words[at - 1] == "set"):  # ON DELETE SET DEFAULT
+            continue
+        end = at + len(wanted)
+        if kind == "DEFAULT":
+            end += 2 if words[end] in {"+", "-"} else 1
+        elif kind == "UNIQUE" and words[end : end + 1] and words[end].startswith("("):
+            end += 1
+        if words[end : end + 2] == ["on", "conflict"]:
+            end += 3
+        return terms[at - 2 if at >= 2 and words[at - 2] == "constraint" else at : end]
+    return []
 
 
-def _body(sql: str) -> tuple[int, int]:
-    """Return the positions of the parentheses around the columns."""
-    opened = [at for at, token, depth in _tokens(sql, 0) if token == "(" and depth == 0]
-    closed = [at for at, token, depth in _tokens(sql, 0) if token == ")" and depth == 1]
-    return opened[0], closed[0]
+def _definition(sql: str, column: str) -> list[_Term]:
+    """Return the terms of the definition of *column*; columns stand before constraints."""
+    return next(terms for terms in _definitions(sql) if terms[0].name == column.lower())
 
 
-def _parts(sql: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last position of each definition of a column or constraint."""
-    first = start
-    for at, token, depth in _tokens(sql[:end], start):
-        if token == "," and depth == 0:
-            yield first, at
-            first = at + 1
-    yield first, end
+def _definitions(sql: str) -> Iterator[list[_Term]]:
+    """Yield the terms of each column, and of what stands between two commas among the constraints."""
+    body = next(term for term in _terms(sql, 0, len(sql)) if term.text.startswith("("))
+    terms: list[_Term] = []
+    for term in _terms(sql, body.start + 1, body.end - 1):
+        if term.text == ",":
+            yield terms
+            terms = []
+        else:
+            terms.append(term)
+    yield terms
 
 
-def _tokens(sql: str, start: int) -> Iterator[tuple[int, str, int]]:
-    """Yield each token with its position, and the number of open parentheses before it."""
-    depth = 0
-    for match in _TOKEN.finditer(sql, start):
+def _terms(sql: str, start: int, end: int) -> Iterator[_Term]:
+    """Yield the terms between two positions, without blanks and comments."""
+    depth, opened = 0, start
+    for match in _TOKEN.finditer(sql, start, end):
         token = match[0]
-        yield match.start(), token, depth
-        depth += {"(": 1, ")": -1}.get(token, 0)
-
-
-def _words(part: str) -> Iterator[str]:
-    return (token for _, token, _ in _tokens(part, 0) if not token.isspace() and not token.startswith(("--", "/*")))
-
-
-def _first_word(part: str) -> str:
-    """Return the first name in *part*, without quotes and in lower case."""
-    word = next(_words(part), "")
-    if word[:1] in "\"'`":
-        return word[1:-1].replace(word[0] * 2, word[0]).lower()
-    return word.strip("[]").lower()
-
-
-def _spaced(old: str, new: str) -> str:
-    # with the blanks around the old definition
-    return old[: len(old) - len(old.lstrip())] + new + old[len(old.rstrip()) :]
+        if token == "(":
+            opened = opened if depth else match.start()
+            depth += 1
+        elif token == ")":
+            depth -= 1
+            if not depth:
+                yield _Term(sql[opened : match.end()], opened, match.end())
+        elif not depth and not token.isspace() and not token.startswith(("--", "/*")):
+            yield _Term(token, match.start(), match.end())

@@ -8,18 +8,22 @@ rows: with ``PRAGMA foreign_keys=ON``, it would delete the rows of other tables 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from sqlalchemy import Connection, inspect
-from sqlalchemy.exc import SAWarning
+from sqlalchemy import Connection
 
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.indexes import read_indexes
-from sqlalchemy_public_id.online.create_table import renamed, with_column, with_constraint, without_constraint
+from sqlalchemy_public_id.online.create_table import (
+    with_clause,
+    with_column,
+    with_constraint,
+    without_clause,
+    without_unique,
+)
 from sqlalchemy_public_id.online.plan import Plan, Step, always
 from sqlalchemy_public_id.online.server_defaults import can_generate, expression, is_generated
 
@@ -33,11 +37,19 @@ class SQLitePlan(Plan):
 
     def contract(self) -> list[Step]:
         keeps = self.target.server_default == "keep"
+
+        def edit(sql: str, state: State) -> str:
+            sql = self._with_default(sql, state, generates_ids=keeps)
+            if state.nullable:
+                sql = with_clause(sql, self.target.column, "NOT NULL")
+            return self._with_unique(sql)
+
         steps = [
             self._rebuild(
                 "copy the table, with NOT NULL",
-                lambda state: self._definition(state, not_null=True, generates_ids=keeps),
+                edit,
                 lambda state: state.nullable or self._constraint_differs(state),
+                fills_stragglers=self.can_fill_stragglers,
             )
         ]
         if self.target.unique == "index":
@@ -47,11 +59,12 @@ class SQLitePlan(Plan):
         return [*steps, *self._drop_replaced()]
 
     def relax(self) -> list[Step]:
-        allow = self._rebuild(
-            "copy the table, with NULL allowed",
-            lambda state: self._definition(state, not_null=False, generates_ids=self.generates_ids),
-            lambda state: not state.nullable,
-        )
+        def edit(sql: str, state: State) -> str:
+            sql = self._with_default(sql, state, generates_ids=self.generates_ids)
+            sql = without_clause(sql, self.target.column, "NOT NULL")
+            return self._with_unique(sql) if self.target.replaces else self._without_unique(sql)
+
+        allow = self._rebuild("copy the table, with NULL allowed", edit, lambda state: not state.nullable)
         if self.target.replaces:
             return [*self.contract(), allow]
         return [self._drop_index(), allow]
@@ -68,8 +81,14 @@ class SQLitePlan(Plan):
             drops = [f"DROP INDEX {self.schema}{self.quoted(name)}" for name in names]
             return [*drops, f"ALTER TABLE {self.table} DROP COLUMN {self.column}"]
 
-        step = Step("drop the column", sql, lambda state: state.exists)
-        return [self.relax()[-1], step] if self.target.unique == "constraint" else [step]  # a copy without it
+        return [
+            self._rebuild(
+                "copy the table, without the UNIQUE constraint",
+                lambda sql, state: without_unique(sql, self.target.column),
+                lambda state: state.constrained,
+            ),
+            Step("drop the column", sql, lambda state: state.exists),
+        ]
 
     def refuse_structure_sql(self) -> list[str]:
         return self.backfill_sql()
@@ -115,42 +134,49 @@ class SQLitePlan(Plan):
             return self.type
         return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table takes no VARCHAR
 
-    def _definition(self, state: State, *, not_null: bool, generates_ids: bool) -> str:
-        default = expression(self.target.format, "sqlite") if generates_ids else None
+    def _with_default(self, sql: str, state: State, *, generates_ids: bool) -> str:
         if state.default is not None and not self.has_own_default(state):
-            default = state.default  # not from this library
-        default = f" DEFAULT ({default})" if default is not None else ""
-        return f"{self.column} {self._type(state)}{default}{' NOT NULL' if not_null else ''}"
+            return sql
+        sql = without_clause(sql, self.target.column, "DEFAULT")
+        if not generates_ids:
+            return sql
+        return with_clause(sql, self.target.column, f"DEFAULT ({expression(self.target.format, 'sqlite')})")
 
-    def _names_of_constraints(self, connection: Connection) -> set[str]:
-        names = {self.target.unique_name, self.target.replaces}
-        if self.target.unique == "constraint":  # a renamed table keeps the name of its constraint
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SAWarning)  # indexes on expressions
-                constraints = inspect(connection).get_unique_constraints(self.target.table, schema=self.target.schema)
-            names |= {item["name"] for item in constraints if item["column_names"] == [self.target.column]}
-        return {name for name in names if name}
+    def _with_unique(self, sql: str) -> str:
+        sql = self._without_unique(sql)
+        if self.target.unique == "index":
+            return sql
+        return with_constraint(sql, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
 
-    def _straggler(self, definition: str) -> str:
-        # the transaction has the only lock for writers, so rows of the moment before it get their ids here
-        if self.can_fill_stragglers and definition.endswith("NOT NULL"):
-            return f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
-        return self.column
+    def _without_unique(self, sql: str) -> str:
+        # a renamed table keeps the name of its constraint
+        names = {name for name in (self.target.unique_name, self.target.replaces) if name}
+        return without_unique(sql, self.target.column, names if self.target.unique == "index" else None)
 
     @property
     def can_fill_stragglers(self) -> bool:
         return self.generates_ids and can_generate(self.target.format, "sqlite")
 
-    def _rebuild(self, name: str, definition: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
+    def _rebuild(
+        self,
+        name: str,
+        edit: Callable[[str, State], str],
+        needed: Callable[[State], bool],
+        *,
+        fills_stragglers: bool = False,
+    ) -> Step:
+        """Build the step that replaces the table by a copy, whose statement *edit* makes from the old one."""
+
         def sql(connection: Connection | None, state: State) -> Sequence[str]:
             if connection is None:
                 return self.backfill_sql()
-            return list(self._copy(connection, definition(state)))
+            return list(self._copy(connection, state, edit, fills_stragglers))
 
         return Step(name, sql, needed)
 
-    def _copy(self, connection: Connection, definition: str) -> Iterator[str]:
-        """Yield the statements that replace the table by a copy with another *definition* of the column."""
+    def _copy(
+        self, connection: Connection, state: State, edit: Callable[[str, State], str], fills_stragglers: bool
+    ) -> Iterator[str]:
         name, schema = self.target.table, self.schema or "main."
         database = self.target.schema or "main"
         if foreign_keys_would_fire(connection, name, self.target.schema):
@@ -160,29 +186,31 @@ class SQLitePlan(Plan):
                 f"their rows. Write:\n{advice.good}"
             )
         master = f"{schema}sqlite_master"
-        query = f"SELECT sql FROM {master} WHERE tbl_name = ? AND sql IS NOT NULL AND type"
-        (old,) = connection.exec_driver_sql(f"{query} = 'table'", (name,)).scalars()
+        query = f"SELECT sql FROM {master} WHERE lower(tbl_name) = lower(?) AND sql IS NOT NULL AND type"
+        (created,) = connection.exec_driver_sql(f"{query} = 'table'", (name,)).scalars()
         others = list(connection.exec_driver_sql(f"{query} IN ('index', 'trigger')", (name,)).scalars())
-        quote = self.quoted
-        copy = f"{schema}{quote(f'_copy_of_{name}')}"
-        for unique_name in self._names_of_constraints(connection):
-            old = without_constraint(old, unique_name)
-        new = with_column(old, self.target.column, definition)
-        is_unique = definition.endswith("NOT NULL") or self.target.replaces is not None
-        if self.target.unique == "constraint" and is_unique:
-            new = with_constraint(new, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
+        old = self.quoted(f"_copy_of_{name}")
         stored = _stored_columns(connection, database, name)
-        columns = ", ".join(map(quote, stored))
-        values = ", ".join(self._straggler(definition) if it == self.target.column else quote(it) for it in stored)
+        if not state.exists:  # the plan is asked before the column is added
+            created = with_column(created, f"{self.column} {self._type(state)}")
+            stored.append(self.target.column)
+        columns = ", ".join(map(self.quoted, stored))
+        values = columns
+        if fills_stragglers:
+            # the transaction has the only lock for writers, so rows of the moment before it get their ids here
+            filled = f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
+            ours = self.target.column.lower()
+            values = ", ".join(filled if it.lower() == ours else self.quoted(it) for it in stored)
         legacy = connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar()
-        yield "PRAGMA legacy_alter_table=ON"  # SQLite does not check views and triggers while the table is missing
-        yield renamed(new, copy)
-        yield f"INSERT INTO {copy} ({columns}) SELECT {values} FROM {self.table}"
         counter = _autoincrement_value(connection, schema, name)
-        yield f"DROP TABLE {self.table}"
-        yield f"ALTER TABLE {copy} RENAME TO {quote(name)}"
+        # otherwise the foreign keys, views and triggers of others would follow the old table to its new name
+        yield "PRAGMA legacy_alter_table=ON"
+        yield f"ALTER TABLE {self.table} RENAME TO {old}"
+        yield in_schema(edit(created, state), schema)
+        yield f"INSERT INTO {self.table} ({columns}) SELECT {values} FROM {schema}{old}"
+        yield f"DROP TABLE {schema}{old}"
         if counter is not None:
-            yield f"UPDATE {schema}sqlite_sequence SET seq = {counter} WHERE name = {self.literal(name)}"
+            yield f"UPDATE {schema}sqlite_sequence SET seq = {counter} WHERE lower(name) = lower({self.literal(name)})"
         yield from (in_schema(sql, schema) for sql in others)
         yield f"PRAGMA legacy_alter_table={legacy}"
 
@@ -211,13 +239,17 @@ def _autoincrement_value(connection: Connection, schema: str, name: str) -> int 
     has = f"SELECT 1 FROM {schema}sqlite_master WHERE name = 'sqlite_sequence'"
     if connection.exec_driver_sql(has).scalar() is None:
         return None
-    return connection.exec_driver_sql(f"SELECT seq FROM {schema}sqlite_sequence WHERE name = ?", (name,)).scalar()
+    query = f"SELECT seq FROM {schema}sqlite_sequence WHERE lower(name) = lower(?)"
+    return connection.exec_driver_sql(query, (name,)).scalar()
 
 
 def in_schema(sql: str, schema: str) -> str:
-    """Return a stored CREATE INDEX or CREATE TRIGGER, which has no schema, for *schema*."""
+    """Return a stored CREATE TABLE, INDEX or TRIGGER, which has no schema, for *schema*."""
     if schema == "main.":
         return sql
     return re.sub(
-        r"^(CREATE\s+(?:UNIQUE\s+)?(?:INDEX|TRIGGER)\s+)", lambda match: f"{match[1]}{schema}", sql, flags=re.IGNORECASE
+        r"^(CREATE\s+(?:UNIQUE\s+)?(?:TABLE|INDEX|TRIGGER)\s+)",
+        lambda match: f"{match[1]}{schema}",
+        sql,
+        flags=re.IGNORECASE,
     )

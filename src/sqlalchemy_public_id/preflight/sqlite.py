@@ -20,7 +20,8 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     target = scene.target
     table, connection = target.table, scene.connection
     yield from obstacles_of_structure(connection, table, target.schema)
-    if {"contract", "relax"} & {*scene.phases} and foreign_keys_would_fire(connection, table, target.schema):
+    copies = {"contract", "relax"} & {*scene.phases} or ("drop" in scene.phases and scene.state.constrained)
+    if copies and foreign_keys_would_fire(connection, table, target.schema):
         problem = f"PRAGMA foreign_keys is ON, and other tables refer to {table!r}: a copy would delete or orphan rows"
         remedy = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
         yield Obstacle("foreign-keys", problem, remedy)
