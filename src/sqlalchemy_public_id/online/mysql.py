@@ -264,7 +264,7 @@ class MySQLPlan(Plan):
         if state.default is not None and not self.has_own_default(state):
             default = state.default
         default = f" DEFAULT ({default})" if default is not None else ""
-        comment = self._comment(state.comment) + _unversioned(state)
+        comment = self._comment(state.comment) + _unversioned(state) + state.attributes
         type_ = state.type or self.type  # another length would copy the table
         return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {type_} {null}{default}{comment}"
 

@@ -32,12 +32,32 @@ UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
 UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
       WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
 """)
+_SIZE = text("""
+SELECT (SELECT COUNT(*) FROM information_schema.COLUMNS
+        WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table) AS columns,
+       (SELECT COUNT(DISTINCT INDEX_NAME) FROM information_schema.STATISTICS
+        WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table) AS indexes
+""")
+_FOREIGN_KEYS = text("""
+SELECT k.CONSTRAINT_NAME AS name, k.TABLE_NAME AS `table`,
+       k.REFERENCED_COLUMN_NAME = :column AND k.REFERENCED_TABLE_NAME = :table
+       AND k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AS refers_to_ours,
+       r.DELETE_RULE = 'SET NULL' OR r.UPDATE_RULE = 'SET NULL' AS sets_null
+FROM information_schema.KEY_COLUMN_USAGE k
+JOIN information_schema.REFERENTIAL_CONSTRAINTS r ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA
+     AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
+WHERE k.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.TABLE_NAME = :table AND k.COLUMN_NAME = :column
+   OR k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.REFERENCED_TABLE_NAME = :table
+      AND k.REFERENCED_COLUMN_NAME = :column
+ORDER BY 1
+""")
 _OF_COPY = text("""
 SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
 WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
   AND LEFT(TRIGGER_NAME, 7) = 'pt_osc_'
 ORDER BY TRIGGER_NAME
 """)
+_MAX_COLUMNS, _MAX_INDEXES = 1017, 64
 _ALTER = ("ALTER", "CREATE", "INSERT")
 """The privileges that ALTER TABLE takes."""
 
@@ -55,6 +75,9 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     table = scene.connection.execute(_TABLE, names).one()
     yield from _of_rights(scene, names, table.user)
     yield from _of_copies(scene, names)
+    yield from _of_the_size(scene, names, table.engine)
+    if scene.state.exists:
+        yield from _of_foreign_keys(scene, names)
     if "contract" in scene.phases:
         yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if not scene.consent.allow_lock:
@@ -69,6 +92,37 @@ def _of_copies(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
         remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
         yield Obstacle("table-copied", problem, remedy)
+
+
+def _of_the_size(scene: Scene, names: dict[str, object], engine: str) -> Iterator[Obstacle]:
+    size = scene.connection.execute(_SIZE, names).one()
+    table, state = scene.target.table, scene.state
+    if "expand" in scene.phases and not state.exists and engine.lower() == "innodb" and size.columns >= _MAX_COLUMNS:
+        problem = f"{table} has {size.columns} columns, and InnoDB allows no more"
+        yield Obstacle("too-many-columns", problem, "keep the ids in a table of their own that refers to its rows")
+    needs_index = not state.index and not scene.plan.can_rename(state)
+    if "contract" in scene.phases and needs_index and size.indexes >= _MAX_INDEXES:
+        problem = f"{table} has {size.indexes} indexes, and {scene.connection.dialect.name} allows no more"
+        yield Obstacle("too-many-indexes", problem, "drop one that no query needs")
+
+
+def _of_foreign_keys(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+    """Yield the foreign keys of the column, and those that refer to it, which refuse an ALTER."""
+    keys = scene.connection.execute(_FOREIGN_KEYS, names).all()
+    drops, state = "drop" in scene.phases, scene.state
+    for key in keys:
+        name = f"the foreign key {key.name} of {key.table}"
+        remedy = "drop it before the migration, and add it again afterwards"
+        if drops:
+            yield Obstacle("dependants", f"{name} needs the column", "drop it first")
+        elif "relax" in scene.phases and key.refers_to_ours and state.index:
+            yield Obstacle("dependants", f"{name} needs the unique index of the column", "drop it first")
+        elif "contract" in scene.phases and not state.collated:
+            problem = f"{name} needs the type of the column, whose collation has to change"
+            yield Obstacle("dependants", problem, remedy)
+        elif "contract" in scene.phases and state.nullable and key.sets_null and not key.refers_to_ours:
+            problem = f"{name} sets the column to NULL, which the migration forbids"
+            yield Obstacle("dependants", problem, "give it another action than SET NULL")
 
 
 def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[Obstacle]:

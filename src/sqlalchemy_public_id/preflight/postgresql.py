@@ -16,7 +16,8 @@ from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 
 # pubupdate: published updates need a replica identity
 _TABLE = text("""
-SELECT current_user AS role, pg_get_userbyid(c.relowner) AS owner, n.nspname AS schema,
+SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner)) AS owner,
+       quote_ident(n.nspname) AS schema,
        pg_has_role(c.relowner, 'USAGE') AS is_owner,
        has_schema_privilege(n.oid, 'CREATE') AS can_create,
        has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE') AS can_update,
@@ -24,6 +25,7 @@ SELECT current_user AS role, pg_get_userbyid(c.relowner) AS owner, n.nspname AS 
        c.relreplident = 'n' AND EXISTS (
            SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
+       (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
        p.oid IS NOT NULL AS has_function, obj_description(p.oid, 'pg_proc') = :mark AS is_ours, p.prosrc AS body,
        x.relkind AS name_of, x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
 FROM pg_class c
@@ -33,23 +35,37 @@ LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
 LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = to_regclass(:regclass)
 """)
-# other constraints of the table go with the column
+# needs: what the dependant keeps from being dropped or changed. DROP COLUMN takes constraints of the table with it.
+# ALTER TYPE refuses the dependants that PostgreSQL does not make again (RememberAllDependentForRebuilding in its source).
 _DEPENDANTS = text("""
-SELECT DISTINCT CASE d.classid WHEN 'pg_rewrite'::regclass
-                THEN (SELECT 'view ' || CAST(r.ev_class AS regclass) FROM pg_rewrite r WHERE r.oid = d.objid)
-                ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END AS name
-FROM pg_depend d
-WHERE d.deptype = 'n' AND NOT EXISTS (
-        SELECT FROM pg_constraint own WHERE d.classid = 'pg_constraint'::regclass AND own.oid = d.objid
-        AND own.conrelid = to_regclass(:regclass) AND own.contype <> 'f')
-  AND (
-    (d.refobjid = to_regclass(:regclass) AND d.refobjsubid = (
-        SELECT attnum FROM pg_attribute WHERE attrelid = to_regclass(:regclass) AND attname = :column))
-    OR d.refobjid IN (SELECT i.indexrelid FROM pg_index i JOIN pg_attribute a
-                      ON a.attrelid = i.indrelid AND i.indkey[0] = a.attnum AND i.indnatts = 1
-                      WHERE i.indrelid = to_regclass(:regclass) AND a.attname = :column AND i.indisunique))
+WITH ours AS (SELECT attrelid, attnum FROM pg_attribute
+              WHERE attrelid = to_regclass(:regclass) AND attname = :column AND NOT attisdropped),
+dependants AS (
+    SELECT classid, objid, objsubid, 'column' AS needs
+    FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
+    WHERE deptype = 'n' AND NOT (classid = 'pg_constraint'::regclass AND EXISTS (
+        SELECT FROM pg_constraint own WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
+    UNION
+    SELECT classid, objid, objsubid, 'type'
+    FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
+    WHERE CAST(CAST(classid AS regclass) AS text) IN (
+            'pg_rewrite', 'pg_policy', 'pg_trigger', 'pg_proc', 'pg_publication_rel')
+       OR classid = 'pg_class'::regclass AND objid = attrelid
+       OR classid = 'pg_attrdef'::regclass AND NOT EXISTS (
+          SELECT FROM pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
+    UNION
+    SELECT classid, objid, objsubid, 'index'
+    FROM ours JOIN pg_index i ON indrelid = attrelid AND indkey[0] = attnum AND indnatts = 1 AND indisunique
+    JOIN pg_depend d ON refclassid = 'pg_class'::regclass AND refobjid = indexrelid
+    WHERE deptype = 'n')
+SELECT DISTINCT CASE WHEN r.rulename = '_RETURN' THEN 'view ' || CAST(r.ev_class AS regclass)
+                ELSE pg_describe_object(classid, objid, objsubid) END AS name
+FROM dependants LEFT JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
+WHERE needs = ANY (:needs)
 ORDER BY 1
 """)
+_MAX_COLUMNS = 1600
+"""Those that were dropped count as well."""
 
 # lists of columns came with PostgreSQL 15, and a new column is not in them
 _PUBLICATIONS = text("""
@@ -101,7 +117,7 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if table.refuses_updates and scene.fills_rows:
         problem = f"{target.table} is published with REPLICA IDENTITY NOTHING, so PostgreSQL refuses every UPDATE"
-        yield Obstacle("replica-identity", problem, f"ALTER TABLE {target.table} REPLICA IDENTITY DEFAULT")
+        yield Obstacle("replica-identity", problem, f"ALTER TABLE {scene.plan.table} REPLICA IDENTITY DEFAULT")
     if {"expand", "relax"} & {*scene.phases} and scene.plan.generates_ids and table.has_function:
         body = function_body(target.format, scene.connection.dialect.server_version_info)
         if not table.is_ours and (table.body or "").strip() != body.strip():
@@ -111,11 +127,23 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
         yield Obstacle("name-taken", problem, "pass unique_name= with another name")
     yield from _of_poolers(scene)
-    if "drop" in scene.phases and scene.state.exists:
-        dependants = scene.connection.execute(_DEPENDANTS, names).scalars().all()
-        if dependants:
-            problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} the column"
-            yield Obstacle("dependants", problem, "drop or change that first")
+    if "expand" in scene.phases and not scene.state.exists and table.columns >= _MAX_COLUMNS:
+        problem = f"{target.table} has had {table.columns} columns, and PostgreSQL allows no more"
+        yield Obstacle("too-many-columns", problem, "copy the rows into a new table: dropped columns count as well")
+    yield from _of_dependants(scene, names)
+
+
+def _of_dependants(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+    if not scene.state.exists:
+        return
+    needs = {"drop": ["column", "index"], "relax": ["index"], "contract": [] if scene.state.collated else ["type"]}
+    wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
+    dependants = scene.connection.execute(_DEPENDANTS, {**names, "needs": wanted}).scalars().all() if wanted else []
+    if dependants:
+        what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
+        what = "the unique index of the column" if wanted == ["index"] else what
+        problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} {what}"
+        yield Obstacle("dependants", problem, "drop or change that first")
 
 
 def _of_poolers(scene: Scene) -> Iterator[Obstacle]:
@@ -138,7 +166,7 @@ def _of_rights(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacl
         yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
     if not table.can_update and scene.fills_rows:
         problem = f"{table.role} may not read and update {name}"
-        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {name} TO {table.role}")
+        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {scene.plan.table} TO {table.role}")
     if table.filters_rows:
         problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
         remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"

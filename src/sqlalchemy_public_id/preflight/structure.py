@@ -1,4 +1,4 @@
-"""Obstacles in the kind of a table: with partitions or inheritance, it cannot have a unique index on the id alone.
+"""Obstacles in the kind of a table, which cannot have such a column, or not a unique index on it alone.
 
 No change of rows, rights or options removes them. So autogenerate reads them as well, and nothing else.
 """
@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, text
 
-from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.indexes import names_in_queries
 
 _POSTGRESQL = text("""
 SELECT c.relkind = 'p' AS is_partitioned, c.relispartition AS is_partition,
        (SELECT min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_inherits i WHERE i.inhrelid = c.oid) AS parent,
-       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits
+       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
+       CASE WHEN c.reloftype <> 0 THEN format_type(c.reloftype, NULL) END AS of_type
 FROM pg_class c
 WHERE c.oid = to_regclass(:regclass)
 """)
@@ -31,22 +32,29 @@ def obstacles_of_structure(connection: Connection, table: str, schema: str | Non
     """Yield the obstacle that the kind of *table* is; none if there is no such table."""
     names = names_in_queries(connection, table, schema, "")
     if connection.dialect.name == "postgresql":
-        yield from _of_postgresql(connection, table, names)
+        yield from _of_postgresql(connection, table, schema, names)
     elif connection.dialect.name in ("mysql", "mariadb") and connection.execute(_MYSQL, names).first():
         yield _partitioned(table)
-    elif connection.dialect.name == "sqlite" and _is_virtual(connection, table, schema):
-        problem = f"{table} is a virtual table, whose columns are those of its module"
-        yield Obstacle("virtual", problem, "keep the ids in a table of their own that refers to its rows")
+    elif connection.dialect.name == "sqlite":
+        kind = _kind_of_sqlite(connection, table, schema)
+        if kind in ("virtual", "shadow"):
+            problem = f"{table} is a {kind} table, whose columns are those of a module of SQLite"
+            yield Obstacle("virtual", problem, "keep the ids in a table of their own that refers to its rows")
 
 
-def _is_virtual(connection: Connection, table: str, schema: str | None) -> bool:
-    """Return True if *table* has no page of its own in the file of SQLite."""
-    master = quoted_table("sqlite_master", schema or "main", connection.dialect)
-    query = f"SELECT rootpage FROM {master} WHERE type = 'table' AND lower(name) = lower(?)"
-    return bool(connection.exec_driver_sql(query, (table,)).scalar() == 0)
+def _kind_of_sqlite(connection: Connection, table: str, schema: str | None) -> str | None:
+    """Return "table", "view", "shadow" or "virtual"; None before SQLite 3.37, which does not tell."""
+    dialect = connection.dialect
+    found = connection.exec_driver_sql(
+        f"PRAGMA {quoted(schema or 'main', dialect)}.table_list({quoted(table, dialect)})"
+    )
+    row = found.first() if found.returns_rows else None
+    return row.type if row is not None else None
 
 
-def _of_postgresql(connection: Connection, table: str, names: dict[str, object]) -> Iterator[Obstacle]:
+def _of_postgresql(
+    connection: Connection, table: str, schema: str | None, names: dict[str, object]
+) -> Iterator[Obstacle]:
     row = connection.execute(_POSTGRESQL, names).one_or_none()
     if row is None:
         return
@@ -58,6 +66,9 @@ def _of_postgresql(connection: Connection, table: str, names: dict[str, object])
     elif row.inherits:
         problem = f"{table} inherits, or other tables inherit from it, and they share no unique index"
         yield Obstacle("inheritance", problem, "add the column and the index to each of these tables by hand")
+    elif row.of_type:
+        problem = f"{table} is a table of the type {row.of_type}, and has the columns of the type only"
+        yield Obstacle("typed", problem, f"ALTER TABLE {quoted_table(table, schema, connection.dialect)} NOT OF")
 
 
 def _partitioned(table: str) -> Obstacle:
