@@ -40,7 +40,8 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     plan_for(op.target, context.dialect)  # checks the names before anything is read
     target, is_named = _named_target(context, op)
     if context.as_sql:
-        _write_script(context, op, target)
+        with context.autocommit_block() if op.online else nullcontext():
+            _write_script(context, op, target)
         return
     if op.online:
         _require_own_transaction(context, op)
