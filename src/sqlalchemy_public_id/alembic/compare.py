@@ -48,12 +48,12 @@ from sqlalchemy_public_id.alembic.ops import (
 )
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
-from sqlalchemy_public_id.alembic.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online import Unique
 from sqlalchemy_public_id.online.server_defaults import can_generate
+from sqlalchemy_public_id.online.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.preflight.column import holds_ids
 from sqlalchemy_public_id.types import IdColumnType

@@ -16,11 +16,11 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy_public_id._private import is_in_external_transaction
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
-from sqlalchemy_public_id.alembic.unique_names import name_in_models
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import plan_for, script
 from sqlalchemy_public_id.online.scripts import start_of_script
+from sqlalchemy_public_id.online.unique_names import name_in_models
 from sqlalchemy_public_id.operation import Phase, run_phases
 
 _PHASES: dict[str, tuple[Phase, ...]] = {
