@@ -26,7 +26,6 @@ from itertools import count
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from sqlalchemy_public_id.backfill.replicas import MaxLag
 from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
 from sqlalchemy_public_id.backfill.triggers import (
     Triggers,
@@ -35,6 +34,7 @@ from sqlalchemy_public_id.backfill.triggers import (
     obstacles_of_triggers,
     without_triggers,
 )
+from sqlalchemy_public_id.backfill.waits import MaxLag, MaxLoad, PauseFile
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
@@ -46,7 +46,7 @@ from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.run import can_be_retried, mode_for_old_rows
 from sqlalchemy_public_id.typed import TypedId
 
-__all__ = ["MaxLag", "Progress", "run"]
+__all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]
 
 WINDOW = 20_000
 """The number of neighbouring rows that a process claims."""
