@@ -478,7 +478,7 @@ def test_audit_of_a_table_that_cannot_be_read(engine: Engine, make: Make) -> Non
 SECRET = "s3cret-word"
 
 UNUSABLE = [
-    ("nonsense", "this is not the URL of a database; write postgresql+psycopg://"),
+    ("://nonsense", "this is not the URL of a database; write postgresql+psycopg://"),
     (f"postgresql://user:{SECRET}@host:port/x", "this is not the URL of a database"),
     (f"nosuch://user:{SECRET}@host/x", "SQLAlchemy has no dialect 'nosuch'"),
     (f"mssql://user:{SECRET}@host/x", "the driver pyodbc is not installed"),
@@ -594,7 +594,7 @@ def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) ->
         _, stderr = started.communicate(timeout=60)
 
     assert started.returncode == 130
-    assert stderr == "interrupted inside a batch, which is rolled back; run the same command again to continue\n"
+    assert stderr == "interrupted; run the same command again to continue\n"
 
 
 @pytest.mark.slow
@@ -713,7 +713,8 @@ def test_help(command: str) -> None:
     assert result.exit_code == 0
     assert f"public-id {command} [OPTIONS]" in result.stdout
     options = [param for param in public_id.commands[command].params if isinstance(param, click.Option)]
-    assert all(param.help for param in options if not isinstance(param.type, click.Choice))
+    assert [param.name for param in options if not param.help] == []
+    assert "The exit status is 0 for success, 1 if" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))
@@ -776,7 +777,7 @@ def test_inspect_with_models(tmp_path: Path) -> None:
     """With models, the one that has the id is named; with a database, whether a row has it. The key is not shown."""
     (tmp_path / "depot_models.py").write_text(MODELS)
     subprocess.run([sys.executable, "-c", ROWS], cwd=tmp_path, check=True)
-    options = ["--app", "depot_models:Base"]
+    options = ["--models", "depot_models:Base"]
     stored = process("inspect", "clicrate_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
     named = process("inspect", "clibarrel_000000000one", *options, cwd=tmp_path)
     missing = process("inspect", "clibarrel_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
@@ -792,11 +793,11 @@ def test_inspect_with_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--app", "models"], "is not module:Base"),
-        (["--app", "there.is.none:Base"], "there is no module 'there'"),
-        (["--app", "json:Base"], "the module 'json' has no 'Base'"),
-        (["--app", "json:JSONDecoder"], "is no declarative base"),
-        (["--url", "sqlite://"], "--url needs --app"),
+        (["--models", "models"], "is not module:Base"),
+        (["--models", "there.is.none:Base"], "there is no module 'there'"),
+        (["--models", "json:Base"], "the module 'json' has no 'Base'"),
+        (["--models", "json:JSONDecoder"], "is no declarative base"),
+        (["--url", "sqlite://"], "--url needs --models"),
     ],
 )
 def test_models_that_cannot_be_used(arguments: list[str], expected: str) -> None:

@@ -12,10 +12,21 @@ from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
+from sqlalchemy_public_id.errors import (
+    BackfillIncomplete,
+    ConfigurationError,
+    LockNotAvailable,
+    MigrationRefused,
+    PublicIdCollision,
+    PublicIdError,
+)
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import parse
 
+_EXIT_STATUS = (
+    "The exit status is 0 for success, 1 if a problem was found or rows are left, 2 if the command could not run, and "
+    "130 after Ctrl-C."
+)
 _URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
 
 
@@ -29,6 +40,15 @@ class UsageProblem(click.ClickException):
         echo_stderr(f"public-id: {self.message}")
 
 
+class Refusal(UsageProblem):
+    """The command did not reach its end: something stands in the way, or is left to do. The exit status is 1."""
+
+    exit_code = 1
+
+
+_REFUSALS = (BackfillIncomplete, LockNotAvailable, MigrationRefused, PublicIdCollision)
+
+
 def echo_stderr(text: str) -> None:
     """Write *text* to stderr, which a pipe does not read."""
     click.echo(text, err=True)
@@ -40,8 +60,8 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def example_lines(*lines: str) -> str:
-    """Return the end of a help text: command lines, which click does not wrap."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    """Return the end of a help text: the exit status, and command lines, which click does not wrap."""
+    return f"{_EXIT_STATUS}\n\n\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def format_argument(text: str) -> Format:
@@ -82,14 +102,20 @@ def connect(text: str) -> Generator[Engine]:
     try:
         _probe(engine, url)
         yield engine
-    except NoSuchTableError as error:
-        raise UsageProblem(f"{safe_url(url)}: there is no table {str(error)!r}") from None
-    except SQLAlchemyError as error:
-        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
-    except PublicIdError as error:
-        raise UsageProblem(_without_secrets(str(error), url)) from None
+    except (PublicIdError, SQLAlchemyError) as error:
+        raise problem_of(error, url) from None
     finally:
         engine.dispose()
+
+
+def problem_of(error: PublicIdError | SQLAlchemyError, url: URL) -> UsageProblem:
+    """Return what the command says of *error*, without the password of *url*, and with its exit status."""
+    if isinstance(error, PublicIdError):
+        kind = Refusal if isinstance(error, _REFUSALS) else UsageProblem
+        return kind(_without_secrets(str(error), url))
+    if isinstance(error, NoSuchTableError):
+        return UsageProblem(f"{safe_url(url)}: there is no table {str(error)!r}")
+    return UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}")
 
 
 def _probe(engine: Engine, url: URL) -> None:

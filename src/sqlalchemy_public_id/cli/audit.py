@@ -47,7 +47,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
         "public-id audit sqlite:///shop.db --table customer --output json",
     )
 )
-@click.argument("url")
+@click.argument("url", envvar="DATABASE_URL", metavar="[URL]")
 @click.option("--schema", help="The schema; by default the usual one.")
 @click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")
 @click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
@@ -70,7 +70,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
 @click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
 @click.option("--advice/--no-advice", default=True, help="Show the statements that fix a problem.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form.")
 def audit(
     url: str,
     schema: str | None,

@@ -10,9 +10,9 @@ import click
 from sqlalchemy_public_id._version import __version__
 from sqlalchemy_public_id.cli._console import UsageProblem, example_lines, format_argument
 from sqlalchemy_public_id.cli.audit import audit
-from sqlalchemy_public_id.cli.backfill import backfill
 from sqlalchemy_public_id.cli.budget import budget
 from sqlalchemy_public_id.cli.inspect import inspect
+from sqlalchemy_public_id.cli.operations import OPERATIONS
 from sqlalchemy_public_id.cli.plan import plan
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.formats import Format
@@ -35,8 +35,12 @@ class _Group(click.Group):
 def public_id() -> None:
     """Generate and inspect public ids, and maintain databases that contain them.
 
-    FORMAT is written as in Python: NanoId, 'NanoId(length=16, prefix="cus")'. URL is a database URL of SQLAlchemy:
-    postgresql+psycopg://user@host/database.
+    FORMAT is written as in Python: NanoId, 'NanoId(length=16, prefix="cus")'. URL is a database URL of SQLAlchemy,
+    postgresql+psycopg://user@host/database; without it, the environment variable DATABASE_URL is. Other users of the
+    machine can read arguments, but not variables: a password belongs there.
+
+    The exit status is 0 for success, 1 if a problem was found or rows are left, 2 if the command could not run, and
+    130 after Ctrl-C.
     """
 
 
@@ -62,5 +66,5 @@ def template(name: str) -> None:
     click.echo(str(existing))
 
 
-for _command in (inspect, budget, audit, plan, backfill):
+for _command in (inspect, budget, audit, plan, *OPERATIONS):
     public_id.add_command(_command)

@@ -39,8 +39,8 @@ _PREFIXED = re.compile(
 @click.option(
     "--format", "format", type=format_argument, metavar="FORMAT", help="The expected format; guessed without it."
 )
-@click.option("--app", "base", type=base_argument, metavar="MODULE:BASE", help="Name the models that ID can be of.")
-@click.option("--url", metavar="URL", help="With --app: look for the row in this database.")
+@click.option("--models", "base", type=base_argument, metavar="MODULE:BASE", help="Name the models that ID can be of.")
+@click.option("--url", metavar="URL", help="With --models: look for the row in this database.")
 def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     """Show format, prefix, time and check digit of ID, and why it is malformed.
 
@@ -50,14 +50,14 @@ def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     are shown, with their lines.
     """
     if url is not None and base is None:
-        raise click.UsageError("--url needs --app MODULE:BASE, the models of the database")
+        raise click.UsageError("--url needs --models MODULE:BASE, the models of the database")
     if id != "-":
         _show(id, format)
         is_valid = format is None or format.is_valid(id)
         if base is not None:
             is_valid = _show_models(id, base, url) and is_valid
     elif base is not None:
-        raise click.UsageError("--app takes one id, not the standard input")
+        raise click.UsageError("--models takes one id, not the standard input")
     elif format is None:
         for number, text in enumerate(_lines()):
             click.echo("\n" * (number > 0), nl=False)

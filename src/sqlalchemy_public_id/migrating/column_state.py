@@ -80,6 +80,13 @@ _MYSQL_ROWS = text(
 )
 
 
+_POSTGRESQL_BYTES = text("SELECT pg_total_relation_size(to_regclass(:name))")
+_MYSQL_BYTES = text(
+    "SELECT data_length + index_length FROM information_schema.tables"
+    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :table"
+)
+
+
 def estimate_rows(connection: Connection, table: str, schema: str | None) -> int | None:
     """Return the number of rows that the database estimates, which SQLite counts; None if it has no estimate."""
     name = quoted_table(table, schema, connection.dialect)
@@ -89,6 +96,16 @@ def estimate_rows(connection: Connection, table: str, schema: str | None) -> int
         rows = connection.scalar(_POSTGRESQL_ROWS, {"name": name})
         return rows if rows and rows > 0 else None  # -1 before the first ANALYZE
     return connection.scalar(_MYSQL_ROWS, {"schema": schema, "name": table}) or None
+
+
+def estimate_bytes(connection: Connection, table: str, schema: str | None) -> int | None:
+    """Return the bytes of the table and its indexes, as the catalogs have them; None on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return None
+    query = _POSTGRESQL_BYTES if connection.dialect.name == "postgresql" else _MYSQL_BYTES
+    names = {"name": quoted_table(table, schema, connection.dialect), "schema": schema, "table": table}
+    taken = connection.scalar(query, {name: names[name] for name in query.compile().params})
+    return None if taken is None else int(taken)
 
 
 def read_state(

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.migrating.column_state import estimate_bytes
 from sqlalchemy_public_id.migrating.triggers import update_triggers
 from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.preflight.scene import Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
-_LOCKS = {
+LOCKS = {
     Lock.NONE: "none",
     Lock.STRONG: "all others wait for milliseconds",
     Lock.BUILD: "other changes of the table wait",
@@ -41,6 +42,8 @@ class MigrationReport:
     database: str
     rows: int | None
     """The number of rows of the table, as the database estimates it."""
+    size: int | None
+    """The bytes of the table with its indexes; ``None`` on SQLite."""
     seconds: float | None
     """About how long the migration takes, if nobody keeps the table locked."""
     steps: tuple[PlannedStep, ...]
@@ -97,6 +100,7 @@ def build_report(
         target=str(target),
         database=connection.dialect.name,
         rows=scene.rows,
+        size=estimate_bytes(connection, target.table, target.schema),
         seconds=None if scene.rows is None else sum(scene.rows / _ROWS_A_SECOND[kind] for kind in kinds),
         steps=steps,
         rights=tuple(rights),
@@ -114,7 +118,7 @@ def _steps(scene: Scene) -> Iterator[PlannedStep]:
         for of_phase, step in scene.steps:
             if of_phase == phase:
                 statements = tuple(step.sql(scene.connection, scene.state))
-                yield PlannedStep(phase, step.name, _LOCKS[step.lock], statements)
+                yield PlannedStep(phase, step.name, LOCKS[step.lock], statements)
 
 
 def in_time(seconds: float) -> str:
