@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 
@@ -14,6 +15,12 @@ def run_script(engine: Engine, sql: str) -> None:
     """Give *sql* to the client of the database, which stops at the first error."""
     done = give_script(engine, sql, "-v", "ON_ERROR_STOP=1")
     assert done.returncode == 0, f"{done.stderr}\n{sql}"
+
+
+def command_in(sql: str) -> list[str]:
+    """Return the words of the ``public-id`` command in the comments of a script."""
+    lines = [line.removeprefix("-- ") for line in sql.split("\n") if line.startswith("-- ")]
+    return shlex.split("\n".join(lines).partition("in use:\n")[2])
 
 
 def give_script(engine: Engine, sql: str, *options: str) -> subprocess.CompletedProcess[str]:

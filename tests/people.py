@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -123,6 +124,18 @@ class People:
 
     def add(self, **options: Any) -> None:
         self.run("add_public_id", **options)
+
+    def script(self, *operations: str, **options: Any) -> str:
+        """Return what ``alembic upgrade --sql`` writes for a migration for each of *operations*."""
+        output = io.StringIO()
+        context = MigrationContext.configure(
+            dialect_name=self.engine.dialect.name,
+            opts={"as_sql": True, "output_buffer": output, "transaction_per_migration": True},
+        )
+        for operation in operations:
+            with context.begin_transaction(_per_migration=True):
+                self.say(Operations(context), operation, **options)
+        return output.getvalue()
 
     # --- what is there in the end
 

@@ -231,23 +231,28 @@ class DuplicatePrefix(ConfigurationError):
         """The name of the other class."""
 
 
+def backfill_command(table: str, column: str, format: object, schema: str | None) -> str:
+    """Return the command that gives ids to the rows without one."""
+    import shlex  # only for migrations
+
+    options = ["--column", column, "--format", repr(format), *(["--schema", schema] if schema else [])]
+    if table.startswith("-"):
+        options.append("--")  # what follows is no option
+    return f"public-id backfill URL {shlex.join([*options, table])}"
+
+
 class BackfillIncomplete(PublicIdError):
     """Rows have no public id yet. Nothing was changed; the message has the command to run first."""
 
     def __init__(
         self, *, table: str, column: str, missing: int, format: object, schema: str | None = None, advice: str = ""
     ) -> None:
-        import shlex  # for this error only
-
         full_name = f"{schema}.{table}" if schema else table
         rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
-        options = ["--column", column, "--format", repr(format), *(["--schema", schema] if schema else [])]
-        if table.startswith("-"):
-            options.append("--")  # what follows is no option
         super().__init__(
             f"{rows} no {column} yet; fill them first, with "
             f"op.backfill_public_id({table!r}) in an earlier migration, or with: "
-            f"public-id backfill URL {shlex.join([*options, table])}"
+            f"{backfill_command(table, column, format, schema)}"
             + (f"\nIf new rows keep arriving without an id: {advice}" if advice else "")
         )
         self.table: str = table

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from clients import give_script
 from marks import on
 from people import People, send
 from sqlalchemy import Engine, create_engine
@@ -209,75 +205,3 @@ def test_right_to_skip(people: People, engine: Engine) -> None:
 
     assert fired(people) == 0
     people.check_complete(200)
-
-
-# --- scripts
-
-
-def run_as_script(people: People, **options: Any) -> str:
-    """Give what ``--sql`` writes to the client of the database. Return its errors."""
-    output = io.StringIO()
-    opts = {"as_sql": True, "output_buffer": output, "transaction_per_migration": True}
-    context = MigrationContext.configure(dialect_name=people.engine.dialect.name, opts=opts)
-    with context.begin_transaction(_per_migration=True):
-        people.say(Operations(context), "add_public_id", **options)
-    return give_script(people.engine, output.getvalue(), "-v", "ON_ERROR_STOP=1").stderr
-
-
-@on("postgresql")
-def test_script_skips_triggers(people: People) -> None:
-    """``"skip"`` leaves the triggers out of a script as well, in each of its transactions."""
-    create_trigger(people)
-    people.execute("INSERT INTO person (name) SELECT repeat('x', 50) FROM generate_series(1, 30000)")
-
-    assert "ERROR" not in run_as_script(people, update_triggers="skip")
-    assert (fired(people), changed(people)) == (0, 0)
-    people.check_complete(30200)
-    people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")
-    assert fired(people) == 1
-
-
-@on("postgresql", "mysql", "mariadb")
-def test_script_fires_no_triggers_in_silence(people: People) -> None:
-    """A script stops before it changes anything if the backfill would fire triggers; ``"fire"`` lets them fire."""
-    create_trigger(people)
-
-    errors = run_as_script(people)
-
-    assert "note_change" in errors
-    assert "update_triggers=" in errors
-    assert "public_id" not in people.columns()
-    assert fired(people) == 0
-
-    assert "ERROR" not in run_as_script(people, update_triggers="fire")
-    assert fired(people) == 200
-    people.check_complete(200)
-
-
-@on("mysql", "mariadb")
-def test_script_cannot_skip_triggers(people: People) -> None:
-    """MySQL and MariaDB cannot leave out triggers, and the script stops before it changes anything."""
-    create_trigger(people)
-
-    assert "note_change" in run_as_script(people, update_triggers="skip")
-    assert "public_id" not in people.columns()
-
-
-@on("postgresql")
-def test_script_cannot_skip_all_triggers(people: People) -> None:
-    """A script stops before it changes anything if a trigger fires for replicated changes, too."""
-    create_trigger(people)
-    people.execute("ALTER TABLE person ENABLE ALWAYS TRIGGER note_change")
-
-    assert "note_change" in run_as_script(people, update_triggers="skip")
-    assert "public_id" not in people.columns()
-
-
-@on("postgresql", "mysql", "mariadb")
-def test_script_of_an_empty_table(people: People) -> None:
-    """No trigger is in the way of a script if the table has no rows."""
-    create_trigger(people)
-    people.execute("DELETE FROM person")
-
-    assert "ERROR" not in run_as_script(people)
-    assert "public_id" in people.columns()

@@ -232,7 +232,8 @@ class AddPublicIdOp(PublicIdOp):
 class ExpandPublicIdOp(PublicIdOp):
     """First phase: add the column, nullable, with a server default.
 
-    Programs without the column continue to write: their rows get ids of the same format.
+    Programs without the column continue to write: their rows get ids of the same format. ``--sql`` writes a script,
+    with the command of the backfill in a comment.
     """
 
     name = "expand_public_id"

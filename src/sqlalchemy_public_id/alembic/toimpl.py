@@ -1,6 +1,6 @@
-"""Implementations of the directives: in steps that commit one by one, as a script, or in the open transaction.
+"""Implementations of the directives: in steps that commit one by one, in the open transaction, or as a script.
 
-Each can be run again, and none sets a counter back.
+With a connection, each can be run again, and none sets a counter back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy_public_id._private import is_in_external_transaction
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.dialects.quoting import commented, in_script
+from sqlalchemy_public_id.errors import ConfigurationError, backfill_command
 from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import plan_for, script
-from sqlalchemy_public_id.online.scripts import start_of_script
+from sqlalchemy_public_id.online.plan import Plan
+from sqlalchemy_public_id.online.run import plan_for
 from sqlalchemy_public_id.online.unique_names import name_in_models
 from sqlalchemy_public_id.operation import Phase, run_phases
 
@@ -37,12 +38,11 @@ _PHASES: dict[str, tuple[Phase, ...]] = {
 @Operations.implementation_for(ops.PublicIdOp)
 def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     context: MigrationContext = operations.get_context()
-    plan_for(op.target, context.dialect)  # checks the names before anything is read
-    target, is_named = _named_target(context, op)
+    plan = plan_for(op.target, context.dialect, allow_lock=op.consent.allow_lock)  # checks the names first
     if context.as_sql:
-        with context.autocommit_block() if op.online else nullcontext():
-            _write_script(context, op, target)
+        _write_script(context, op, plan)
         return
+    target, is_named = _named_target(context, op)
     if op.online:
         _require_own_transaction(context, op)
     connection = context.connection
@@ -103,23 +103,21 @@ def _autocommit_block(context: MigrationContext) -> Generator[None]:
         raise failure from None
 
 
-# --- scripts
+def _write_script(context: MigrationContext, op: ops.PublicIdOp, plan: Plan) -> None:
+    """Write the DDL of *op*, and the command that fills the rows.
 
-
-def _write_script(context: MigrationContext, op: ops.PublicIdOp, target: PublicIdColumn) -> None:
-    phases, wanted = _PHASES[op.name], op.consent.update_triggers
-    plan = plan_for(target, context.dialect, online=op.online, allow_lock=op.consent.allow_lock)
-    statements: list[str] = []
-    if phases != ("backfill",):
-        statements += plan.refuse_structure_sql()
-    if "backfill" in phases and wanted != "fire":
-        statements += plan.refuse_triggers_sql(skip=wanted == "skip")
-    for phase in phases:
-        if phase == "backfill":
-            statements += plan.backfill_sql(skip_triggers=wanted == "skip")
-        else:
-            script(getattr(plan, phase)(), context.dialect, op.patience, statements.append)
-    psql = bool(context.opts.get("public_id_psql", True))
-    for sql in [*start_of_script(statements, context.dialect, psql=psql), *statements]:
-        has_end = sql.startswith(("--", "\\", "DELIMITER")) or sql.endswith("//")
-        context.impl.static_output(sql if has_end else f"{sql};")
+    :raises ConfigurationError: if *op* looks at the table, for which it needs a connection.
+    """
+    target, phases, scripts = op.target, _PHASES[op.name], plan.scripts(op.patience.lock_timeout)
+    if op.dry_run or not scripts.keys() >= {*phases}:
+        instead = "; op.expand_public_id() can be a script" if scripts and op.name == "add_public_id" else ""
+        raise ConfigurationError(
+            f"op.{op.name}() of {target} needs a connection, because it looks at the rows, indexes and triggers of the "
+            f"table: run this migration without --sql{instead}"
+        )
+    lines = in_script([sql for phase in phases for sql in scripts[phase]], context.dialect)
+    if "drop" not in phases:
+        command = backfill_command(target.table, target.column, target.format, target.schema)
+        lines.append(commented(f"Give ids to the rows without one, while the table is in use:\n{command}"))
+    for line in lines:
+        context.impl.static_output(line)

@@ -10,10 +10,10 @@ from alembic.operations import Operations
 from sqlalchemy import Connection, column, func, inspect, select, table
 
 from sqlalchemy_public_id.alembic import ops_clusters
-from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.dialects.quoting import in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
-from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, in_script
+from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.migrating.catalog import columns_of
 

@@ -13,12 +13,15 @@ The statements are executed without parameters: a ``%`` stands once, and ``:name
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from itertools import count
 
 from sqlalchemy import literal as sql_literal
 from sqlalchemy.engine import Dialect
 
 _POSTGRESQL = {"postgresql", "cockroachdb"}
+_MYSQL = {"mysql", "mariadb"}
 
 
 def quoted(name: str, dialect: Dialect) -> str:
@@ -70,6 +73,15 @@ def dollar_quoted(body: str, tag: str) -> str:
     return f"{quote}\n{body}\n{quote}"
 
 
-def delimited(statement: str) -> list[str]:
-    """Return a *statement* that contains ``;`` for a script: the client of MySQL would cut it at the first one."""
-    return ["DELIMITER //", f"{statement}//", "DELIMITER ;"]
+def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
+    """Return *statements* for a client, which would cut a trigger of MySQL at its first ``;``."""
+    lines: list[str] = []
+    for statement in statements:
+        has_body = dialect.name in _MYSQL and statement.startswith("CREATE TRIGGER")
+        lines += ["DELIMITER //", f"{statement}//", "DELIMITER ;"] if has_body else [f"{statement};"]
+    return lines
+
+
+def commented(text: str) -> str:
+    """Return *text* as a comment of SQL: what follows a newline, which may be that of a name, is no statement."""
+    return "-- " + re.sub(r"(\r\n?|\n)", r"\1-- ", text)

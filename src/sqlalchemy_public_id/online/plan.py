@@ -160,8 +160,8 @@ class Lock(enum.Enum):
     """Only other changes of the table wait. The statement is long, and waits for open transactions."""
 
 
-Statements: TypeAlias = Callable[["Connection | None", State], Sequence[str]]
-"""The statements for a state; without a connection, those for a script."""
+Statements: TypeAlias = Callable[[Connection, State], Sequence[str]]
+"""The statements for a state of the column."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,6 @@ class Step:
 def always(*sql: str) -> Statements:
     """Return the same statements for every state."""
     return lambda connection, state: sql
-
-
-def unless_script(sql: str, in_script: Sequence[str] = ()) -> Statements:
-    """Return *sql*, or the statements *in_script*, which cannot depend on the state."""
-    return lambda connection, state: in_script if connection is None else [sql]
 
 
 class Plan(ABC):
@@ -260,17 +255,9 @@ class Plan(ABC):
     def drop(self) -> list[Step]:
         """Return the steps that remove the column."""
 
-    @abstractmethod
-    def refuse_structure_sql(self) -> list[str]:
-        """Return the statements of a script that fail if the database cannot change this kind of table online."""
+    def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
+        """Return the statements of each phase that is the same for every table; a script (``--sql``) can have these.
 
-    @abstractmethod
-    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
-        """Return the statements of a script that fail if its backfill would fire triggers.
-
-        :param skip: True if the backfill leaves out those that it can.
+        :param lock_timeout: the time that a statement waits for its lock, in seconds.
         """
-
-    @abstractmethod
-    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
-        """Return the statements of a script that set the ids of all rows without one."""
+        return {}

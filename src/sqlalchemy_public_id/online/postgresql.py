@@ -6,6 +6,7 @@ The unique index is built ``CONCURRENTLY``. NOT NULL takes a CHECK constraint: `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from sqlalchemy import Connection
@@ -13,11 +14,8 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always, unless_script
-from sqlalchemy_public_id.online.script_guards import refuse_structure_on_postgresql, refuse_triggers_on_postgresql
+from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always
 from sqlalchemy_public_id.online.server_defaults import function_body, function_type
-
-_TAG = "public_id"
 
 
 class PostgreSQLPlan(Plan):
@@ -53,57 +51,49 @@ class PostgreSQLPlan(Plan):
             Step("drop the column", self._drop_column, lambda state: state.exists or state.function),
         ]
 
-    def refuse_structure_sql(self) -> list[str]:
-        return [refuse_structure_on_postgresql(self.literal(self.table))]
-
-    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
-        regclass, column = self.literal(self.table), self.literal(self.target.column)
-        return [refuse_triggers_on_postgresql(self.table, regclass, column, skip=skip)]
-
-    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
-        # a loop over the pages of the table that commits after each two hundred, and a sweep for the rows that moved
-        update = f"UPDATE {self.table} SET {self.column} = {self.generator}() WHERE {self.column} IS NULL"
-        # its effect ends with each COMMIT
-        skip = "SET LOCAL session_replication_role = replica; " if skip_triggers else ""
-        loop = (
-            f"DECLARE\n"
-            f"  pages bigint := pg_relation_size({self.literal(self.table)}) / current_setting('block_size')::bigint;\n"
-            f"BEGIN\n"
-            f"  FOR page IN 0..pages BY 200 LOOP\n"
-            f"    {skip}{update}\n"
-            f"      AND ctid >= format('(%s,0)', page)::tid AND ctid < format('(%s,0)', page + 200)::tid;\n"
-            f"    COMMIT;\n"
-            f"  END LOOP;\n"
-            f"  {skip}{update};\n"
-            f"END"
-        )
-        return [f"DO {dollar_quoted(loop, _TAG)}"]
+    def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
+        # in Alembic's transaction, which is undone as a whole, also if the column or the function exists already
+        add = [f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type}"]
+        drop = [f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"]
+        if self.generates_ids:
+            add = [*self._function_ddl("CREATE FUNCTION"), *add, self._default_ddl]
+            drop.append(f"DROP FUNCTION IF EXISTS {self.generator}()")
+        if self.target.comment is not None:
+            add.append(self._comment_ddl)
+        before, after = f"SET lock_timeout = {math.ceil(lock_timeout * 1000)}", "RESET lock_timeout"
+        return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
 
     # --- parts
 
-    def _drop_column(self, connection: Connection | None, state: State) -> list[str]:
+    def _drop_column(self, connection: Connection, state: State) -> list[str]:
         drop = f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"
-        return [drop, *self._drop_functions(connection, state)]
+        return [drop, *self._drop_functions(state)]
 
     def _create_function(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.generates_ids:
             return []
-        format = self.target.format
-        body = function_body(format, self.dialect.server_version_info)
-        create = (
-            f"CREATE OR REPLACE FUNCTION {self.generator}() RETURNS {function_type(format)} LANGUAGE sql VOLATILE "
-            f"PARALLEL SAFE AS {dollar_quoted(body, _TAG)}"
-        )
-        # default privileges may be revoked, and every INSERT calls it
-        grant = f"GRANT EXECUTE ON FUNCTION {self.generator}() TO PUBLIC"
-        mark = f"COMMENT ON FUNCTION {self.generator}() IS {self.literal(naming.MARK)}"
-        sql = always(create, grant, mark)
+        sql = always(*self._function_ddl("CREATE OR REPLACE FUNCTION"))
         return [Step("create the function that makes ids", sql, needed or self._wants_default, Lock.NONE)]
+
+    def _function_ddl(self, create: str) -> list[str]:
+        format = self.target.format
+        body = dollar_quoted(function_body(format, self.dialect.server_version_info), "public_id")
+        returns = f"RETURNS {function_type(format)} LANGUAGE sql VOLATILE PARALLEL SAFE"
+        return [
+            f"{create} {self.generator}() {returns} AS {body}",
+            # default privileges may be revoked, and every INSERT calls it
+            f"GRANT EXECUTE ON FUNCTION {self.generator}() TO PUBLIC",
+            f"COMMENT ON FUNCTION {self.generator}() IS {self.literal(naming.MARK)}",
+        ]
 
     def _set_default(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
         if not self.generates_ids:
             return []
-        return [self._alter("set the default", f"SET DEFAULT {self.generator}()", needed or self._wants_default)]
+        return [Step("set the default", always(self._default_ddl), needed or self._wants_default)]
+
+    @property
+    def _default_ddl(self) -> str:
+        return f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DEFAULT {self.generator}()"
 
     def _wants_default(self, state: State) -> bool:
         return state.default is None and not (state.complete and self.target.server_default == "drop")
@@ -112,25 +102,22 @@ class PostgreSQLPlan(Plan):
         comment = self.target.comment
         if comment is None:
             return []
-        write = f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(comment)}"
-        return [Step("write the comment", always(write), lambda state: state.comment != comment)]
+        return [Step("write the comment", always(self._comment_ddl), lambda state: state.comment != comment)]
+
+    @property
+    def _comment_ddl(self) -> str:
+        return f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(self.target.comment or '')}"
 
     def _collate(self) -> Step:
-        def sql(connection: Connection | None, state: State) -> list[str]:
+        def sql(connection: Connection, state: State) -> list[str]:
             # the type stays: another length would rewrite the table
-            alter = f'ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} COLLATE "C"'
-            return [alter] if connection is not None else []
+            return [f'ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} COLLATE "C"']
 
         return Step("compare byte by byte", sql, lambda state: not state.collated)
 
     def _make_constraint(self) -> Step:
         add = f"ALTER TABLE {self.table} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
-        existing = (
-            f"SELECT FROM pg_constraint WHERE conrelid = to_regclass({self.literal(self.table)}) "
-            f"AND conname = {self.literal(self.target.unique_name)}"
-        )
-        sql = unless_script(add, in_script=[_block(existing, add, negated=True)])
-        return Step("make the index a constraint", sql, lambda state: not state.constraint)
+        return Step("make the index a constraint", always(add), lambda state: not state.constraint)
 
     def _make_unique(self) -> list[Step]:
         if self.target.replaces is None:
@@ -148,9 +135,7 @@ class PostgreSQLPlan(Plan):
                 and not (state.replaced.constraint and wants_index)
             )
 
-        def sql(connection: Connection | None, state: State) -> list[str]:
-            if connection is None:
-                return []
+        def sql(connection: Connection, state: State) -> list[str]:
             if state.replaced is not None and state.replaced.constraint:
                 return [f"ALTER TABLE {self.table} RENAME CONSTRAINT {self.replaced} TO {self.unique}"]
             return [f"ALTER INDEX {self.schema}{self.replaced} RENAME TO {self.unique}"]
@@ -180,24 +165,13 @@ class PostgreSQLPlan(Plan):
     def _build_index(self) -> Step:
         concurrently = "CONCURRENTLY " if self.online else ""
         drop = f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique}"
-        create, on = f"CREATE UNIQUE INDEX {concurrently}", f"{self.unique} ON {self.table} ({self.column})"
+        create = f"CREATE UNIQUE INDEX {concurrently}{self.unique} ON {self.table} ({self.column})"
 
-        def sql(connection: Connection | None, state: State) -> list[str]:
-            if connection is None:
-                return [self._drop_if_invalid(), f"{create}IF NOT EXISTS {on}"]
-            drops = [drop] if state.index else []  # an invalid index, which an interrupted build leaves
-            return [*drops, f"{create}{on}"]
+        def sql(connection: Connection, state: State) -> list[str]:
+            return [drop, create] if state.index else [create]  # an interrupted build leaves an invalid index
 
         lock = Lock.BUILD if self.online else Lock.STRONG
         return Step("build the unique index", sql, lambda state: not state.valid, lock)
-
-    def _drop_if_invalid(self) -> str:
-        # a script cannot read the state before it builds the index; the drop waits a second for its strong lock
-        index = f"{self.schema}{self.unique}"
-        return _block(
-            f"SELECT FROM pg_index WHERE indexrelid = to_regclass({self.literal(index)}) AND NOT indisvalid",
-            f"PERFORM set_config('lock_timeout', '1s', true);\n    DROP INDEX {index}",
-        )
 
     def _not_null(self) -> list[Step]:
         if not self.online:
@@ -206,11 +180,7 @@ class PostgreSQLPlan(Plan):
         drop = f"{alter} DROP CONSTRAINT IF EXISTS {self.check}"
         add = f"{alter} ADD CONSTRAINT {self.check} CHECK ({self.column} IS NOT NULL) NOT VALID"
         return [
-            Step(
-                "forbid NULL in new rows",
-                unless_script(add, in_script=[drop, add]),
-                lambda state: state.nullable and not state.check,
-            ),
+            Step("forbid NULL in new rows", always(add), lambda state: state.nullable and not state.check),
             Step(
                 "look for NULL in old rows",
                 always(f"{alter} VALIDATE CONSTRAINT {self.check}"),
@@ -240,15 +210,15 @@ class PostgreSQLPlan(Plan):
         return state.called is not None
 
     def _drop_default(self) -> list[Step]:
-        def sql(connection: Connection | None, state: State) -> list[str]:
+        def sql(connection: Connection, state: State) -> list[str]:
             alter = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
-            return [alter, *self._drop_functions(connection, state)]
+            return [alter, *self._drop_functions(state)]
 
         return [Step("drop the default", sql, self.has_own_default)]
 
-    def _drop_functions(self, connection: Connection | None, state: State) -> list[str]:
+    def _drop_functions(self, state: State) -> list[str]:
         # with what calls them, in one transaction: afterwards, only the name would lead to one
-        functions = {self.generator} if connection is None or state.function else set[str]()
+        functions = {self.generator} if state.function else set[str]()
         if state.called is not None and not state.is_shared:
             functions = {state.called}
         return [f"DROP FUNCTION IF EXISTS {function}()" for function in functions]
@@ -259,10 +229,3 @@ class PostgreSQLPlan(Plan):
 
 def _has_no_default(state: State) -> bool:
     return state.default is None
-
-
-def _block(query: str, statement: str, *, negated: bool = False) -> str:
-    """Return a DO block that executes *statement* if *query* returns rows, or if it returns none."""
-    condition = f"{'NOT ' if negated else ''}EXISTS ({query})"
-    block = f"BEGIN\n  IF {condition} THEN\n    {statement};\n  END IF;\nEND"
-    return f"DO {dollar_quoted(block, _TAG)}"

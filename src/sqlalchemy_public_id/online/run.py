@@ -12,9 +12,9 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
@@ -73,25 +73,6 @@ def _problem(name: str, kind: str, dialect: str) -> str | None:
             f"ends with a blank, which {dialect} does not accept": name.endswith(" "),
         }
     return next((problem for problem, applies in problems.items() if applies), None)
-
-
-def script(steps: Sequence[Step], dialect: Dialect, patience: Patience, write: Callable[[str], None]) -> None:
-    """Pass the statements of *steps* to *write*, for a script.
-
-    A script waits for locks as long as :func:`run`, but does not retry. After a failure, it can be run again.
-    """
-    settings = _SCRIPT_SETTINGS[dialect.name]
-    for sql in settings.before:
-        write(sql)
-    for step in steps:
-        statements = step.sql(None, State(exists=True))
-        if statements:
-            write(f"-- {step.name}")
-            write(settings.timeout.format(math.ceil(_timeout(step, patience) * settings.per_second)))
-        for sql in statements:
-            write(sql)
-    for sql in settings.after:
-        write(sql)
 
 
 def run_inside(steps: Sequence[Step], target: PublicIdColumn, connection: Connection) -> None:
@@ -209,33 +190,6 @@ def without_time_limits(connection: Connection) -> Generator[None]:
 
 
 # --- settings for one step, restored afterwards
-
-
-class _ScriptSettings(NamedTuple):
-    before: tuple[str, ...]
-    timeout: str
-    """The statement that sets the lock timeout; one second is *per_second* of its units."""
-    per_second: int
-    after: tuple[str, ...]
-
-
-_STRICT_MODE = "SET SESSION sql_mode = CONCAT_WS(',', NULLIF(@@SESSION.sql_mode, ''), 'STRICT_ALL_TABLES')"
-_MYSQL_SCRIPT = _ScriptSettings(
-    before=("SET @public_id_wait = @@SESSION.lock_wait_timeout, @public_id_mode = @@SESSION.sql_mode", _STRICT_MODE),
-    timeout="SET SESSION lock_wait_timeout = {}",
-    per_second=1,
-    after=("SET SESSION lock_wait_timeout = @public_id_wait, SESSION sql_mode = @public_id_mode",),
-)
-_SCRIPT_SETTINGS = {
-    "mariadb": _MYSQL_SCRIPT,
-    "mysql": _MYSQL_SCRIPT,
-    "postgresql": _ScriptSettings(
-        before=("SET statement_timeout = 0",),  # the backfill and the build of the index take long
-        timeout="SET lock_timeout = {}",
-        per_second=1000,
-        after=("RESET lock_timeout", "RESET statement_timeout"),
-    ),
-}
 
 
 @contextmanager

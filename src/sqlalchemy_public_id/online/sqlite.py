@@ -29,7 +29,7 @@ from sqlalchemy_public_id.online.server_defaults import can_generate, expression
 
 
 class SQLitePlan(Plan):
-    """The steps for SQLite. There is no script, because the copy depends on the table."""
+    """The steps for SQLite."""
 
     def expand(self) -> list[Step]:
         add = f"ALTER TABLE {self.table} ADD COLUMN {self.column}"
@@ -70,9 +70,7 @@ class SQLitePlan(Plan):
         return [self._drop_index(), allow]
 
     def drop(self) -> list[Step]:
-        def sql(connection: Connection | None, state: State) -> list[str]:
-            if connection is None:
-                return self.backfill_sql()
+        def sql(connection: Connection, state: State) -> list[str]:
             # in one transaction: SQLite refuses to drop a column that a view or another index needs
             indexes = read_indexes(connection, self.target.table, self.target.schema)
             names = [
@@ -89,17 +87,6 @@ class SQLitePlan(Plan):
             ),
             Step("drop the column", sql, lambda state: state.exists),
         ]
-
-    def refuse_structure_sql(self) -> list[str]:
-        return self.backfill_sql()
-
-    def refuse_triggers_sql(self, *, skip: bool) -> list[str]:
-        return self.backfill_sql()
-
-    def backfill_sql(self, *, skip_triggers: bool = False) -> list[str]:
-        raise ConfigurationError(
-            "a script cannot read the table that SQLite has to copy; run the migration with a connection, without --sql"
-        )
 
     # --- parts
 
@@ -167,9 +154,7 @@ class SQLitePlan(Plan):
     ) -> Step:
         """Build the step that replaces the table by a copy, whose statement *edit* makes from the old one."""
 
-        def sql(connection: Connection | None, state: State) -> Sequence[str]:
-            if connection is None:
-                return self.backfill_sql()
+        def sql(connection: Connection, state: State) -> Sequence[str]:
             return list(self._copy(connection, state, edit, fills_stragglers))
 
         return Step(name, sql, needed)

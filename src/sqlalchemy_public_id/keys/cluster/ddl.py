@@ -11,7 +11,7 @@ from sqlalchemy import DDL
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 
-from sqlalchemy_public_id.dialects.quoting import delimited, dollar_quoted, literal, quoted_table
+from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
 from sqlalchemy_public_id.naming import cluster_name
@@ -32,15 +32,6 @@ def as_ddl(statement: str) -> ExecutableDDLElement:
     """Return *statement* as a :class:`~sqlalchemy.DDL`, which fills in what follows a ``%``."""
     make: Callable[[str], ExecutableDDLElement] = DDL
     return make(statement.replace("%", "%%"))
-
-
-def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
-    """Return *statements* for a client, which would cut a trigger of MySQL at its first ``;``."""
-    lines: list[str] = []
-    for statement in statements:
-        has_body = dialect.name in _MYSQL and statement.startswith("CREATE TRIGGER")
-        lines += delimited(statement) if has_body else [f"{statement};"]
-    return lines
 
 
 def sequence_name(name: str) -> str:
