@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -22,6 +23,7 @@ from command import run
 from marks import on
 from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
 from sqlalchemy import select as sql_select
+from sqlalchemy.orm import declarative_base
 
 from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.cli.commands import public_id
@@ -718,8 +720,12 @@ def test_help(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))
-def test_examples_in_the_help(command: str) -> None:
+def test_examples_in_the_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The help of each command ends with command lines that it accepts."""
+    monkeypatch.setenv("DATABASE_URL", "sqlite://")
+    models: Any = ModuleType("shop.models")
+    models.Base = declarative_base()
+    monkeypatch.setitem(sys.modules, "shop.models", models)
     shown, _, text = run(command, "--help").stdout.partition("Examples:\n")
     lines = re.findall(rf"public-id {command}\b(.*?)(?:\)\"| <|$)", text, re.MULTILINE)
 
