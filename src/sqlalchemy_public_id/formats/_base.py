@@ -164,6 +164,15 @@ class Format(Value, ABC):
         return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
 
     @property
+    def has_exact_pattern(self) -> bool:
+        """True if all that :attr:`pattern` matches are ids: there is no check digit, and no number is out of range."""
+        return all(form._has_exact_pattern for form in self._chain())
+
+    @property
+    def _has_exact_pattern(self) -> bool:
+        return type(self)._accepts is Format._accepts
+
+    @property
     def max_length(self) -> int:
         """The number of characters of the longest accepted id, prefix included."""
         return max(format._own_length for format in self._chain())

@@ -91,6 +91,17 @@ class BitsFormat(Format):
     def is_native(self) -> bool:
         return self.storage == "native"
 
+    @property
+    def hex_pattern(self) -> str:
+        """An anchored regular expression for the hexadecimal digits, in lower case, of all accepted numbers."""
+        forms = [form for form in self._chain() if isinstance(form, BitsFormat)]
+        patterns = {form._bit_pattern: codec_of("hex", form._bits).pattern(form._bit_pattern) for form in forms}
+        return f"^(?:{'|'.join(patterns.values())})$"
+
+    @property
+    def _has_exact_pattern(self) -> bool:
+        return not self._checked
+
     def to_int(self, text: object, field: str | None = None) -> int:
         """Return the number of *text*, which is validated first.
 

@@ -75,6 +75,10 @@ class NanoId(Format):
         # a function in C: the expression has the length, too
         return self._accepts if self.check_digit else self._own_regex.fullmatch
 
+    @property
+    def _has_exact_pattern(self) -> bool:
+        return not self.check_digit
+
     def _make(self, count: int) -> list[str]:
         texts = self._random(count)
         if self.check_digit:
