@@ -15,6 +15,7 @@ from sqlalchemy import Engine, event, select
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
+from sqlalchemy_public_id.backfill.rows import Rows
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.migrating.advisory_locks import lock_of_transaction, try_lock
 
@@ -100,6 +101,30 @@ def test_many_windows(people: People, key: str, monkeypatch: pytest.MonkeyPatch)
     assert is_full(people, 1_050)
 
 
+@on("postgresql")
+def test_places_before_postgresql_14(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL 13, which would scan the table for each range of places, is sent the places of a window."""
+    monkeypatch.setattr(MODULE, "WINDOW", 100)
+    make(people, 1_050)
+    monkeypatch.setattr(people.engine.dialect, "server_version_info", (13, 22))
+
+    assert backfill.run(people.engine, "person").filled == 1_050
+    assert is_full(people, 1_050)
+
+
+@on("postgresql")
+def test_parent_of_other_tables(people: People) -> None:
+    """A table with partitions is refused, because rows of several have the same place; its partitions are filled."""
+    people.drop()
+    people.execute("CREATE TABLE person (id integer PRIMARY KEY, public_id varchar(12)) PARTITION BY HASH (id)")
+    people.execute("CREATE TABLE person_0 PARTITION OF person FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    people.execute("INSERT INTO person VALUES (1), (2)")
+
+    with pytest.raises(ConfigurationError, match=r"person has partitions, .*; fill these tables one by one"):
+        backfill.run(people.engine, "person")
+    assert backfill.run(people.engine, "person_0").filled == 2
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_few_rows(people: People, rows: int) -> None:
     """A table with no row, or few, is done at once."""
@@ -141,10 +166,11 @@ def test_again(people: People) -> None:
     assert ids(people) == before
 
 
-def test_no_primary_key(people: People) -> None:
-    """Without a primary key, rows cannot be told apart, and the error says what to do."""
+@on("mysql", "mariadb")
+def test_no_key(people: People) -> None:
+    """Without a key, MySQL and MariaDB cannot tell rows apart, and the error says what to do."""
     people.drop()
-    people.execute("CREATE TABLE person (name varchar(9), public_id varchar(12))")
+    people.execute("CREATE TABLE person (name varchar(9) UNIQUE, public_id varchar(12))")
 
     with pytest.raises(ConfigurationError, match=r"person has no primary key, .*; add one"):
         backfill.run(people.engine, "person")
@@ -247,12 +273,12 @@ def test_times_that_cannot_work(people: People, options: dict[str, float]) -> No
 @on("postgresql", "mysql", "mariadb")
 def test_statements(people: People, statements: Any) -> None:
     """A batch is one UPDATE; a window costs two reads and a claim more."""
-    make(people)
+    make(people, ROWS - 1)
     statements.clear()
 
     backfill.run(people.engine, "person", batch_seconds=60)
 
-    assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 2000 rows
+    assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 1999 rows
     assert len(statements) < 30
 
 
@@ -519,14 +545,14 @@ def test_memory(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE, "WINDOW", 200)
     make(people, 2_000)
     fetched: list[int] = []
-    original = MODULE.Rows.missing
+    original = Rows.missing
 
     def missing(*arguments: Any) -> Any:
         found = original(*arguments)
         fetched.append(len(found))
         return found
 
-    monkeypatch.setattr(MODULE.Rows, "missing", missing)
+    monkeypatch.setattr(Rows, "missing", missing)
     backfill.run(people.engine, "person")
 
     assert max(fetched, default=0) == (0 if people.engine.name == "postgresql" else 200)

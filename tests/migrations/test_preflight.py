@@ -239,14 +239,15 @@ def test_unknown_choice(new_people: Callable[..., People], option: str) -> None:
 # --- the table
 
 
-def test_no_key(engine: Engine, new_people: Callable[..., People]) -> None:
-    """A table without a primary key is refused while rows have to be filled, and accepted when it is empty."""
+@on("mysql", "mariadb")
+def test_no_key(new_people: Callable[..., People]) -> None:
+    """A table whose rows no key tells apart is refused while they have to be filled, and accepted when it is empty."""
     people = new_people()
     people.execute("DROP TABLE person")
     people.execute("CREATE TABLE person (id integer, name varchar(50))")
     people.add()
     people.execute("DROP TABLE person")
-    people.execute("CREATE TABLE person (id integer, name varchar(50))")
+    people.execute("CREATE TABLE person (id integer UNIQUE, name varchar(50))")
     people.execute("INSERT INTO person (id) VALUES (1)")
 
     assert "no-key" in refused(people)
@@ -367,6 +368,21 @@ def test_published_without_identity(new_people: Callable[..., People]) -> None:
     try:
         assert "REPLICA IDENTITY DEFAULT" in refused(people)["replica-identity"]
         people.execute("ALTER TABLE person REPLICA IDENTITY DEFAULT")
+        people.add()
+    finally:
+        people.execute("DROP PUBLICATION all_people")
+    people.check_complete(3)
+
+
+@on("postgresql")
+def test_published_without_key(new_people: Callable[..., People]) -> None:
+    """A published table without a key, whose updates PostgreSQL refuses, is refused until it has another identity."""
+    people = new_people()
+    people.execute("ALTER TABLE person DROP CONSTRAINT person_pkey")
+    people.execute("CREATE PUBLICATION all_people FOR TABLE person")
+    try:
+        remedy = refused(people)["replica-identity"]
+        people.execute(remedy[remedy.index("ALTER TABLE") :])
         people.add()
     finally:
         people.execute("DROP PUBLICATION all_people")

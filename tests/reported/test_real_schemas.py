@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import command
 import pytest
 from marks import known_defect, on
 from people import People, people, send
 from sqlalchemy import Engine
-from sqlalchemy.exc import ArgumentError, DataError, ProgrammingError, SAWarning, StatementError
+from sqlalchemy.exc import SAWarning
 
-from sqlalchemy_public_id import BackfillIncomplete, audit
+from sqlalchemy_public_id import audit
 from sqlalchemy_public_id.errors import MigrationRefused
 
 pytestmark = pytest.mark.backend
@@ -43,12 +42,6 @@ def count_ids(table: People) -> int:
 # --- keys
 
 
-def key(error: type[Exception], columns: str, *rows: str) -> Any:
-    """A table whose backfill fails with *error*, because values of the key do not survive the way through Python."""
-    defect = known_defect("live tables", "values of the key are read into Python, and sent back", raises=error)
-    return pytest.param(columns, rows, marks=defect, id=columns)
-
-
 def test_number_of_a_row(table: People) -> None:
     """A table with an integer key gets ids: a control for the other keys."""
     create(table, "id integer PRIMARY KEY", "(1), (2)")
@@ -59,24 +52,23 @@ def test_number_of_a_row(table: People) -> None:
 
 
 @on("postgresql")
-@pytest.mark.filterwarnings("ignore:Did not recognize type", "ignore:Type object .*MONEY")
 @pytest.mark.parametrize(
     ("columns", "rows"),
     [
-        key(ArgumentError, "id boolean PRIMARY KEY CHECK (id)", "true"),
-        key(DataError, "id int, valid_to date, PRIMARY KEY (id, valid_to)", "1, 'infinity'", "1, '2020-01-01'"),
-        key(DataError, "valid_to timestamptz PRIMARY KEY", "'infinity'", "'2020-01-01'"),
-        key(DataError, "born date PRIMARY KEY", "'0044-03-15 BC'"),
-        key(DataError, "at time PRIMARY KEY", "'24:00'"),
-        key(ProgrammingError, "path int[] PRIMARY KEY", "'{1}'", "'{1, 2}'"),
-        key(ProgrammingError, "path int[], n int, PRIMARY KEY (path, n)", "'{1}', 1", "'{1, 2}', 2"),
-        key(ProgrammingError, "position pg_lsn PRIMARY KEY", "'0/1'"),
-        key(ProgrammingError, "price money PRIMARY KEY", "'1'"),
-        key(ProgrammingError, "words tsvector PRIMARY KEY", "'a b'"),
-        key(ProgrammingError, "number xid8 PRIMARY KEY", "'1'"),
+        ("id boolean PRIMARY KEY CHECK (id)", ["true"]),
+        ("id int, valid_to date, PRIMARY KEY (id, valid_to)", ["1, 'infinity'", "1, '2020-01-01'"]),
+        ("valid_to timestamptz PRIMARY KEY", ["'infinity'", "'2020-01-01'"]),
+        ("born date PRIMARY KEY", ["'0044-03-15 BC'"]),
+        ("at time PRIMARY KEY", ["'24:00'"]),
+        ("path int[] PRIMARY KEY", ["'{1}'", "'{1, 2}'"]),
+        ("path int[], n int, PRIMARY KEY (path, n)", ["'{1}', 1", "'{1, 2}', 2"]),
+        ("position pg_lsn PRIMARY KEY", ["'0/1'"]),
+        ("price money PRIMARY KEY", ["'1'"]),
+        ("words tsvector PRIMARY KEY", ["'a b'"]),
+        ("number xid8 PRIMARY KEY", ["'1'"]),
     ],
 )
-def test_keys_on_postgresql(table: People, columns: str, rows: tuple[str, ...]) -> None:
+def test_keys_on_postgresql(table: People, columns: str, rows: list[str]) -> None:
     """Each row gets an id, whatever the type of the key is."""
     create(table, columns, ", ".join(f"({row})" for row in rows))
 
@@ -89,16 +81,16 @@ def test_keys_on_postgresql(table: People, columns: str, rows: tuple[str, ...]) 
 @pytest.mark.parametrize(
     ("columns", "rows"),
     [
-        key(ArgumentError, "id boolean PRIMARY KEY NOT NULL CHECK (id)", "1"),
-        key(ArgumentError, "id text PRIMARY KEY", "NULL", "'a'"),
-        key(TypeError, "id uuid PRIMARY KEY NOT NULL", "'0188aaaa-bbbb-7ccc-8ddd-eeeeffff0000'", "'b'"),
-        key(TypeError, "value none PRIMARY KEY NOT NULL", "'a'", "'b'"),
-        key(TypeError, "at timestamp NOT NULL, n int NOT NULL, PRIMARY KEY (at, n)", "1577836800, 1"),
-        key(ValueError, "day date PRIMARY KEY NOT NULL", "'15.3.2020'"),
-        key(StatementError, "hash blob PRIMARY KEY NOT NULL", "'a'"),
+        ("id boolean PRIMARY KEY NOT NULL CHECK (id)", ["1"]),
+        ("id text PRIMARY KEY", ["NULL", "'a'"]),
+        ("id uuid PRIMARY KEY NOT NULL", ["'0188aaaa-bbbb-7ccc-8ddd-eeeeffff0000'", "'b'"]),
+        ("value none PRIMARY KEY NOT NULL", ["'a'", "'b'"]),
+        ("at timestamp NOT NULL, n int NOT NULL, PRIMARY KEY (at, n)", ["1577836800, 1"]),
+        ("day date PRIMARY KEY NOT NULL", ["'15.3.2020'"]),
+        ("hash blob PRIMARY KEY NOT NULL", ["'a'"]),
     ],
 )
-def test_keys_on_sqlite(table: People, columns: str, rows: tuple[str, ...]) -> None:
+def test_keys_on_sqlite(table: People, columns: str, rows: list[str]) -> None:
     """Each row gets an id, whatever the type of the key is declared as, and whatever is stored in it."""
     create(table, columns, ", ".join(f"({row})" for row in rows))
 
@@ -113,8 +105,6 @@ def accept_zero_dates(table: People, new_engine: Callable[..., Engine]) -> Peopl
     return People(new_engine(table.engine.name, table.engine.url, connect_args=options))
 
 
-@pytest.mark.slow
-@known_defect("live tables", "a TIME of more than a day is not found again", raises=BackfillIncomplete)
 @on("mysql", "mariadb")
 def test_key_of_a_long_time(table: People) -> None:
     """A row whose key is a TIME below 0 or above 24 hours gets an id."""

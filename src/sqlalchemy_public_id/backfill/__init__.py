@@ -26,7 +26,7 @@ from itertools import count
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from sqlalchemy_public_id.backfill.rows import Key, Rows, Window, window_for
+from sqlalchemy_public_id.backfill.rows import Place, Window, rows_of, window_for
 from sqlalchemy_public_id.backfill.triggers import (
     Triggers,
     begin_updates,
@@ -138,7 +138,7 @@ def run(
         CURRENT_TIMESTAMP`` keep their values in any case.
     :param on_progress: called after each batch.
     :param should_stop: called before each batch. The backfill ends if it returns True.
-    :raises ConfigurationError: if there is no such table or column, or no primary key.
+    :raises ConfigurationError: if there is no such table or column, or if MySQL or MariaDB cannot tell its rows apart.
     :raises MigrationRefused: if triggers would fire. Nothing was changed.
     :raises PublicIdCollision: if the unique index exists already, and no free id is found.
     """
@@ -192,7 +192,7 @@ class _Backfill:
 
     def __post_init__(self) -> None:
         table, schema = self.target.table, self.target.schema
-        self.rows = Rows(self.connection, self.target)
+        self.rows = rows_of(self.connection, self.target)
         self.traits = traits_for(self.connection.dialect)
         self.began = time.monotonic()
         self.conflicts = 0
@@ -224,26 +224,26 @@ class _Backfill:
             pass
         return self.progress
 
-    def _sweep(self, until: Key) -> bool:
+    def _sweep(self, until: Place) -> bool:
         """Fill the windows up to *until*. Return True if another process had claimed some of them."""
-        after: Key | None = None
+        after: Place | None = None
         others = False
-        for number in count():
+        for number in count(1):
             end = self.rows.end_of_window(self.connection, after, until, WINDOW)
             target = self.target
             with try_lock(self.connection, target.table, target.column, after, schema=target.schema) as is_ours:
                 others = not (is_ours and self._window(after, end or until)) or others
-            self.progress = replace(self.progress, seen=max(self.progress.seen, (number + 1) * WINDOW))
+            seen = number * self.rows.count_window(WINDOW)
+            self.progress = replace(self.progress, seen=max(self.progress.seen, seen))
             if end is None or end == until:
                 break
             after = end
         return others
 
-    def _window(self, after: Key | None, until: Key) -> bool:
+    def _window(self, after: Place | None, until: Place) -> bool:
         """Fill a window. Return False if another process works on it."""
         window = window_for(self.connection, self.rows, after, until)
-        filled: int | None = 0
-        while filled is not None:
+        while not window.is_done:
             self._wait()
             began = time.monotonic()
             filled = self._batch(window)
@@ -255,7 +255,7 @@ class _Backfill:
                 time.sleep(took * self.pace.pause)
         return not window.is_taken
 
-    def _batch(self, window: Window) -> int | None:
+    def _batch(self, window: Window) -> int:
         """Fill the next rows of *window*. If an id exists already, the whole batch fails: retry with fewer rows."""
         size, failures = self.progress.batch, 0
         while True:

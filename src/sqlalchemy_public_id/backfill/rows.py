@@ -1,4 +1,4 @@
-"""The rows of a table in the order of their key, and the statements that set ids in a window of them.
+"""The rows of a table in the order of their places, and the statements that set ids in a window of them.
 
 A batch is one statement, one round trip and one transaction.
 """
@@ -17,31 +17,36 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     Uuid,
     and_,
     bindparam,
     cast,
     func,
-    inspect,
+    literal,
     literal_column,
     or_,
     select,
+    text,
     true,
     tuple_,
     update,
 )
+from sqlalchemy import column as sql_column
+from sqlalchemy.types import NullType
 
+from sqlalchemy_public_id.backfill.places import NUMBER, names_of_key, types_of_places, without_place
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating.advisory_locks import lock_of_transaction
-from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.migrating.indexes import names_in_queries
 from sqlalchemy_public_id.migrating.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
-Key: TypeAlias = tuple[Any, ...]
-"""The values of the primary key of one row."""
+Place: TypeAlias = tuple[Any, ...]
+"""The place of one row, as the server writes it."""
 _Comparison: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
 _STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge: operator.gt, operator.le: operator.lt}
 
@@ -49,118 +54,184 @@ _STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge
 class Rows:
     """The table of *target*, as the database describes it.
 
-    :raises ConfigurationError: if there is no such table or column, or no primary key.
+    :raises ConfigurationError: if there is no such table or column, or if its rows cannot be told apart.
     """
 
     def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
         self.target = target
-        inspector = inspect(connection)
-        if not inspector.has_table(target.table, schema=target.schema):
-            raise ConfigurationError(f"there is no table {target.table!r}; create it first, or correct its name")
-        columns = columns_of(inspector, target.table, target.schema)
-        key = primary_key_of(inspector, target.table, target.schema)
-        if not key:
-            raise ConfigurationError(
-                f"{target.table} has no primary key, so its rows cannot be told apart; "
-                f"add one, or fill {target.column} by hand"
-            )
-        if target.column not in columns:
+        state = target.read_state(connection)
+        if not state.exists:
             raise ConfigurationError(
                 f"{target.table} has no column {target.column!r}; "
                 f"add it first, with op.expand_public_id({target.table!r})"
             )
+        types = types_of_places(connection, target)
+        if not types:
+            raise ConfigurationError(f"{without_place(target)}; add one, or fill {target.column} by hand")
         kept = columns_changed_by_updates(connection, target.table, target.schema)
-        names = dict.fromkeys([*key, target.column, *kept])
-        types = {name: columns[name]["type"] for name in names}
-        self.converts_text: bool = isinstance(types[target.column], Uuid) and not target.format.is_native
-        """True for the type UUID of MariaDB, which is read and written as text."""
-        if self.converts_text:
-            types[target.column] = String()
-        table_columns = [Column(name, type_, primary_key=name in key) for name, type_ in types.items()]
-        self.table: Table = Table(target.table, MetaData(), *table_columns, schema=target.schema)
-        self.key: list[Column[Any]] = [self.table.columns[name] for name in key]
+        names = dict.fromkeys([*types, target.column, *kept])
+        columns = [Column(name, types.get(name, NullType())) for name in names]
+        self.table: Table = Table(target.table, MetaData(), *columns, schema=target.schema)
+        self.parts: list[Column[Any]] = [self.table.columns[name] for name in types]
+        """The columns of a place, which sort the rows."""
+        self.place: list[Any] = [cast(part, NUMBER) if part.type is NUMBER else part for part in self.parts]
+        """The same as they are selected and compared."""
+        self.key: list[Any] = [sql_column(name) for name in names_of_key(connection, target)] or self.parts
+        """What people call the place of a row: the primary key, if there is one."""
         self.column: Column[Any] = self.table.columns[target.column]
         self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
         """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
+        self.converts_text: bool = state.type == "uuid"
+        """True for the type UUID of MariaDB, which is read and written as text."""
         self._indexes_row_values = traits_for(connection.dialect).indexes_row_values
 
-    def between(self, after: Key | None, until: Key) -> ColumnElement[bool]:
+    def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
         """Return a condition for the rows behind *after*, or from the first one, up to *until*."""
         up_to = self._compare(until, operator.le)
         return up_to if after is None else and_(self._compare(after, operator.gt), up_to)
 
-    def from_to(self, first: Key, last: Key) -> ColumnElement[bool]:
+    def from_to(self, first: Place, last: Place) -> ColumnElement[bool]:
         """Return a condition for the rows from *first* to *last*, both included."""
         return and_(self._compare(first, operator.ge), self._compare(last, operator.le))
 
-    def last(self, connection: Connection, *, missing: bool = False) -> Key | None:
-        """Return the last key of the table, or of the rows that have no id."""
-        query = select(*self.key).order_by(*(column.desc() for column in self.key)).limit(1)
+    def at(self, place: Place) -> ColumnElement[bool]:
+        """Return a condition for the row at *place*."""
+        return and_(*(part == value for part, value in zip(self.place, place, strict=True)))
+
+    def last(self, connection: Connection, *, missing: bool = False) -> Place | None:
+        """Return the last place of the table, or of the rows that have no id."""
+        query = select(*self.place).order_by(*(column.desc() for column in self.parts)).limit(1)
         if missing:
             query = query.where(self.column.is_(None))
-        return _key(connection.execute(query).one_or_none())
+        return _place(connection.execute(query).one_or_none())
 
-    def end_of_window(self, connection: Connection, after: Key | None, until: Key, size: int) -> Key | None:
-        """Return the key of the row *size* places behind *after*; ``None`` if there are fewer rows."""
-        query = select(*self.key).where(self.between(after, until)).order_by(*self.key).offset(size - 1).limit(1)
-        return _key(connection.execute(query).one_or_none())
+    def end_of_window(self, connection: Connection, after: Place | None, until: Place, size: int) -> Place | None:
+        """Return the place of the row *size* places behind *after*; ``None`` if there are fewer rows."""
+        query = select(*self.place).where(self.between(after, until)).order_by(*self.parts).offset(size - 1).limit(1)
+        return _place(connection.execute(query).one_or_none())
 
-    def missing(self, connection: Connection, after: Key | None, until: Key) -> list[Key]:
-        """Return the keys of the rows in a window that have no id."""
-        query = select(*self.key).where(self.between(after, until), self.column.is_(None)).order_by(*self.key)
+    def missing(self, connection: Connection, after: Place | None, until: Place) -> list[Place]:
+        """Return the places of the rows in a window that have no id."""
+        query = select(*self.place).where(self.between(after, until), self.column.is_(None)).order_by(*self.parts)
         return [tuple(row) for row in connection.execute(query)]
 
-    def _compare(self, key: Key, comparison: _Comparison) -> ColumnElement[bool]:
+    def count_window(self, size: int) -> int:
+        """Return about how many rows a window has for which *size* was asked."""
+        return size
+
+    def _compare(self, place: Place, comparison: _Comparison) -> ColumnElement[bool]:
         # in the form for which the database uses the index of the key
-        if len(key) == 1:
-            return comparison(self.key[0], key[0])
-        if self._indexes_row_values:
-            values = [bindparam(None, value, type_=column.type) for column, value in zip(self.key, key, strict=True)]
-            return comparison(tuple_(*self.key), tuple_(*values))
-        return _compare_columns(self.key, key, comparison)
+        if len(place) > 1 and self._indexes_row_values:
+            values = [bindparam(None, value, type_=part.type) for part, value in zip(self.place, place, strict=True)]
+            return comparison(tuple_(*self.place), tuple_(*values))
+        return _compare_columns(self.place, place, comparison)
 
 
-def _compare_columns(columns: Sequence[Any], values: Key, comparison: _Comparison) -> ColumnElement[bool]:
-    column, value = columns[0], values[0]
+def _compare_columns(columns: Sequence[Any], values: Place, comparison: _Comparison) -> ColumnElement[bool]:
+    column, value = columns[0], bindparam(None, values[0], type_=columns[0].type)
     if len(columns) == 1:
         return comparison(column, value)
     rest = _compare_columns(columns[1:], values[1:], comparison)
     return or_(_STRICT[comparison](column, value), and_(column == value, rest))
 
 
-def _key(row: Any) -> Key | None:
+def _place(row: Any) -> Place | None:
     return None if row is None else tuple(row)
 
 
-# --- windows: the rows behind *after* up to *until* that have no id, in the order of their key. Locked rows are left
+class _Pages(Rows):
+    """A table of PostgreSQL, whose windows are pages: no key has to be read, or be there."""
+
+    def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
+        super().__init__(connection, target)
+        self._names = names_in_queries(connection, target.table, target.schema, target.column)
+        self._scans_ranges = (connection.dialect.server_version_info or ()) >= (14,)
+        is_parent, self._density = connection.execute(_PARENT, self._names).one()
+        if is_parent:  # the rows of other tables have places of their own
+            raise ConfigurationError(
+                f"{target.table} has partitions, or other tables inherit from it; fill these tables one by one"
+            )
+
+    def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
+        if self._scans_ranges:
+            return super().between(after, until)
+        first = 0 if after is None else _page(after)
+        pages = f"generate_series({first}, {_page(until)}) page"
+        lines = (
+            "generate_series(1, CAST(current_setting('block_size') AS int) / 28) line"  # at most, with their headers
+        )
+        places = f"SELECT CAST('(' || page || ',' || line || ')' AS tid) FROM {pages}, {lines}"
+        return and_(super().between(after, until), self.parts[0] == literal_column(f"ANY (ARRAY({places}))"))
+
+    def last(self, connection: Connection, *, missing: bool = False) -> Place | None:
+        is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)
+        if missing and connection.execute(is_missing).first() is None:
+            return None
+        pages = connection.scalar(_PAGES, self._names)
+        return (f"({pages},0)",) if pages else None
+
+    def end_of_window(self, connection: Connection, after: Place | None, until: Place, size: int) -> Place | None:
+        page = (0 if after is None else _page(after)) + _pages(size)
+        return (f"({page},0)",) if page < _page(until) else None
+
+    def count_window(self, size: int) -> int:
+        return int(_pages(size) * self._density)
+
+
+_PARENT = text("""
+SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AS is_parent,
+       CASE WHEN relpages > 0 AND reltuples > 0 THEN reltuples / relpages ELSE 100 END AS density
+FROM pg_class c WHERE oid = to_regclass(:regclass)
+""")
+_PAGES = text("SELECT pg_relation_size(to_regclass(:regclass)) / CAST(current_setting('block_size') AS bigint)")
+
+
+def _page(place: Place) -> int:
+    return int(place[0][1:].partition(",")[0])
+
+
+def _pages(size: int) -> int:
+    return max(1, size // 100)  # fixed, so that the windows of all processes begin at the same pages
+
+
+def rows_of(connection: Connection, target: PublicIdColumn) -> Rows:
+    """Return the rows of *target* in the database of *connection*."""
+    return (_Pages if connection.dialect.name == "postgresql" else Rows)(connection, target)
+
+
+# --- windows: the rows behind *after* up to *until* that have no id, in the order of their places. Locked rows are left
 # out if the database can skip them. After a failure, the next rows are still the same.
 
 
-class _PostgreSQLWindow:
-    """One statement selects its rows, and returns the last key."""
+class _PagesWindow:
+    """One statement selects its rows, and returns the last place."""
 
     is_taken: bool = False
     """True if another process fills a batch of these rows."""
 
-    def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
+    def __init__(self, connection: Connection, rows: Rows, after: Place | None, until: Place) -> None:
         self.connection: Connection = connection
         self.rows: Rows = rows
-        self.until: Key = until
-        self.after: Key | None = after
+        self.until: Place = until
+        self.after: Place | None = after
         target = rows.target
         # each batch has its own claim: behind a pooler, the next one may run in another session
         self.claim: ColumnElement[bool] = lock_of_transaction(target.table, target.column, after, schema=target.schema)
         if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
             self.claim = true()  # others would wait for it until the transaction of the caller ends
 
-    def fill(self, ids: Sequence[str]) -> int | None:
-        rows, key = self.rows, self.rows.key
+    @property
+    def is_done(self) -> bool:
+        return self.after == self.until
+
+    def fill(self, ids: Sequence[str]) -> int:
+        rows, (place,) = self.rows, self.rows.parts
         claim = select(self.claim.label("is_ours")).cte("claim")
         is_ours = select(claim.c.is_ours).scalar_subquery()
         todo = (
-            select(*key)
+            select(place)
             .where(is_ours, rows.between(self.after, self.until), rows.column.is_(None))
-            .order_by(*key)
+            .order_by(place)
             .limit(len(ids))
             .with_for_update(skip_locked=True, key_share=True)
             .cte("todo")
@@ -169,51 +240,48 @@ class _PostgreSQLWindow:
         sent = " ".join(_encoded(rows.target.format, id) for id in ids)
         strings: Any = func.string_to_array(bindparam("ids", sent, type_=String()), " ")
         # arrays side by side: there is nothing to join, and nothing for the planner to estimate
-        keys = [func.array(select(column).order_by(*todo.c).scalar_subquery()) for column in todo.c]
-        names = [f"key_{at}" for at in range(len(key))]
-        pairs: Any = func.unnest(*keys, strings).table_valued(*names, "made").render_derived(name="pairs")
-        same_row = and_(*(column == pairs.c[name] for column, name in zip(key, names, strict=True)))
+        places = func.array(select(todo.c.ctid).scalar_subquery())
+        pairs: Any = func.unnest(places, strings).table_valued("place", "made").render_derived(name="pairs")
         value = _decoded(rows.target.format, pairs.c.made)
         written = (
             update(rows.table)
-            .where(same_row)
-            .values({rows.column: value, **rows.kept})
-            .returning(key[0])
+            .where(place == pairs.c.place)
+            .values({rows.column: value})
+            .returning(literal(1))
             .cte("written")
         )
         filled = select(func.count()).select_from(written).scalar_subquery()
         seen = select(func.count()).select_from(todo).scalar_subquery()
-        last = select(*todo.c).order_by(*(column.desc() for column in todo.c)).limit(1).subquery("last")
-        result = select(claim.c.is_ours, filled, seen, *last.c).select_from(claim.outerjoin(last, true()))
-        if self.after == self.until:
-            return None
-        row: Any = self.connection.execute(result).one()
+        # a row that another transaction has just moved may be behind the window
+        inside = todo.c.ctid <= bindparam("until", self.until[0], type_=place.type)
+        last = select(todo.c.ctid).where(inside).order_by(todo.c.ctid.desc()).limit(1).scalar_subquery()
+        row = self.connection.execute(select(claim.c.is_ours, filled, seen, cast(last, Text))).one()
         self.is_taken = not row[0]
-        if not row[2]:
-            return None
-        last_key: Key = tuple(row[3:])
-        self.after = last_key if row[2] == len(ids) else self.until
+        self.after = (row[3],) if row[2] == len(ids) and row[3] else self.until
         return int(row[1])
 
     def skip(self, count: int) -> None:
         self.after = self.until  # SKIP LOCKED skips single rows
 
 
-class _KeysWindow:
+class _PlacesWindow:
     """All keys are read first. The database is in the same process: there are no round trips to save."""
 
     is_taken: bool = False
 
-    def __init__(self, connection: Connection, rows: Rows, after: Key | None, until: Key) -> None:
+    def __init__(self, connection: Connection, rows: Rows, after: Place | None, until: Place) -> None:
         self.connection: Connection = connection
         self.rows: Rows = rows
-        self.keys: list[Key] = rows.missing(connection, after, until)
+        self.keys: list[Place] = rows.missing(connection, after, until)
 
-    def fill(self, ids: Sequence[str]) -> int | None:
-        """Set *ids* in the next rows, and return how many rows got one; ``None`` at the end of the window."""
+    @property
+    def is_done(self) -> bool:
+        """True at the end of the window."""
+        return not self.keys
+
+    def fill(self, ids: Sequence[str]) -> int:
+        """Set *ids* in the next rows, and return how many rows got one."""
         keys = self.keys[: len(ids)]
-        if not keys:
-            return None
         filled = self.write(keys, ids[: len(keys)])
         self.skip(len(keys))
         return filled
@@ -222,10 +290,10 @@ class _KeysWindow:
         """Go past the next *count* rows."""
         del self.keys[:count]
 
-    def write(self, keys: Sequence[Key], ids: Sequence[str]) -> int:
+    def write(self, keys: Sequence[Place], ids: Sequence[str]) -> int:
         rows = self.rows
-        names = [f"public_id_key_{at}" for at in range(len(rows.key))]
-        this_row = and_(*(column == bindparam(name) for column, name in zip(rows.key, names, strict=True)))
+        names = [f"public_id_key_{at}" for at in range(len(rows.parts))]
+        this_row = and_(*(column == bindparam(name) for column, name in zip(rows.parts, names, strict=True)))
         value = bindparam("public_id_made", type_=IdColumnType(rows.target.format))
         statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         pairs = zip(keys, ids, strict=True)
@@ -233,24 +301,24 @@ class _KeysWindow:
         return self.connection.execute(statement, parameters).rowcount
 
 
-class _MySQLWindow(_KeysWindow):
+class _MySQLWindow(_PlacesWindow):
     """MySQL and MariaDB have no UPDATE … RETURNING, so the keys are read first; a batch is one UPDATE."""
 
-    def write(self, keys: Sequence[Key], ids: Sequence[str]) -> int:
+    def write(self, keys: Sequence[Place], ids: Sequence[str]) -> int:
         rows, dialect = self.rows, self.connection.dialect
         version = dialect.server_version_info or ()
         # Locked before they are counted: otherwise MariaDB locks them to read first, and to write later, and a writer
         # in between is a deadlock.
         locked = (
-            select(*rows.key)
+            select(*rows.parts)
             .where(rows.from_to(keys[0], keys[-1]), rows.column.is_(None))
-            .order_by(*rows.key)
+            .order_by(*rows.parts)
             .with_for_update(skip_locked=version >= ((10, 6) if getattr(dialect, "is_mariadb", False) else (8, 0, 1)))
             .subquery("locked")
         )
         number = func.row_number().over(order_by=list(locked.c)).label("public_id_n")
         numbered_rows = select(*locked.c, number).subquery("numbered")
-        same_row = and_(*(column == numbered_rows.c[column.name] for column in rows.key))
+        same_row = and_(*(column == numbered_rows.c[column.name] for column in rows.parts))
         # in hexadecimal, so that nothing needs quotes; as parameters, they would take three times as long
         literals = literal_column(", ".join(_literal(rows.target.format, id) for id in ids), String())
         value: Any = func.elt(numbered_rows.c.public_id_n, literals)
@@ -260,13 +328,13 @@ class _MySQLWindow(_KeysWindow):
         return self.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount
 
 
-Window: TypeAlias = _PostgreSQLWindow | _KeysWindow
+Window: TypeAlias = _PagesWindow | _PlacesWindow
 
 
-def window_for(connection: Connection, rows: Rows, after: Key | None, until: Key) -> Window:
+def window_for(connection: Connection, rows: Rows, after: Place | None, until: Place) -> Window:
     """Build the window behind *after* up to *until* for the database of *connection*."""
-    kinds: dict[str, type[Window]] = {"mariadb": _MySQLWindow, "mysql": _MySQLWindow, "postgresql": _PostgreSQLWindow}
-    return kinds.get(connection.dialect.name, _KeysWindow)(connection, rows, after, until)
+    kinds: dict[str, type[Window]] = {"mariadb": _MySQLWindow, "mysql": _MySQLWindow, "postgresql": _PagesWindow}
+    return kinds.get(connection.dialect.name, _PlacesWindow)(connection, rows, after, until)
 
 
 def _encoded(format: Format, id: str) -> str:

@@ -10,13 +10,14 @@ from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.backfill.contents import count_duplicates, invalid_ids
+from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid
+from sqlalchemy_public_id.backfill.places import types_of_places, without_place
 from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.migrating.catalog import columns_of
 from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.types import column_type
@@ -54,7 +55,7 @@ def _replaces_ids(scene: Scene) -> bool:
         return False
     if consent.on_duplicate == "replace" and count_duplicates(connection, scene.target)[0]:
         return True
-    return consent.on_invalid == "replace" and any(True for _ in invalid_ids(connection, scene.target))
+    return consent.on_invalid == "replace" and count_invalid(connection, scene.target)[0] > 0
 
 
 def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
@@ -160,6 +161,5 @@ def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
 
 def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
     target = scene.target
-    if not primary_key_of(inspect(scene.connection), target.table, target.schema):
-        problem = f"{target.table} has no primary key, so its rows cannot be told apart"
-        yield Obstacle("no-key", problem, f"add one, or fill {target.column} by hand")
+    if not types_of_places(scene.connection, target):
+        yield Obstacle("no-key", without_place(target), f"add one, or fill {target.column} by hand")

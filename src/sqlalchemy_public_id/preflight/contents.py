@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
-from sqlalchemy_public_id.backfill.contents import count_duplicates, invalid_ids
+from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.errors import Obstacle, safe_repr
 from sqlalchemy_public_id.preflight.scene import Scene
 
@@ -28,28 +27,25 @@ def _of_duplicates(scene: Scene) -> Iterator[Obstacle]:
     number, examples = count_duplicates(scene.connection, scene.target)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
-        problem = f"{ids} in several rows, such as {', '.join(map(safe_repr, examples))}"
+        problem = f"{ids} in several rows, such as {', '.join(safe_repr(str(id)) for id in examples)}"
         remedy = 'correct the rows, or pass on_duplicate="replace": all rows but the first get another id'
         yield Obstacle("duplicates", problem, remedy)
 
 
 def _of_invalid_ids(scene: Scene) -> Iterator[Obstacle]:
-    invalid = invalid_ids(scene.connection, scene.target)
-    examples = [*islice(invalid, 3)]
-    if examples:
-        number = len(examples) + sum(1 for _ in invalid)
+    number, examples = count_invalid(scene.connection, scene.target)
+    if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
-        values = ", ".join(safe_repr(value) for _, value in examples)
-        problem = f"{ids} no {scene.target.format!r}, such as {values}"
+        problem = f"{ids} no {scene.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
         yield Obstacle("invalid-ids", problem, remedy)
 
 
 def _of_lost_characters(scene: Scene) -> Iterator[Obstacle]:
     # the column becomes ASCII; outside of strict mode, the server would write question marks
-    lost = [value for _, value in invalid_ids(scene.connection, scene.target) if not str(value).isascii()]
-    if lost:
-        ids = "1 id has" if len(lost) == 1 else f"{len(lost)} ids have"
-        values = ", ".join(map(safe_repr, lost[:3]))
+    number, examples = count_lost(scene.connection, scene.target)
+    if number:
+        ids = "1 id has" if number == 1 else f"{number} ids have"
+        values = ", ".join(map(safe_repr, examples))
         problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
         yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')

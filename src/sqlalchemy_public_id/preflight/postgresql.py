@@ -22,10 +22,11 @@ SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner
        has_schema_privilege(n.oid, 'CREATE') AS can_create,
        has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE') AS can_update,
        row_security_active(c.oid) AS filters_rows,
-       c.relreplident = 'n' AND EXISTS (
+       c.relreplident <> 'f' AND pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
            SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
        (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
+       EXISTS (SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
        p.oid IS NOT NULL AS has_function, obj_description(p.oid, 'pg_proc') = :mark AS is_ours, p.prosrc AS body,
        x.relkind AS name_of, x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
 FROM pg_class c
@@ -116,8 +117,9 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     yield from _of_rights(scene, table)
     yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if table.refuses_updates and scene.fills_rows:
-        problem = f"{target.table} is published with REPLICA IDENTITY NOTHING, so PostgreSQL refuses every UPDATE"
-        yield Obstacle("replica-identity", problem, f"ALTER TABLE {scene.plan.table} REPLICA IDENTITY DEFAULT")
+        problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
+        identity = "DEFAULT" if table.has_key else "FULL"
+        yield Obstacle("replica-identity", problem, f"ALTER TABLE {scene.plan.table} REPLICA IDENTITY {identity}")
     if {"expand", "relax"} & {*scene.phases} and scene.plan.generates_ids and table.has_function:
         body = function_body(target.format, scene.connection.dialect.server_version_info)
         if not table.is_ours and (table.body or "").strip() != body.strip():
