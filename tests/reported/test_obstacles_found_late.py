@@ -152,7 +152,7 @@ def test_foreign_keys_to_the_index(table: People) -> None:
     """A foreign key that needs the unique index is named before the column is loosened."""
     table.add()
     table.execute(
-        "CREATE TABLE visit (visitor varchar(12), CONSTRAINT visited FOREIGN KEY (visitor) REFERENCES person (public_id))"
+        "CREATE TABLE visit (of varchar(12), CONSTRAINT visited FOREIGN KEY (of) REFERENCES person (public_id))"
     )
     try:
         with pytest.raises(MigrationRefused, match="needs the unique index of the column"):

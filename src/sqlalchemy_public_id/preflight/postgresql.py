@@ -37,7 +37,7 @@ LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = to_regclass(:regclass)
 """)
 # needs: what the dependant keeps from being dropped or changed. DROP COLUMN takes constraints of the table with it.
-# ALTER TYPE refuses the dependants that PostgreSQL does not make again (RememberAllDependentForRebuilding in its source).
+# ALTER TYPE refuses the dependants that PostgreSQL does not make again (RememberAllDependentForRebuilding() there).
 _DEPENDANTS = text("""
 WITH ours AS (SELECT attrelid, attnum FROM pg_attribute
               WHERE attrelid = to_regclass(:regclass) AND attname = :column AND NOT attisdropped),
