@@ -140,7 +140,9 @@ def _of_dependants(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]
         return
     needs = {"drop": ["column", "index"], "relax": ["index"], "contract": [] if scene.state.collated else ["type"]}
     wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
-    dependants = scene.connection.execute(_DEPENDANTS, {**names, "needs": wanted}).scalars().all() if wanted else []
+    if not wanted:
+        return
+    dependants = scene.connection.execute(_DEPENDANTS, {**names, "needs": wanted}).scalars().all()
     if dependants:
         what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
         what = "the unique index of the column" if wanted == ["index"] else what
