@@ -63,14 +63,14 @@ class MySQLPlan(Plan):
         ]
 
     def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
-        # a script cannot try one algorithm after the other; without one, the server chooses the weakest lock it can
-        instant, in_place = ("", "") if self.allow_lock else (_INSTANT, _INPLACE)
-        add, drop = [self._add_column(State()) + instant], [f"{self._drop_column}{in_place}"]
+        # the server chooses the algorithm, and refuses if writers would have to wait
+        lock, in_place = ("", "") if self.allow_lock else (", LOCK=NONE", _INPLACE)
+        add, drop = [self._add_column(State()) + lock], [self._drop_column + in_place]
         if self.uses_trigger:
             add.append(self._create_trigger)
             drop.insert(0, f"DROP TRIGGER IF EXISTS {self.generator}")
         elif self.generates_ids:
-            add.append(self._set_default + instant)
+            add.append(self._set_default + lock)
         before = f"SET SESSION lock_wait_timeout = {math.ceil(lock_timeout)}"
         after = "SET SESSION lock_wait_timeout = DEFAULT"
         return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
