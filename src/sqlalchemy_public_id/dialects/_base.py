@@ -79,8 +79,6 @@ class Traits:
     """:attr:`Outcome.UNKNOWN`."""
     overload_errors: ClassVar[frozenset[object]] = frozenset()
     """A lock that was not available, or too many connections. An application may provoke these on purpose."""
-    algorithm_errors: ClassVar[frozenset[object]] = frozenset()
-    """The server cannot change the table with the requested algorithm."""
 
     def any_of(
         self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None

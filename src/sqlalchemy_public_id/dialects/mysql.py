@@ -52,7 +52,6 @@ class MySQL(Traits):
     conflict_errors: ClassVar[frozenset[object]] = frozenset({1020, 1213})
     commit_errors: ClassVar[frozenset[object]] = frozenset({1180, 3101})
     overload_errors: ClassVar[frozenset[object]] = frozenset({1040})
-    algorithm_errors: ClassVar[frozenset[object]] = frozenset({1221, 1845, 1846, 4092, 4157})
     retryable_errors: ClassVar[frozenset[object]] = frozenset({
         1020,  # the record has changed since the snapshot (MariaDB)
         1047,  # a node of Galera that is not ready: it has refused the statement

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: every ALTER names its algorithm, so that the server refuses instead of locking the table.
+"""MySQL and MariaDB: every ALTER says LOCK=NONE, so that the server refuses instead of locking the table.
 
 ``MODIFY`` drops what it does not repeat: each one has the whole definition, with character set, default and comment. It
 runs in strict mode, because the server replaces NULL by the empty string otherwise.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online.plan import Plan, Statements, Step, always
+from sqlalchemy_public_id.online.plan import Plan, Step, always
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
-_INSTANT, _INPLACE = ", ALGORITHM=INSTANT", ", ALGORITHM=INPLACE, LOCK=NONE"
 _LENGTH = re.compile(r"VARCHAR\((\d+)\)", re.IGNORECASE)
 _NOT_CUT = 32
 """The bytes of a name that always remain after the prefix that MySQL adds to it."""
@@ -28,9 +27,10 @@ class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
     def expand(self) -> list[Step]:
-        algorithms = [_INSTANT, _INPLACE]
-        step = self._step("add the column", self._add_column, lambda state: not state.exists, algorithms)
-        return [step, *self._generate_ids()]
+        return [
+            self._alter("add the column", self._add_column, lambda state: not state.exists),
+            *self._generate_ids(),
+        ]
 
     def contract(self) -> list[Step]:
         return [
@@ -41,36 +41,26 @@ class MySQLPlan(Plan):
         ]
 
     def relax(self) -> list[Step]:
-        allow = self._step(
-            "allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable, [_INPLACE]
-        )
         return [
-            allow,
+            self._alter("allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable),
             *self._generate_ids(),
             *(self._make_unique() if self.target.replaces else [self._drop_index()]),
         ]
 
     def drop(self) -> list[Step]:
-        name = self.target.column
-        # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
-        instant = [_INSTANT] if name.isascii() or len(name.encode()) <= _NOT_CUT else []
         return [
             self._drop_trigger(),
             self._drop_index(),
-            self._step(
-                "drop the column", lambda _: self._drop_column, lambda state: state.exists, [*instant, _INPLACE]
-            ),
+            self._alter("drop the column", lambda _: self._drop_column, lambda state: state.exists),
         ]
 
     def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
-        # the server chooses the algorithm, and refuses if writers would have to wait
-        lock, in_place = ("", "") if self.allow_lock else (", LOCK=NONE", _INPLACE)
-        add, drop = [self._add_column(State()) + lock], [self._drop_column + in_place]
+        add, drop = [self._add_column(State()) + self._lock], [self._drop_column + self._lock]
         if self.uses_trigger:
             add.append(self._create_trigger)
             drop.insert(0, f"DROP TRIGGER IF EXISTS {self.generator}")
         elif self.generates_ids:
-            add.append(self._set_default + lock)
+            add.append(self._set_default + self._lock)
         before = f"SET SESSION lock_wait_timeout = {math.ceil(lock_timeout)}"
         after = "SET SESSION lock_wait_timeout = DEFAULT"
         return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
@@ -83,7 +73,15 @@ class MySQLPlan(Plan):
 
     @property
     def _drop_column(self) -> str:
-        return f"ALTER TABLE {self.table} DROP COLUMN {self.column}"
+        name = self.target.column
+        # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
+        in_place = "" if name.isascii() or len(name.encode()) <= _NOT_CUT else ", ALGORITHM=INPLACE"
+        return f"ALTER TABLE {self.table} DROP COLUMN {self.column}{in_place}"
+
+    @property
+    def _lock(self) -> str:
+        # the server chooses the algorithm with the weakest lock, and refuses if writers would wait all the same
+        return "" if self.allow_lock else ", LOCK=NONE"
 
     @property
     def _is_mariadb(self) -> bool:
@@ -105,8 +103,7 @@ class MySQLPlan(Plan):
         if self.uses_trigger:
             create = always(self._create_trigger)
             return [Step("create the trigger that makes ids", create, self._needs_generator)]
-        algorithms = [_INSTANT, _INPLACE]
-        return [self._step("set the default", lambda _: self._set_default, self._needs_generator, algorithms)]
+        return [self._alter("set the default", lambda _: self._set_default, self._needs_generator)]
 
     @property
     def _set_default(self) -> str:
@@ -135,10 +132,10 @@ class MySQLPlan(Plan):
 
     def _make_unique(self) -> list[Step]:
         add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column})"
-        build = self._step("build the unique index", lambda _: add, lambda state: not state.index, [_INPLACE])
+        build = self._alter("build the unique index", lambda _: add, lambda state: not state.index)
         if self.target.replaces is None:
             return [build]
-        rename = f"ALTER TABLE {self.table} RENAME INDEX {self.replaced} TO {self.unique}{_INPLACE}"
+        rename = f"ALTER TABLE {self.table} RENAME INDEX {self.replaced} TO {self.unique}{self._lock}"
         drop = f"ALTER TABLE {self.table} DROP INDEX {self.replaced}"
 
         def is_dropped(state: State) -> bool:
@@ -148,7 +145,7 @@ class MySQLPlan(Plan):
         return [
             Step("rename the unique index", always(rename), self._is_renamed),
             build,
-            self._step("drop the unique index that is replaced", lambda _: drop, is_dropped, [_INPLACE]),
+            self._alter("drop the unique index that is replaced", lambda _: drop, is_dropped),
         ]
 
     def _is_renamed(self, state: State) -> bool:
@@ -157,40 +154,18 @@ class MySQLPlan(Plan):
 
     def _drop_index(self) -> Step:
         drop = f"ALTER TABLE {self.table} DROP INDEX {self.unique}"
-        return self._step("drop the unique index", lambda _: drop, lambda state: state.index, [_INPLACE])
+        return self._alter("drop the unique index", lambda _: drop, lambda state: state.index)
 
-    def _step(
-        self,
-        name: str,
-        sql: Callable[[State], str],
-        needed: Callable[[State], bool],
-        algorithms: Sequence[str],
-    ) -> Step:
-        """Build the step of an ALTER that tries each of *algorithms* until the server accepts one."""
-        # without one, the server may copy the table, and writers wait
-        algorithms = [*algorithms, ""] if self.allow_lock else algorithms
-
-        def with_algorithm(algorithm: str) -> Statements:
-            return lambda connection, state: [sql(state) + algorithm]
-
-        first, *others = map(with_algorithm, algorithms)
-        return Step(name, first, needed, fallbacks=others)
+    def _alter(self, name: str, sql: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
+        return Step(name, lambda _, state: [sql(state) + self._lock], needed)
 
     def _forbid_null(self) -> Step:
-        step = self._step(
-            "forbid NULL",
-            lambda state: self._modify(state, "NOT NULL"),
-            lambda state: state.nullable,
-            [_INPLACE],
-        )
+        def sql(connection: Connection, state: State) -> list[str]:
+            modify = self._modify(state, "NOT NULL") + self._lock
+            # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
+            return ["SET SESSION sql_mode = ''", modify] if state.versioned and self.allow_lock else [modify]
 
-        def sql(connection: Connection, state: State) -> Sequence[str]:
-            if state.versioned and self.allow_lock:
-                # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
-                return ["SET SESSION sql_mode = ''", self._modify(state, "NOT NULL")]
-            return step.sql(connection, state)
-
-        return replace(step, sql=sql)
+        return Step("forbid NULL", sql, lambda state: state.nullable)
 
     def _collate(self, connection: Connection, state: State) -> list[str]:
         # for a column that something else has created; the server copies the table, and writers wait

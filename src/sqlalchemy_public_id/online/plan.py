@@ -172,8 +172,6 @@ class Step:
     sql: Statements
     needed: Callable[[State], bool]
     lock: Lock = Lock.STRONG
-    fallbacks: Sequence[Statements] = ()
-    """The statements if the server refuses the algorithm that the ones before request."""
 
 
 def always(*sql: str) -> Statements:

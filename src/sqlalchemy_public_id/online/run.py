@@ -123,15 +123,8 @@ def _timeout(step: Step, patience: Patience) -> float:
 
 
 def _execute(connection: Connection, step: Step, state: State) -> None:
-    traits = traits_for(connection.dialect)
-    for left, statements in zip(reversed(range(1 + len(step.fallbacks))), (step.sql, *step.fallbacks), strict=True):
-        try:
-            for sql in statements(connection, state):
-                _send(connection, sql)
-            return
-        except DBAPIError as error:
-            if not left or traits.error_code(error.orig) not in traits.algorithm_errors:
-                raise
+    for sql in step.sql(connection, state):
+        _send(connection, sql)
 
 
 def _send(connection: Connection, sql: str) -> Any:
