@@ -76,9 +76,11 @@ def test_add(people: People) -> None:
 def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first argument is the URL if it contains ``://``; otherwise it is that of DATABASE_URL."""
     from_the_environment = run("plan", "person")
+    assert run("audit", "--table", "person").exit_code == DONE
     monkeypatch.delenv("DATABASE_URL")
 
     assert run("plan", url, "person").stdout == from_the_environment.stdout
+    assert run("audit", url, "--table", "person").exit_code == DONE
     missing = run("plan", "person")
     assert missing.exit_code == UNUSABLE
     assert "write it before the tables, or set DATABASE_URL" in missing.stderr

@@ -556,13 +556,15 @@ SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")
 
 @pytest.mark.slow
 @on("sqlite", "postgresql")
-def test_interrupt(engine: Engine, make: Make) -> None:
-    """Ctrl-C ends a backfill after the batch; the same command goes on from there."""
+@pytest.mark.parametrize("name", ["backfill", "add"])
+def test_interrupt(engine: Engine, make: Make, name: str) -> None:
+    """Ctrl-C ends a backfill after the batch, and what would follow it; the same command goes on from there."""
     table = make(rows=15_000)
-    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME]
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", name, url(engine), NAME]
     started = subprocess.Popen([*command, *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stderr is not None
-    started.stderr.readline()  # the first batch is done
+    while not started.stderr.readline().startswith(f"{NAME}: "):
+        assert started.poll() is None  # the first batch is not done
     started.send_signal(signal.SIGINT)
     _, stderr = started.communicate(timeout=60)
 
@@ -570,7 +572,7 @@ def test_interrupt(engine: Engine, make: Make) -> None:
     assert "finishing the batch" in stderr
     assert "run the same command again to continue" in stderr
     assert 0 < filled(engine, table) < 15_000
-    assert run("backfill", url(engine), NAME).exit_code == 0
+    assert run(name, url(engine), NAME).exit_code == 0
     assert filled(engine, table) == 15_000
 
 
