@@ -30,10 +30,11 @@ SUITES = {
     "growth": "growth",
     "live": "live",
     "live-history": "live_history",
+    "schema": "schema",
 }
 """Suites, and their modules."""
 WITHOUT_DATABASE = {"ids", "import", "others"}
-LONG = {"live", "live-history"}
+LONG = {"live", "live-history", "schema"}
 """What takes minutes with few rows, too: ``--quick`` leaves it out unless it is named."""
 BY_CASE = {"rivals"}
 """Suites that are run in parts, by size: a new run replaces its own sizes only."""
