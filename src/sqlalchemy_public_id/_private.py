@@ -367,15 +367,3 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
             vars(state).pop("_pending_mutations", None)
     known.update(new)
     transaction._new.update(dict.fromkeys(states, True))
-
-
-# --- Alembic
-
-
-def is_in_external_transaction(context: Any) -> bool:
-    """Return True if the connection of a ``MigrationContext`` was in a transaction when Alembic got it.
-
-    Tested on Alembic 1.13.3, 1.17.2, 1.18.0, 1.19.2, 1.20.0 and 1.20.1. If the name is missing, ``autocommit_block()``
-    refuses the transaction, with an AssertionError that gives no advice.
-    """
-    return available(context, "_in_external_transaction") and bool(context._in_external_transaction)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import alembic
 import pytest
+from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from marks import on
-from people import migrating
+from people import people, send
 from projects import Project, upgrade_of
 from shops import old_shop, shop
-from sqlalchemy import Column, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
@@ -197,17 +198,16 @@ def test_first_revision(new_project: Callable[..., Project]) -> None:
     assert columns(project) == ["id", "name", "public_id"]
 
 
-@on("postgresql")
-def test_without_versions(project: Project) -> None:
-    """A program without a table of versions is refused, too, if its transaction has written something."""
-    with project.engine.connect() as connection:
-        with pytest.raises(ConfigurationError, match="revision of its own"), migrating(connection) as op:
-            written_before(op)
-        connection.rollback()
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_transaction_of_the_program(engine: Engine, begins: str) -> None:
+    """In a transaction that a program has begun itself, before or after Alembic got the connection, nothing happens."""
+    with people(engine, 3) as table:
+        refused = pytest.raises(ConfigurationError, match=r"a transaction that Alembic has not begun; pass connectable")
+        with engine.connect() as connection, refused:
+            if begins == "before":
+                send(connection, "SELECT * FROM person")
+            operations = Operations(MigrationContext.configure(connection))
+            send(connection, "SELECT * FROM person")
+            add_public_id(operations, "person")
 
-    assert columns(project) == ["id", "name"]
-
-
-def written_before(op: Operations) -> None:
-    op.execute("INSERT INTO customer (name) VALUES ('Joan')")
-    add_public_id(op, "customer")
+        assert table.columns() == ["id", "name"]

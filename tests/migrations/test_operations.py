@@ -10,7 +10,7 @@ from marks import on
 from people import People, migrating, send
 from sqlalchemy import Connection, Engine, exc, inspect, text
 
-from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId, _private
+from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.errors import BackfillIncomplete
 
 pytestmark = pytest.mark.backend
@@ -399,19 +399,6 @@ def test_inside_a_transaction(new_people: Callable[..., People], engine: Engine,
         migrating(connection) as op,
     ):
         people.say(op, operation)
-
-    assert people.columns() == ["id", "name"]
-
-
-def test_inside_a_transaction_without_an_undocumented_name(
-    new_people: Callable[..., People], engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where Alembic does not tell that the connection was inside a transaction, nothing is done, either."""
-    monkeypatch.setattr(_private, "available", lambda owner, name: False)
-    people = new_people()
-
-    with engine.begin() as connection, pytest.raises(AssertionError), migrating(connection) as op:
-        people.say(op, "add_public_id")
 
     assert people.columns() == ["id", "name"]
 

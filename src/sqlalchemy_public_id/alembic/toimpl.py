@@ -6,17 +6,16 @@ With a connection, each can be run again, and none sets a counter back.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import PendingRollbackError
 
-from sqlalchemy_public_id._private import is_in_external_transaction
 from sqlalchemy_public_id.alembic import ops
-from sqlalchemy_public_id.alembic.uncommitted import require_nothing_uncommitted
-from sqlalchemy_public_id.dialects.quoting import commented, in_script
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, backfill_command
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.plan import Plan
@@ -44,10 +43,10 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         return
     target, is_named = _named_target(context, op)
     if op.online:
-        _require_own_transaction(context, op)
+        _require_nothing_uncommitted(context, op)
     connection = context.connection
     assert connection is not None
-    with _autocommit_block(context) if op.online else nullcontext():
+    with _autocommit_block(context, op) if op.online else nullcontext():
         run_phases(
             connection,
             target,
@@ -72,26 +71,57 @@ def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> tuple[Public
     return replace(op.target, unique_name=name), op.name not in ("loosen_public_id", "drop_public_id")
 
 
-def _require_own_transaction(context: MigrationContext, op: ops.PublicIdOp) -> None:
-    """Refuse to commit what others have begun.
+def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) -> None:
+    """Refuse to commit what the revision has written before: the commit would store it without the version.
 
     :raises ConfigurationError: with the remedy; nothing is changed.
     """
-    if is_in_external_transaction(context):
+    if _has_written(context):
         raise ConfigurationError(
-            f"op.{op.name}() commits each of its steps, but the connection was in a transaction when Alembic got it; "
-            f"in env.py, pass connectable.connect() to Alembic, not begin(), and execute nothing on it before "
-            f"context.configure(); or pass online=False, which locks {op.table_name!r} until the transaction ends"
+            f"op.{op.name}() commits each of its steps, and this revision has written something before it, which the "
+            f"commit would store without the version: after a failure, the revision could not be run again; move "
+            f"op.{op.name}() into a revision of its own, or pass online=False, which locks {op.table_name!r} until the "
+            f"transaction ends"
         )
-    require_nothing_uncommitted(context, op.name)
+
+
+def _has_written(context: MigrationContext) -> bool:
+    connection = context.connection
+    if connection is None or not connection.in_transaction():
+        return False
+    if connection.dialect.name == "sqlite":
+        # the driver begins at the first INSERT, UPDATE or DELETE, and Alembic commits each version
+        return not context.impl.transactional_ddl and traits_for(connection.dialect).in_transaction(
+            connection.connection.dbapi_connection
+        )
+    # MySQL and MariaDB have committed all DDL already. The first revision shares a transaction with the table of
+    # versions, which Alembic creates; others may share it with earlier revisions, whose versions are stored by it.
+    if connection.dialect.name != "postgresql" or not context.get_current_heads():
+        return False
+    versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
+    own = "CAST(pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
+    query = f"SELECT {own} IS NOT NULL AND NOT EXISTS (SELECT FROM {versions} WHERE xmin = {own})"
+    return bool(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
 
 
 @contextmanager
-def _autocommit_block(context: MigrationContext) -> Generator[None]:
-    """Alembic's block, which commits after a failure, too: on a lost connection, that would hide the first error."""
+def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generator[None]:
+    """Alembic's block, which commits after a failure, too: on a lost connection, that would hide the first error.
+
+    :raises ConfigurationError: if the connection is inside a transaction that Alembic has not begun.
+    """
     failure: BaseException | None = None
     try:
-        with context.autocommit_block():
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(context.autocommit_block())
+            except (AssertionError, AttributeError):  # how Alembic refuses it, and how with python -O
+                raise ConfigurationError(
+                    f"op.{op.name}() commits each of its steps, but the connection is inside a transaction that "
+                    f"Alembic has not begun; pass connectable.connect() to Alembic, not begin(), execute nothing on it "
+                    f"before context.configure(), and run the migration inside context.begin_transaction(); or pass "
+                    f"online=False, which locks {op.table_name!r} until the transaction ends"
+                ) from None
             try:
                 yield
             except BaseException as error:
