@@ -7,8 +7,7 @@ from alembic import context
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, engine_from_config, event, pool
 
-# Alembic 1.18 and later load sqlalchemy-public-id themselves; for older versions:
-# import sqlalchemy_public_id.alembic
+from sqlalchemy_public_id.alembic import take_turn
 
 config: Config = context.config
 if config.config_file_name is not None:
@@ -24,6 +23,9 @@ LOCK_TIMEOUT = 5
 
 The operations of sqlalchemy-public-id set a shorter one for each of their steps, and retry.
 """
+
+TURN_TIMEOUT = 3600
+"""The seconds that a process waits while another one migrates the same database, as replicas do that begin at once."""
 
 IN_EACH_TRANSACTION = {
     # LOCAL: the setting of a session would remain in a pooler such as PgBouncer, for the application
@@ -76,9 +78,10 @@ def migrate(connection: Connection) -> None:
     op.add_public_id() commits between its steps. If a later migration of the same run fails, the version of this one
     is stored already.
     """
-    context.configure(connection=connection, target_metadata=target_metadata, transaction_per_migration=True)
-    with context.begin_transaction():
-        context.run_migrations()
+    with take_turn(connection, timeout=TURN_TIMEOUT):
+        context.configure(connection=connection, target_metadata=target_metadata, transaction_per_migration=True)
+        with context.begin_transaction():
+            context.run_migrations()
 
 
 def run_migrations_online() -> None:

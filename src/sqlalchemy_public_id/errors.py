@@ -301,17 +301,26 @@ class DryRun(PublicIdError):
 class LockNotAvailable(PublicIdError):
     """A migration could not lock a table in time. Its finished steps stay done; run it again."""
 
-    def __init__(self, *, step: str, table: str, attempts: int, timeout: float) -> None:
-        super().__init__(
-            f"{table}: could not {step}: the table was in use whenever it was tried, {attempts} times for {timeout:g} "
-            f"s; find the transaction that stays open (pg_stat_activity, SHOW PROCESSLIST), end it, and run this again"
+    def __init__(self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None) -> None:
+        looks = "(pg_stat_activity, SHOW PROCESSLIST)"
+        problem = (
+            f"the table was in use whenever it was tried, {attempts} times for {timeout:g} s; "
+            f"find the transaction that stays open {looks}, end it, and run this again"
         )
+        if holder is not None:
+            problem = (
+                f"another migration has not ended within {timeout:g} s; "
+                f"wait for it, or end its connection {holder} {looks}, and run this again"
+            )
+        super().__init__(f"{table}: could not {step}: {problem}")
         self.step: str = step
         """The step that needed the lock."""
         self.table: str = table
         self.attempts: int = attempts
         self.timeout: float = timeout
         """The seconds of each attempt."""
+        self.holder: int | None = holder
+        """The number of the connection that has the lock, if it is that of another migration."""
 
 
 class LeaseNotAvailable(PublicIdError):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
@@ -21,8 +22,9 @@ from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_i
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Patience, Plan, PublicIdColumn, Step
-from sqlalchemy_public_id.online.run import plan_for, run, run_inside, without_time_limits
-from sqlalchemy_public_id.preflight import Consent, examine
+from sqlalchemy_public_id.online.run import Result, limits_of_operation, plan_for, run, run_inside, until_locked
+from sqlalchemy_public_id.online.turns import hold_turn
+from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 
@@ -55,35 +57,37 @@ def run_phases(
     :raises DryRun: with the report, if this is a *dry_run*. Nothing was changed.
     :raises MigrationRefused: if something stands in the way. Nothing was changed.
     :raises BackfillIncomplete: if rows have no id, and the column is to become NOT NULL.
-    :raises LockNotAvailable: if others keep the table locked.
+    :raises LockNotAvailable: if others keep the table locked, or another migration of it does not end.
     :raises ConfigurationError: if there is no such table or column, or the database does not accept one of the names.
     """
-    consent = consent or Consent()
+    consent, patience, pace = consent or Consent(), patience or Patience(), pace or backfill.Pace()
     plan_for(target, connection.dialect)  # checks the names before anything is read
+
+    def look() -> tuple[Plan, MigrationReport]:
+        named = target.with_existing_name(connection, valid=not _DROPPING & {*phases}) if finds_name else target
+        plan = plan_for(named, connection.dialect, online=online, allow_lock=consent.allow_lock)
+        return plan, examine(connection, plan, phases, consent)
+
+    def patiently(action: Callable[[], Result], name: str) -> Result:
+        # a lock that is not available would abort a transaction, which waits for it instead
+        return until_locked(action, name, target, connection, patience) if online else action()
+
     with ExitStack() as stack:
+        timeout = patience.index_timeout if online else patience.lock_timeout  # a transaction has other locks meanwhile
+        has_session = stack.enter_context(hold_turn(connection, target.table, target.schema, timeout=timeout))
         if online:
             stack.enter_context(waits_for_nodes(connection))
-            stack.enter_context(without_time_limits(connection))
-        if finds_name:
-            target = target.with_existing_name(connection, valid=not _DROPPING & {*phases})
-        plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
-        report = examine(connection, plan, phases, consent)
+        if online and has_session:
+            stack.enter_context(limits_of_operation(connection, patience))
+        plan, report = patiently(look, "examine the table")
         if dry_run:
             raise DryRun(report)
         report.require_clear_way()
         for warning in report.warnings:
             log.warning("%s", warning)
-        operation = _Operation(
-            connection,
-            plan,
-            phases,
-            consent,
-            patience or Patience(),
-            pace or backfill.Pace(),
-            on_progress or _log_progress(),
-        )
+        operation = _Operation(connection, plan, phases, consent, patience, pace, on_progress or _log_progress())
         for phase in phases:
-            operation.run(phase)
+            patiently(partial(operation.run, phase), phase)
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:

@@ -88,7 +88,6 @@ def test_from_the_command_line(
     env = folder / "migrations" / "env.py"
     edit(
         env,
-        ("# import sqlalchemy_public_id.alembic", "import sqlalchemy_public_id.alembic"),
         ("target_metadata = None", "import shops\ntarget_metadata = shops.old_shop()"),
     )
     alembic(folder, "revision", "--autogenerate", "-m", "shop")

@@ -123,7 +123,7 @@ def test_backfill(pooler: Pooler, people: People, monkeypatch: pytest.MonkeyPatc
 
 
 def test_operations_that_work(pooler: Pooler, people: People) -> None:
-    """The first two phases work behind the pooler, and none of their settings remains in its sessions."""
+    """The first two phases work behind the pooler, and neither settings of theirs nor locks remain in its sessions."""
     before = pooler.settings()
     behind = through(people, pooler.transaction)
 
@@ -131,7 +131,7 @@ def test_operations_that_work(pooler: Pooler, people: People) -> None:
     behind.run("backfill_public_id")
 
     assert people.ids().count(None) == 0
-    assert pooler.settings() == before
+    assert (pooler.settings(), pooler.locks()) == (before, 0)
 
 
 @pytest.mark.parametrize("operation", ["add_public_id", "contract_public_id", "drop_public_id"])

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from people import People, people
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import IntegrityError
@@ -58,7 +58,7 @@ class TwoProcesses:
             first = threads.submit(self.table.run, "contract_public_id", on_duplicate="replace")
             assert self.first_builds.wait(30)
             second = threads.submit(self.table.run, "contract_public_id", on_duplicate="replace")
-            self.second_drops.wait(1.5)  # today it drops the index in this time; it may as well wait for the first
+            self.second_drops.wait(1.5)  # it would drop the index in this time
             report.rollback()
             try:
                 first.result()
@@ -68,7 +68,6 @@ class TwoProcesses:
             second.exception()
 
 
-@known_defect("live tables", "a second process drops the index that the first one builds", raises=AssertionError)
 @on("postgresql")
 def test_index_is_built_once(table: People) -> None:
     """The unique index is built once, although another process runs the same revision during the build."""
@@ -79,7 +78,6 @@ def test_index_is_built_once(table: People) -> None:
     assert both.sent == ["CREATE"]
 
 
-@known_defect("live tables", "a second process drops the index after the first one's success", raises=AssertionError)
 @on("postgresql")
 def test_ids_are_unique_after_a_success(table: People, new_engine: Callable[..., Engine]) -> None:
     """A duplicate id is refused as soon as one of the two processes has reported its success."""

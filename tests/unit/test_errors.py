@@ -95,8 +95,8 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         {"table": "user", "column": "public_id", "missing": 7, "format": FORMAT, "schema": "shop"},
     ),
     (
-        LockNotAvailable(step="add the column", table="user", attempts=3, timeout=1.0),
-        {"step": "add the column", "table": "user", "attempts": 3, "timeout": 1.0},
+        LockNotAvailable(step="begin", table="user", attempts=1, timeout=1.0, holder=4242),
+        {"step": "begin", "table": "user", "attempts": 1, "timeout": 1.0, "holder": 4242},
     ),
     (
         LeaseNotAvailable("order", timeout=5.0, reason="the database is locked", advice="reserve keys first"),

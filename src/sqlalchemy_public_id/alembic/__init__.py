@@ -45,6 +45,7 @@ from sqlalchemy_public_id.alembic.ops_clusters import (
     set_cluster,
     unset_cluster,
 )
+from sqlalchemy_public_id.online.turns import take_turn
 
 __all__ = [
     "AddPublicIdOp",
@@ -72,6 +73,7 @@ __all__ = [
     "expand_public_id",
     "loosen_public_id",
     "set_cluster",
+    "take_turn",
     "unset_cluster",
 ]
 

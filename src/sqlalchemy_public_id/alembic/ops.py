@@ -108,7 +108,8 @@ class Options(TypedDict, total=False):
     attempts: int
     """The number of tries: 30."""
     index_timeout: float
-    """The time that the build of the unique index waits for open transactions: 600."""
+    """The time that the build of the unique index waits for open transactions, and that the operation waits for another
+    migration of the table: 600."""
     batch_seconds: float
     """The time that a batch of the backfill aims at: 0.5."""
     pause: float

@@ -52,6 +52,8 @@ class State:
     """True if that constraint is validated for the existing rows."""
     replaced: IndexFacts | None = None
     """The unique index or constraint of another name that is to be replaced."""
+    builder: int | None = None
+    """The process of PostgreSQL that builds an index of the table at the moment."""
     versioned: bool = False
     """True if the table of MariaDB keeps the history of its rows."""
     strict: bool = False
@@ -175,7 +177,9 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
                WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
-               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled
+               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled,
+       (SELECT min(b.pid) FROM pg_stat_progress_create_index b
+        WHERE b.relid = c.oid AND b.datname = current_database()) AS builder
 FROM pg_class c
 CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) db
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = :column AND NOT a.attisdropped
@@ -206,6 +210,7 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
         is_shared=is_shared == "true",
         check=row.checked is not None,
         checked=bool(row.checked),
+        builder=row.builder,
     )
 
 

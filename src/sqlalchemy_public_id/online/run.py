@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import math
 import random
-import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
@@ -28,7 +28,7 @@ from sqlalchemy_public_id.online.plan import Lock, Patience, Plan, PublicIdColum
 from sqlalchemy_public_id.online.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.online.sqlite import SQLitePlan
 
-_ZERO = re.compile(r"0(\.0+)?")
+Result = TypeVar("Result")
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
@@ -96,26 +96,65 @@ def run(steps: Sequence[Step], target: PublicIdColumn, connection: Connection, p
 def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patience: Patience) -> None:
     settings = _SESSION_SETTINGS[connection.dialect.name]
     timeout = _timeout(step, patience)
-    for attempt in range(1, patience.attempts + 1):
+    is_announced = False
+
+    def attempt() -> None:
+        nonlocal is_announced
         state = target.read_state(connection)
         if not step.needed(state):
             return
-        if attempt == 1:
+        if not is_announced:
             log.info("%s: %s", target, step.name)
+            is_announced = True
+        if step.lock is Lock.BUILD and state.builder is not None:
+            raise _TableInUse
         try:
             with settings(connection, step.lock, timeout):
-                _execute(connection, step, state)
-            return
+                if connection.dialect.name == "sqlite":
+                    state = target.read_state(connection)  # its turn is the lock to write, which it has only now
+                if step.needed(state):
+                    _execute(connection, step, state)
+        except DBAPIError as error:
+            can_tell = not connection.invalidated and not can_be_retried(error, connection.dialect)
+            if can_tell and not step.needed(target.read_state(connection)):
+                return  # a process that was killed had sent it, and the server has completed it
+            raise
+
+    until_locked(attempt, step.name, target, connection, patience, timeout)
+
+
+class _TableInUse(Exception):
+    """Another session builds an index of the table: a deadlock with it would end the one or the other build."""
+
+
+def until_locked(
+    action: Callable[[], Result],
+    name: str,
+    target: PublicIdColumn,
+    connection: Connection,
+    patience: Patience,
+    timeout: float | None = None,
+) -> Result:
+    """Call *action* again, after pauses, as long as it fails because others have locked the table.
+
+    :param timeout: how many seconds it waits for its lock.
+    :raises LockNotAvailable: after the last attempt.
+    """
+    for attempt in range(1, patience.attempts + 1):
+        try:
+            return action()
+        except _TableInUse:
+            pass
         except DBAPIError as error:
             if not can_be_retried(error, connection.dialect):
-                if not connection.invalidated and not step.needed(target.read_state(connection)):
-                    return  # a process that was killed had sent it, and the server has completed it
                 raise
-            if attempt < patience.attempts:
-                pause = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5)
-                log.warning("%s: the table is in use; trying again in %.1f s", target, pause)
-                time.sleep(pause)
-    raise LockNotAvailable(step=step.name, table=target.table, attempts=patience.attempts, timeout=timeout)
+        if attempt < patience.attempts:
+            pause = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5)
+            log.warning("%s: the table is in use; trying again in %.1f s", target, pause)
+            time.sleep(pause)
+    raise LockNotAvailable(
+        step=name, table=target.table, attempts=patience.attempts, timeout=timeout or patience.lock_timeout
+    )
 
 
 def _timeout(step: Step, patience: Patience) -> float:
@@ -147,39 +186,50 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
     _send(connection, begin)
     try:
         yield
+        _send(connection, "COMMIT")
     except BaseException:
-        restore(connection, "ROLLBACK")
+        # SQLite may have rolled back already, or refused the COMMIT because others read
+        if not connection.invalidated and traits_for(connection.dialect).in_transaction(
+            connection.connection.dbapi_connection
+        ):
+            restore(connection, "ROLLBACK")
         raise
-    _send(connection, "COMMIT")
 
 
 # --- settings for a whole operation, restored afterwards
 
 _LIMITS = {
-    "postgresql": "SELECT name, current_setting(name) FROM pg_settings WHERE name IN"
-    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')",
-    "mariadb": "SHOW SESSION VARIABLES LIKE 'max_statement_time'",
-    "mysql": "SHOW SESSION VARIABLES LIKE 'max_execution_time'",
+    "postgresql": "SELECT name, setting FROM pg_settings WHERE name IN"
+    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout')",
+    "mariadb": "SHOW SESSION VARIABLES WHERE Variable_name IN ('max_statement_time', 'lock_wait_timeout')",
+    "mysql": "SHOW SESSION VARIABLES WHERE Variable_name IN ('max_execution_time', 'lock_wait_timeout')",
 }
-"""The query of the limits that a role or a server sets for statements and transactions. 0 is none."""
+"""The query of the limits that a role or a server sets: for statements and transactions, where 0 is none, for locks."""
 
 
 @contextmanager
-def without_time_limits(connection: Connection) -> Generator[None]:
-    """Lift the time limits of the role: an index takes longer to build than a request of a program may last.
+def limits_of_operation(connection: Connection, patience: Patience) -> Generator[None]:
+    """Let no statement wait longer than ``lock_timeout`` for a lock, and lift the time limits of the role.
 
-    Waits for locks have limits of their own.
+    An index takes longer to build than a request of a program may last. Steps have limits of their own for locks.
     """
     query = _LIMITS.get(connection.dialect.name)
     rows: Sequence[Any] = _send(connection, query).all() if query else ()
-    limits = {name: value for name, value in rows if not _ZERO.fullmatch(value)}
-    for name in limits:
-        _send(connection, f"SET SESSION {name} = 0")
+    wanted = {
+        "lock_timeout": math.ceil(patience.lock_timeout * 1000),
+        "lock_wait_timeout": _whole(patience.lock_timeout),
+    }
+    changed = {name: value for name, value in rows if float(value) != wanted.get(name, 0)}
+    for name in changed:
+        _send(connection, f"SET SESSION {name} = {wanted.get(name, 0)}")
     try:
         yield
     finally:
-        for name, value in limits.items():
-            restore(connection, f"SET SESSION {name} = '{value}'" if "_timeout" in name else f"SET {name} = {value}")
+        restore(connection, *(f"SET SESSION {name} = {value}" for name, value in changed.items()))
+
+
+def _whole(seconds: float) -> int:
+    return max(1, math.ceil(seconds))  # MySQL and MariaDB wait for whole seconds
 
 
 # --- settings for one step, restored afterwards
@@ -215,7 +265,7 @@ def mode_for_old_rows(mode: str) -> str:
 @contextmanager
 def _mysql(connection: Connection, lock: Lock, timeout: float) -> Generator[None]:
     before = _send(connection, "SELECT @@SESSION.lock_wait_timeout, @@SESSION.sql_mode").one()
-    _send(connection, f"SET SESSION lock_wait_timeout = {max(1, math.ceil(timeout))}")
+    _send(connection, f"SET SESSION lock_wait_timeout = {_whole(timeout)}")
     _send(connection, f"SET SESSION sql_mode = '{mode_for_old_rows(before[1])}'")
     history: str | None = None
     if getattr(connection.dialect, "is_mariadb", False):  # system-versioned tables refuse every ALTER otherwise

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from migrations.faults.faults import EVERY_FAULT, meet
 from migrations.faults.histories import Table
 from people import send
@@ -25,8 +25,6 @@ PATIENCE = {"lock_timeout": 0.05, "index_timeout": 0.2}
 
 LONG = 10.0
 """The seconds after which the lock is released in any case, and an operation that still waits has no limit."""
-BRIEF = 2.5
-"""These seconds, where a known defect waits for that; whoever mends it takes :data:`LONG`."""
 
 _SNAPSHOT = ["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM pg_class"]
 _BY_TRANSACTIONS = {"reader": ["SELECT count(*) FROM person"], "writer": ["UPDATE person SET age = 7 WHERE id = 1"]}
@@ -62,15 +60,15 @@ class Holder:
         self.was_waited_for = False
 
     @contextmanager
-    def until_given_up(self, seconds: float) -> Iterator[None]:
-        """Release the lock after the block, or after some *seconds*, if the block waits for that."""
+    def until_given_up(self) -> Iterator[None]:
+        """Release the lock after the block, or after :data:`LONG`, if the block waits for that."""
 
         def give_way() -> None:
             self.was_waited_for = True
             self.release()
 
         self.was_waited_for = False
-        timer = threading.Timer(seconds, give_way)
+        timer = threading.Timer(LONG, give_way)
         timer.start()
         yield
         timer.cancel()
@@ -127,14 +125,14 @@ def places(statements: list[str], pattern: str | re.Pattern[str]) -> list[int]:
     return [number for number, statement in enumerate(statements, 1) if re.match(pattern, statement)]
 
 
-def problems_behind(table: Table, holder: Holder, lock: str, operation: str, number: int, seconds: float) -> list[str]:
+def problems_behind(table: Table, holder: Holder, lock: str, operation: str, number: int) -> list[str]:
     """Run *operation* behind a lock that is taken before one of its statements, and again without the lock."""
     statement = (table.up if operation == "add_public_id" else table.down)[number - 1]
     rows, problems = table.rows(), list[str]()
     during = meet(table.engine, number, "before", lambda cursor: holder.take(lock))
-    with holder.until_given_up(seconds):
+    with holder.until_given_up():
         sent, told = table.try_to(operation, during, attempts=2 if table.engine.name == "sqlite" else 1, **PATIENCE)
-        given = table.ids()
+        given = table.ids() if lock != "exclusive" else {}
         if lock == "snapshot":
             table.write()  # nothing waits for its own lock before the writers
             rows = table.rows()
@@ -150,15 +148,13 @@ def problems_behind(table: Table, holder: Holder, lock: str, operation: str, num
     return [f"{lock} at {statement[:60]!r}: {problem}" for problem in problems]
 
 
-def problems_everywhere(
-    table: Table, holder: Holder, lock: str, operation: str, numbers: list[int], seconds: float = LONG
-) -> list[str]:
+def problems_everywhere(table: Table, holder: Holder, lock: str, operation: str, numbers: list[int]) -> list[str]:
     """Run *operation* behind a lock that is taken at each of *numbers*."""
     problems: list[str] = []
     for number in numbers:
         if operation == "drop_public_id":
             table.run("add_public_id")
-        problems += problems_behind(table, holder, lock, operation, number, seconds)
+        problems += problems_behind(table, holder, lock, operation, number)
         if operation == "add_public_id":
             table.run("drop_public_id")
     return problems
@@ -183,15 +179,10 @@ def test_locked_table(table: Table, holder: Holder, lock: str) -> None:
     assert problems == []
 
 
-@known_defect(
-    "live tables",
-    "what reads the table before the first step waits for a strong lock without a limit",
-    raises=AssertionError,
-)
 @on("postgresql", "mysql", "mariadb")
 def test_table_that_nobody_can_read(table: Table, holder: Holder) -> None:
     """While another session keeps everybody out of the table, the operation gives up after its limit."""
-    problems = problems_everywhere(table, holder, "exclusive", "add_public_id", [1], BRIEF)
+    problems = problems_everywhere(table, holder, "exclusive", "add_public_id", [1])
 
     assert problems == []
 
@@ -213,24 +204,14 @@ def test_writer_of_sqlite(table: Table, holder: Holder, operation: str) -> None:
     assert problems == []
 
 
-@known_defect(
-    "live tables",
-    "a batch of the backfill of SQLite that cannot begin its transaction is tried again for ever, without a pause",
-    raises=AssertionError,
-)
 @on("sqlite")
 def test_writer_beside_the_backfill_of_sqlite(table: Table, holder: Holder) -> None:
     """While another connection writes, the backfill gives up after some time; later, it reaches its goal."""
-    problems = problems_everywhere(table, holder, "writer", "add_public_id", batches(table.up)[:1], BRIEF)
+    problems = problems_everywhere(table, holder, "writer", "add_public_id", batches(table.up)[:1])
 
     assert problems == []
 
 
-@known_defect(
-    "live tables",
-    "a COMMIT that SQLite refuses because of a reader is neither repeated nor rolled back, and the next BEGIN fails",
-    raises=AssertionError,
-)
 @on("sqlite")
 @pytest.mark.parametrize("operation", ["add_public_id", "drop_public_id"])
 def test_reader_of_sqlite(table: Table, holder: Holder, operation: str) -> None:
