@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.online.plan import Plan
-from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, sqlite
+from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, rehearsal, sqlite
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
@@ -43,4 +43,4 @@ def _find_obstacles(scene: Scene) -> list[Obstacle]:
         return []  # nothing is left to do
     checks = [_MODULES[scene.connection.dialect.name].obstacles, column.obstacles]
     obstacles = [obstacle for check in checks for obstacle in check(scene)]
-    return obstacles or list(contents.obstacles(scene))  # reads all ids
+    return obstacles or [*rehearsal.obstacles(scene)] or [*contents.obstacles(scene)]  # which reads all ids

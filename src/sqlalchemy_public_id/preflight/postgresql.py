@@ -46,6 +46,7 @@ dependants AS (
     FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
     WHERE deptype = 'n' AND NOT (classid = 'pg_constraint'::regclass AND EXISTS (
         SELECT FROM pg_constraint own WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
+       OR classid = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_index WHERE indexrelid = objid AND indnatts > 1)
     UNION
     SELECT classid, objid, objsubid, 'type'
     FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
