@@ -203,11 +203,30 @@ def test_message() -> None:
         (NanoId(10, BASE58), "10 of 1-9 A-H J-N P-Z a-k m-z"),
         (NanoId(prefix="cus", check_digit=True), "cus_ and 13 of 0-9 a-z with a check digit"),
         (NanoId(16).accepting(NanoId(12)), "16 of 0-9 a-z or 12 of 0-9 a-z"),
+        (NanoId(16).accepting("__world__"), "16 of 0-9 a-z or '__world__'"),
     ],
 )
 def test_expected(format: NanoId, expected: str) -> None:
     """A format says in words what it expects."""
     assert expected == format.expected
+
+
+def test_single_ids() -> None:
+    """Ids that an application has named itself are accepted beside those of a format, and never generated."""
+    format = NanoId(8).accepting("__world__", NanoId(10), "x")
+
+    assert [format.validate(text) for text in ("__world__", "x", "a" * 8, "a" * 10)]
+    assert not any(map(format.is_valid, ("__World__", "__world__ ", "__world_", "y", "")))
+    assert format.max_length == 10
+    assert {len(id) for id in format.generate_many(100)} == {8}
+    assert [form.is_valid("x") for form in format.forms] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("text", ["", "with blank", "é", "a" * 256])
+def test_what_no_single_id_can_be(text: str) -> None:
+    """A single id consists of printable ASCII characters, as many as other ids may have."""
+    with pytest.raises(ConfigurationError):
+        NanoId().accepting(text)
 
 
 # --- what it says of itself
@@ -238,6 +257,7 @@ def test_capacity_and_entropy(format: NanoId, capacity: int, bits: float) -> Non
         (NanoId(4, check_digit=True), "^[0-9a-z]{5}$"),
         (NanoId(4).accepting(NanoId(3, prefix="x")), "^(?:[0-9a-z]{4}|x_[0-9a-z]{3})$"),
         (NanoId(4).accepting(NanoId(4)), "^[0-9a-z]{4}$"),
+        (NanoId(4).accepting("a.b", NanoId(3)), r"^(?:[0-9a-z]{4}|a\.b|[0-9a-z]{3})$"),
     ],
 )
 def test_pattern(format: NanoId, pattern: str) -> None:
@@ -260,6 +280,8 @@ def test_value() -> None:
         NanoId(prefix="a", separator="."),
         NanoId(check_digit=True),
         NanoId().accepting(NanoId(13)),
+        NanoId().accepting("__world__"),
+        NanoId().accepting("__default__"),
     ]
 
     assert len(formats) == len(set(formats)) == len({*formats, *map(copy.deepcopy, formats)})
@@ -268,7 +290,7 @@ def test_value() -> None:
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
     """A copy is equal, and never makes an id that waits in the original."""
-    format = NanoId().accepting(NanoId(10))
+    format = NanoId().accepting(NanoId(10), "__world__")
     first = format.generate()
     twin = clone(format)
 
@@ -281,6 +303,7 @@ def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
     [
         (NanoId(), "NanoId()"),
         (NanoId(10, prefix="cus"), "NanoId(length=10, prefix='cus')"),
+        (NanoId().accepting("it's", NanoId(8)), 'NanoId().accepting("it\'s", NanoId(length=8))'),
         (NanoId(10).accepting(NanoId(), NanoId(5)), "NanoId(length=10).accepting(NanoId(), NanoId(length=5))"),
     ],
 )
@@ -334,9 +357,9 @@ def test_accepting_leaves_the_original_alone() -> None:
 
 
 def test_accepting_something_else() -> None:
-    """Only formats are accepted."""
-    with pytest.raises(ConfigurationError, match=r"accepting\(\) takes formats, not 'cus'"):
-        NanoId().accepting("cus")  # type: ignore[arg-type]
+    """Only formats and strings are accepted."""
+    with pytest.raises(ConfigurationError, match=r"accepting\(\) takes formats and strings, not 12"):
+        NanoId().accepting(12)  # type: ignore[arg-type]
 
 
 def test_prefixed() -> None:

@@ -50,6 +50,7 @@ def test_repr_is_read_back(format: Format) -> None:
         ("Ulid(prefix='evt').accepting(Uuid7)", Ulid(prefix="evt").accepting(Uuid7())),
         ("Snowflake(5, 1704067200000)", Snowflake(machine_id=5, epoch=1704067200000)),
         ("ObjectId(separator='.')", ObjectId(separator=".")),
+        ("NanoId().accepting('__world__', NanoId(8))", NanoId().accepting("__world__", NanoId(length=8))),
         ("NanoId().accepting(NanoId(8), NanoId(9))", NanoId().accepting(NanoId(length=8), NanoId(length=9))),
         (
             "NanoId(9).accepting(NanoId(8).accepting(NanoId(7)))",

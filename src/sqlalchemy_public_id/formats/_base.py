@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
 from typing_extensions import Self
@@ -203,8 +203,8 @@ class Format(Value, ABC):
             raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
         return canonical
 
-    def accepting(self, *older: Format) -> Self:
-        """Return a copy that also accepts the ids of *older* formats.
+    def accepting(self, *older: Format | str) -> Self:
+        """Return a copy that also accepts the ids of *older* formats, and single ids such as ``"__world__"``.
 
         New ids have the new form; ids that were issued before stay valid. A column that stores numbers returns them in
         the new form, prefix included; ``storage="text"`` keeps each id as it was issued.
@@ -216,10 +216,11 @@ class Format(Value, ABC):
         >>> format.is_valid("izkpm55j334u"), len(format.generate())
         (True, 16)
         """
-        for format in older:
+        formats = [SingleId(each) if isinstance(each, str) else each for each in older]
+        for format in formats:
             if not isinstance(format, Format):
-                raise ConfigurationError(f"accepting() takes formats, not {format!r}; write accepting(NanoId(...))")
-        return self._with_accepted((*self._accepted, *older))
+                raise ConfigurationError(f"accepting() takes formats and strings, not {format!r}")
+        return self._with_accepted((*self._accepted, *formats))
 
     @property
     def forms(self) -> tuple[Format, ...]:
@@ -287,6 +288,35 @@ class Format(Value, ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the settings only: two processes must not share the ids in a pool."""
         return _rebuild, (type(self), self._settings(), self._accepted)
+
+
+@dataclass(frozen=True, repr=False)
+class SingleId(Format):
+    """The format of one id only, which ``accepting("__world__")`` names."""
+
+    text: str
+    prefix: str | None = field(default=None, init=False)
+    separator: str = field(default="_", init=False)
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if not is_printable(self.text):
+            raise ConfigurationError(f"the id {self.text!r} is not allowed: expected printable ASCII characters")
+        self._describe(escaped(self.text), len(self.text), repr(self.text))
+
+    @property
+    def capacity(self) -> int:
+        return 1
+
+    @property
+    def entropy_bits(self) -> float:
+        return 0.0
+
+    def _make(self, count: int) -> list[str]:
+        return [self.text] * count
+
+    def __repr__(self) -> str:
+        return repr(str(self.text))
 
 
 def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, ...]) -> Format:

@@ -73,9 +73,18 @@ def _format(node: ast.expr) -> Format:
         case ast.Call(ast.Name(name), arguments, keywords):
             return _construct(name, arguments, keywords)
         case ast.Call(ast.Attribute(format, "accepting"), older, []):
-            return _format(format).accepting(*map(_format, older))
+            return _format(format).accepting(*map(_older, older))
         case _:
             raise ValueError(f"{safe_repr(ast.unparse(node))} is neither a format nor accepting(…) with other formats")
+
+
+def _older(node: ast.expr) -> Format | str:
+    """Return the argument of ``accepting``: a format, or a single id."""
+    match node:
+        case ast.Constant(str(text)):
+            return text
+        case _:
+            return _format(node)
 
 
 def _construct(name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Format:
