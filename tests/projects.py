@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 from pathlib import Path
 from typing import Any
@@ -121,5 +122,21 @@ def downgrade_of(written: str) -> list[str]:
 
 
 def _statements(function: str) -> list[str]:
-    lines = [line.strip() for line in function.splitlines()[1:]]
-    return [line for line in lines if line and not line.startswith("#")]
+    """Return each statement in one line."""
+    statements, begun = list[str](), ""
+    for line in map(str.strip, function.splitlines()[1:]):
+        if not line or line.startswith("#"):
+            continue
+        begun += line if begun[-1:] in {"", "("} or line.startswith(")") else f" {line}"
+        if line.endswith(":") or _is_whole(begun):
+            statements.append(begun.replace(",)", ")"))
+            begun = ""
+    return statements
+
+
+def _is_whole(statement: str) -> bool:
+    try:
+        ast.parse(statement)
+    except SyntaxError:
+        return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +45,9 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"server_default": "drop"}, ", server_default='drop'"),
     ({"server_default": "keep", "unique": "index", "online": True, "lock_timeout": 1.0, "format": None}, ""),
     ({"format": NanoId()}, ""),
-    ({"format": NanoId(length=8, alphabet=BASE62)}, f", format=NanoId(length=8, alphabet={BASE62!r})"),
+    ({"format": NanoId(length=8, alphabet=BASE62)}, ", format=NanoId(length=8, alphabet=BASE62)"),
+    ({"format": NanoId().accepting("__world__")}, ", format=NanoId().accepting('__world__')"),
+    ({"collation": "bytes", "keeps": "unique"}, ", collation='bytes', keeps='unique'"),
     ({"format": NanoId(prefix="b").accepting(NanoId())}, ", format=NanoId(prefix='b').accepting(NanoId())"),
     ({"online": False}, ", online=False"),
     ({"lock_timeout": 0.5, "attempts": 3}, ", lock_timeout=0.5, attempts=3"),
@@ -118,6 +122,38 @@ def test_written_and_read(operation: type[PublicIdOp]) -> None:
 
     assert name == f"op.{operation.name}"
     assert written(again) == written(op)
+
+
+LONG = NanoId(prefix="prefix", length=20, alphabet="123456789ABDEGJKLMNPQRVWXYZabdegijkmnopqrvwxyz")
+LONG_LINES = [
+    {},
+    {"format": LONG},
+    {"format": LONG, "unique_name": "a_name_that_is_long", "server_default": "none"},
+    {"format": NanoId(prefix="b").accepting(LONG, LONG.prefixed("old")), "comment": "It's (a, b) \\ 'c'"},
+    {"comment": "of many words, " * 9},
+    {"schema": "a_schema_of_a_name", "unique_name": "a_name_that_is_long", "comment": "of some words"},
+]
+
+
+@pytest.mark.parametrize("options", LONG_LINES)
+@pytest.mark.parametrize("batch", [False, True], ids=["", "batch"])
+def test_lines_are_as_ruff_formats_them(options: dict[str, Any], batch: bool) -> None:
+    """Ruff changes nothing of an operation, with lines of 100 characters and the quotes of Alembic."""
+    op = AddPublicIdOp("user", "a_column_of_public_ids", **options)
+    op.notes = ["A note, which is a sentence of many words; it is to be wrapped. " * 4]
+    body = render_python_code(UpgradeOps([ModifyTableOps("user", [op])]), render_as_batch=batch)
+    code = f"def upgrade() -> None:\n    {body.strip()}\n"
+    settings = ["--config", "line-length=100", "--config", 'format.quote-style="preserve"']
+
+    formatted = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--isolated", *settings, "-"],
+        input=code,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert formatted == code
 
 
 # --- columns

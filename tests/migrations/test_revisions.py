@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from marks import on
 from projects import Project, downgrade_of, upgrade_of
 from shops import old_shop, shop
-from sqlalchemy import Column, MetaData, String, inspect
+from sqlalchemy import Column, Index, MetaData, String, inspect
 
 from sqlalchemy_public_id import NanoId
 
@@ -107,8 +107,11 @@ def test_column_that_is_there(project: Project) -> None:
     project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(16)")
     expand, _, contract = files(project.migrate(wanted()))
 
-    assert downgrade_of(expand) == ["pass"]
+    assert downgrade_of(expand) == [f"op.loosen_public_id('customer', {FORMAT}, server_default='none')"]
     assert downgrade_of(contract) == [f"op.loosen_public_id('customer', {FORMAT})"]
+    assert project.check(wanted()) is None
+    project.downgrade()
+    project.upgrade()
     assert project.check(wanted()) is None
     project.downgrade("-3")
     project.engine.dispose()
@@ -116,9 +119,22 @@ def test_column_that_is_there(project: Project) -> None:
 
 
 @on("sqlite")
-def test_check_finds_it(project: Project) -> None:
-    """``alembic check`` fails while there is something to do, as without the option."""
-    assert "contract_public_id" in str(project.check(wanted()))
+@pytest.mark.parametrize("split", [True, False])
+def test_check_finds_it(project: Project, split: bool) -> None:
+    """``alembic check`` tells everything that there is to do, in whatever number of revisions."""
+    if not split:
+        project.configure()
+    metadata = wanted()
+    metadata.tables["customer"].append_column(Column("city", String(20)))
+    columns = metadata.tables["customer"].c
+    Index("ix_customer_city", columns.public_id, columns.city)
+
+    found = str(project.check(metadata))
+
+    assert found.count("add_column") == 1
+    assert found.count("add_index") == 1
+    assert ("expand_public_id" in found and "contract_public_id" in found) == split
+    assert ("add_public_id" in found) != split
 
 
 @on("sqlite")

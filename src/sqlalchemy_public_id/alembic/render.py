@@ -6,8 +6,11 @@ A migration with ``sa.String(length=12)`` does not depend on this library. With
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from alembic.autogenerate.render import renderers  # alembic.autogenerate itself may be half imported
@@ -22,7 +25,8 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats import Format, alphabets
+from sqlalchemy_public_id.formats._base import SingleId
 from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
@@ -46,10 +50,14 @@ _VARIANTS: dict[tuple[str, ...], Traits] = {
 """The databases for which every migration is written; one is often run on two of them."""
 
 
+_WIDTH = 96
+"""The length of a line, without the indentation of a function."""
+
+
 @renderers.dispatch_for(Directive)
-def _render(context: AutogenContext, op: Directive) -> str:
-    # before Alembic 1.18, this import adds the method to op
-    context.imports.add(f"import {_PACKAGE}.alembic")
+def _render(context: AutogenContext, op: Directive) -> list[str]:
+    if find_spec("alembic.runtime.plugins") is None:  # before Alembic 1.18, this import adds the method to op
+        context.imports.add(f"import {_PACKAGE}.alembic  # noqa: F401")
     in_batch = isinstance(op, PublicIdOp) and _is_in_batch(context)
     omitted = {"table", "schema"} if in_batch else set[str]()
     if isinstance(op, DropPublicIdOp):
@@ -60,7 +68,26 @@ def _render(context: AutogenContext, op: Directive) -> str:
         if name not in omitted
     ]
     prefix = "batch_op." if in_batch else context.opts["alembic_module_prefix"] or ""
-    return f"{prefix}{op.name}({', '.join(arguments)})"
+    width = _WIDTH - 4 if in_batch else _WIDTH
+    notes = getattr(op, "notes", ())
+    comments = [f"# {line}" for note in notes for line in wrap(note, width - 2)]
+    return [*comments, *_laid_out(f"{prefix}{op.name}({', '.join(arguments)})", width)]
+
+
+def _laid_out(code: str, width: int, end: str = "") -> list[str]:
+    """Return the lines of a call, or of an argument, as Black and Ruff would lay it out."""
+    source = f"_({code})"
+    outer: Any = ast.parse(source, mode="eval").body
+    (value,) = outer.args or [keyword.value for keyword in outer.keywords]
+    parts: list[Any] = [*value.args, *value.keywords] if isinstance(value, ast.Call) else []
+    if len(code) + len(end) <= width or not parts:
+        return [code + end]
+    head = source.encode()[2 : parts[0].col_offset].decode()
+    arguments = [str(ast.get_source_segment(source, part)) for part in parts]
+    body = [", ".join(arguments)]
+    if len(body[0]) > width - 4:
+        body = [line for argument in arguments for line in _laid_out(argument, width - 4, ",")]
+    return [head, *(f"    {line}" for line in body), f"){end}"]
 
 
 def _is_in_batch(context: AutogenContext) -> bool:
@@ -90,9 +117,16 @@ def _format(context: AutogenContext, format: Format) -> str:
         if isinstance(part, Snowflake) and (function := import_name(part.machine_id)):
             context.imports.add(f"import {function[0]}")
         for kind in map(type, (part, *steps)):
-            public = getattr(formats, kind.__name__, None) is kind
-            context.imports.add(f"from {_PACKAGE if public else kind.__module__} import {kind.__name__}")
-    return repr(format)
+            if kind is not SingleId:
+                public = getattr(formats, kind.__name__, None) is kind
+                context.imports.add(f"from {_PACKAGE if public else kind.__module__} import {kind.__name__}")
+    written = repr(format)
+    for name in alphabets.__all__:
+        argument = f"alphabet={getattr(alphabets, name)!r}"
+        if argument in written:
+            written = written.replace(argument, f"alphabet={name}")
+            context.imports.add(f"from {_PACKAGE}.formats import {name}")
+    return written
 
 
 def _importable(format: Format) -> Format:

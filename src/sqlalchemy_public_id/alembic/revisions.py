@@ -43,6 +43,7 @@ from sqlalchemy_public_id.alembic.ops import (
     ContractPublicIdOp,
     ExpandPublicIdOp,
     FinishPublicIdOp,
+    LoosenPublicIdOp,
     PublicIdOp,
 )
 
@@ -116,6 +117,18 @@ def _in_phases(script: MigrationScript) -> list[MigrationScript]:
     return split.scripts()
 
 
+class _LaterOps(UpgradeOps):
+    """The operations of a script after the first one. ``alembic check`` looks at the last script only."""
+
+    def __init__(self, ops: Sequence[MigrateOperation], token: str, before: UpgradeOps | None) -> None:
+        super().__init__(ops, upgrade_token=token)
+        self.before = before
+
+    def as_diffs(self) -> Any:
+        earlier: list[Any] = self.before.as_diffs() if self.before is not None else []
+        return [*earlier, *super().as_diffs()]
+
+
 class _Split:
     """The scripts that one script becomes: its rest, those for the operations taken out, and what depends on these.
 
@@ -137,11 +150,12 @@ class _Split:
     def add(self, what: str, upgrades: list[list[Any]], downgrades: list[list[Any]]) -> None:
         """Add a script on top of the last one, or else in the place of the whole."""
         script = self.script
-        pairs_up = zip(upgrades, script.upgrade_ops_list, strict=True)
+        before = self.parts[-1].upgrade_ops_list if self.parts else [None] * len(upgrades)
+        pairs_up = zip(upgrades, script.upgrade_ops_list, before, strict=True)
         pairs_down = zip(downgrades, script.downgrade_ops_list, strict=True)
         # the type stubs name one UpgradeOps; the properties accept lists
         ops: Any = {
-            "upgrade_ops": [UpgradeOps(ops, upgrade_token=old.upgrade_token) for ops, old in pairs_up],
+            "upgrade_ops": [_LaterOps(ops, old.upgrade_token, earlier) for ops, old, earlier in pairs_up],
             "downgrade_ops": [DowngradeOps(ops, downgrade_token=old.downgrade_token) for ops, old in pairs_down],
         }
         place: Any = (
@@ -259,10 +273,19 @@ def _undone(phase: str, added: list[AddPublicIdOp]) -> list[MigrateOperation]:
     if phase == "backfill":
         return []  # the ids go with the column
     if phase == "contract":
-        return _in_tables(
-            op.undone_by or ContractPublicIdOp(op.table_name, op.column_name, **op.options).reverse()
-            for op in reversed(added)
-        )
+        return _in_tables(_undo_contract(op) for op in reversed(added))
     # a column that existed before stays
-    undone = [op for op in reversed(added) if not isinstance(op, FinishPublicIdOp)]
-    return [op.reverse() for op in _of_phase(phase, undone)]
+    return _in_tables(
+        op.reverse()
+        if isinstance(op, FinishPublicIdOp)
+        else ExpandPublicIdOp(op.table_name, op.column_name, **op.options).reverse()
+        for op in reversed(added)
+    )
+
+
+def _undo_contract(op: AddPublicIdOp) -> MigrateOperation:
+    if op.undone_by is None:
+        return ContractPublicIdOp(op.table_name, op.column_name, **op.options).reverse()
+    options = op.undone_by.options.copy()
+    options["server_default"] = op.options.get("server_default", "keep")  # which the downgrade of the expand removes
+    return LoosenPublicIdOp(op.table_name, op.column_name, **options)
