@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from people import People, people
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id import BASE62, NanoId, ObjectId, Uuid4, Uuid7
 from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.online.server_defaults import can_generate
 
 pytestmark = pytest.mark.backend
 
@@ -22,12 +25,8 @@ RANDOM_BYTES = {"sqlite": "(lower(hex(randomblob(16))))", "mysql": "(lower(hex(r
 OTHER = {"sqlite": "(printf('%032x', random()))", "mysql": "(replace(uuid(), '-', ''))"}
 
 
-def defaults(error: type[Exception]) -> Any:
-    """Two defaults; that of random bytes, which the library uses as well, fails with *error*."""
-    defect = known_defect("live tables", "a default of random bytes is taken for one of the library", raises=error)
-    return pytest.mark.parametrize(
-        "default", [pytest.param(RANDOM_BYTES, marks=defect, id="random bytes"), pytest.param(OTHER, id="other")]
-    )
+defaults = pytest.mark.parametrize("default", [RANDOM_BYTES, OTHER], ids=["random bytes", "other"])
+"""Two defaults; the library uses random bytes as well."""
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def create(table: People, default: dict[str, str]) -> str | None:
     return table.state().default
 
 
-@defaults(DBAPIError)
+@defaults
 @on("sqlite", "mysql", "mariadb")
 def test_default_is_kept(table: People, default: dict[str, str]) -> None:
     """With ``server_default="none"``, the default of the project makes the ids of rows that have none."""
@@ -54,7 +53,7 @@ def test_default_is_kept(table: People, default: dict[str, str]) -> None:
     assert HEX.is_valid(table.written())
 
 
-@defaults(AssertionError)
+@defaults
 @on("sqlite", "mysql", "mariadb")
 def test_default_of_other_ids(table: People, default: dict[str, str]) -> None:
     """A default that makes ids of another format is refused, and stays."""
@@ -66,3 +65,33 @@ def test_default_of_other_ids(table: People, default: dict[str, str]) -> None:
         refused = [obstacle.code for obstacle in error.obstacles]
 
     assert (["foreign-default"], before) == (refused, table.state().default)
+
+
+FORMATS = [
+    NanoId(),
+    NanoId(prefix="mod", separator="'", alphabet="aX(_)% .".replace(" ", "m"), length=5),
+    NanoId(prefix="cus", alphabet=BASE62),
+    Uuid4(encoding="hyphenated", storage="text"),
+    Uuid4(prefix="cus", encoding="hex", storage="text"),
+    Uuid7(encoding="hyphenated", storage="text"),
+    Uuid7(),
+    ObjectId(),
+]
+
+
+@on("sqlite", "mysql", "mariadb")
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
+def test_default_of_the_library(table: People, format: Format) -> None:
+    """The server has another text for a default than the library; it is recognised for its format, and for no other."""
+    dialect = table.engine.dialect
+    if not can_generate(format, dialect.name):
+        pytest.skip("this database cannot generate such ids")
+    table.create(0)
+    table.add(format=format)
+
+    def is_own(format: Format) -> bool:
+        return plan_for(PublicIdColumn.of("person", format=format), dialect).has_own_default(table.state())
+
+    assert is_own(format)
+    assert is_own(NanoId(length=30).accepting(format)) or format.is_native
+    assert not is_own(NanoId(length=31))

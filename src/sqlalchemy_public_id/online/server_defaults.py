@@ -14,6 +14,7 @@ they are in any order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -104,10 +105,26 @@ def can_generate(format: Format, dialect: str) -> bool:
         return False
 
 
-def is_generated(default: str, dialect: str) -> bool:
-    """Return True if *default*, as the database reports it, comes from :func:`expression`."""
-    sources = ("abs(random() %", "hex(randomblob(") if dialect == "sqlite" else ("random_bytes(",)
-    return any(source in default.lower() for source in sources)
+def is_generated(default: str, format: Format, dialect: str) -> bool:
+    """Return True if *default*, as the database reports it, is :func:`expression` for *format* or an older one."""
+    written = (expression(form, dialect) for form in format.forms if can_generate(form, dialect))
+    return any(_as_reported(default) == _as_reported(each) for each in written if each is not None)
+
+
+_PIECE = re.compile(r"('(?:[^'\\]|''|\\.)*')|\b_\w+(?=')|\bMOD\b|\bLCASE\b|[\s()]+|.", re.IGNORECASE | re.DOTALL)
+_SYNONYMS = {"mod": "%", "lcase": "lower"}
+
+
+def _as_reported(sql: str) -> str:
+    """Return *sql* without what servers change when they store it: case, blanks, parentheses, and character sets."""
+
+    def reported(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1].replace("\\'", "''")
+        word = match[0].lower()
+        return "" if word[0] in "_() \n\t" else _SYNONYMS.get(word, word)
+
+    return _PIECE.sub(reported, sql)
 
 
 # --- NanoIds
