@@ -19,7 +19,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online import PublicIdColumn
 
-OF_TARGET = {"format", "unique_name", "unique", "replaces", "server_default"}
+OF_TARGET = {"format", "unique_name", "unique", "collation", "keeps", "server_default"}
 
 
 class People:

@@ -32,7 +32,6 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
 
 _ATTEMPTS_AT_UNIQUENESS = 5
 _SECONDS_BETWEEN_REPORTS = 10.0
-_DROPPING: set[Phase] = {"relax", "drop"}
 
 
 def run_phases(
@@ -40,7 +39,6 @@ def run_phases(
     target: PublicIdColumn,
     phases: Sequence[Phase],
     *,
-    finds_name: bool = False,
     online: bool = True,
     consent: Consent | None = None,
     patience: Patience | None = None,
@@ -51,7 +49,6 @@ def run_phases(
     """Run *phases* of a migration to *target*, one after the other. Each can be run again: what is done is skipped.
 
     :param connection: in AUTOCOMMIT mode, because each step commits; without *online*, inside a transaction.
-    :param finds_name: True to take the name of the unique index that the column has, if none has that of *target*.
     :param online: False to run all steps inside the open transaction, which locks the table until it ends.
     :param on_progress: called after each batch of the backfill; by default, a line is logged now and then.
     :raises DryRun: with the report, if this is a *dry_run*. Nothing was changed.
@@ -64,8 +61,7 @@ def run_phases(
     plan_for(target, connection.dialect)  # checks the names before anything is read
 
     def look() -> tuple[Plan, MigrationReport]:
-        named = target.with_existing_name(connection, valid=not _DROPPING & {*phases}) if finds_name else target
-        plan = plan_for(named, connection.dialect, online=online, allow_lock=consent.allow_lock)
+        plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
         return plan, examine(connection, plan, phases, consent)
 
     def patiently(action: Callable[[], Result], name: str) -> Result:

@@ -101,7 +101,7 @@ def adopt(project: Project, programs: Programs) -> list[str]:
     programs.take_turns()
     assert project.check(programs.metadata) is None
     statements = [statement.replace("batch_op.", "op.") for file in written for statement in upgrade_of(file)]
-    return [statement for statement in statements if not statement.startswith("with ")]
+    return [statement for statement in statements if statement != "pass" and not statement.startswith("with ")]
 
 
 @pytest.fixture
@@ -114,14 +114,17 @@ def project(new_project: Callable[..., Project], engine: Engine) -> Project:
 
 
 def test_uuid_column(project: Project, engine: Engine) -> None:
-    """A column of SQLAlchemy's Uuid() keeps its type, or its collation is corrected; the index is all that changes."""
+    """A column of SQLAlchemy's Uuid() keeps its type; a collation that ignores case is all that changes."""
     programs = Programs(engine, Uuid(), uuid.uuid4, of_uuid(engine))
     programs.insert_old()
 
     statements = adopt(project, programs)
 
-    assert len(statements) == 1
-    assert statements[0].startswith("op.contract_public_id(")
+    if type_of_uuid(engine) != "UUID" and engine.name in {"mysql", "mariadb"}:
+        assert statements[0].startswith("op.contract_public_id(")
+        assert "collation='bytes'" in statements[0]
+    else:
+        assert statements == []
 
 
 @on("postgresql", "mariadb")
@@ -163,7 +166,7 @@ def test_uuid_text(project: Project, engine: Engine, type_: Any) -> None:
 
     statements = adopt(project, programs)
 
-    assert len(statements) == 1
+    assert len(statements) == (engine.name in {"mysql", "mariadb"})  # the collation
 
 
 def test_nanoid_column(project: Project, engine: Engine) -> None:
@@ -173,11 +176,11 @@ def test_nanoid_column(project: Project, engine: Engine) -> None:
 
     statements = adopt(project, programs)
 
-    assert len(statements) == 1
+    assert len(statements) == (engine.name in {"mysql", "mariadb"})  # the collation
 
 
 def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
-    """The column is widened in a revision before, in its own collation, which rebuilds no index."""
+    """The column is widened in its own collation, in a revision before another collation that MySQL needs."""
     format = NanoId(length=21, alphabet=URLSAFE64, prefix="inv", separator=".").accepting(NANOID)
     programs = Programs(engine, String(21), NANOID.generate, format)
     programs.insert_old()
@@ -189,7 +192,7 @@ def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
         project.upgrade("+1")
         programs.take_turns()
 
-    assert len(written) == 2
+    assert len(written) == (2 if engine.name in {"mysql", "mariadb"} else 1)
     assert project.check(programs.metadata) is None
 
 
@@ -217,7 +220,7 @@ def test_default_of_the_database(project: Project, engine: Engine, type_: Any, s
     if nullable:
         project.execute("INSERT INTO invoice (code) VALUES (NULL)")
 
-    assert len(adopt(project, programs)) == 1
+    assert len(adopt(project, programs)) == nullable
 
     with engine.connect() as connection:
         defaults = {column["name"]: column["default"] for column in inspect(connection).get_columns("invoice")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import alembic
 import pytest
 from marks import on
 from projects import Project, downgrade_of, upgrade_of
@@ -62,12 +63,12 @@ def test_gained(project: Project) -> None:
 
 
 def test_migration_brings_its_imports(project: Project) -> None:
-    """What the operation takes is imported: the format, and what gives ``op`` its methods on old Alembic."""
+    """What the operation takes is imported: the format, and what gives ``op`` its methods on Alembic before 1.18."""
     written = project.revision(shop(NanoId(prefix="cus")))
 
     assert upgrade_of(written) == ["op.add_public_id('customer', format=NanoId(prefix='cus'))"]
     assert "from sqlalchemy_public_id import NanoId\n" in written
-    assert "import sqlalchemy_public_id.alembic\n" in written
+    assert ("import sqlalchemy_public_id.alembic  # noqa: F401\n" in written) == (alembic.__version__ < "1.18")
 
 
 def test_check_tells_the_operation(project: Project) -> None:
@@ -278,7 +279,7 @@ def test_column_alone(project: Project, engine: Engine) -> None:
     written = project.migrate(shop())
 
     assert upgrade_of(written) == ["op.add_public_id('customer')"]
-    assert downgrade_of(written) == ["op.loosen_public_id('customer')"]
+    assert downgrade_of(written) == ["op.loosen_public_id('customer', server_default='none')"]
     assert project.check(shop()) is None
 
     project.downgrade()
@@ -303,7 +304,9 @@ def test_only_the_index_is_missing(project: Project, engine: Engine) -> None:
     written = project.migrate(shop())
 
     assert upgrade_of(written) == ["op.contract_public_id('customer')"]
-    assert downgrade_of(written) == ["op.loosen_public_id('customer')"]
+    assert downgrade_of(written) == [
+        "op.loosen_public_id('customer', keeps='not null', server_default='none')"
+    ] or downgrade_of(written) == ["op.loosen_public_id('customer', server_default='none', keeps='not null')"]
     assert project.check(shop()) is None
 
 
@@ -323,15 +326,16 @@ def test_invalid_index(project: Project, engine: Engine) -> None:
     assert project.check(shop()) is None
 
 
-@on("postgresql", "mysql", "mariadb")
+@on("mysql", "mariadb")
 @pytest.mark.parametrize("null", [True, False], ids=["may be NULL", "NOT NULL"])
 def test_collation(project: Project, engine: Engine, null: bool) -> None:
-    """A collation that takes one id for another, or depends on the operating system, is made right."""
+    """A collation that takes one id for another is changed, and the revision says so; the downgrade brings it back."""
     half_done(project, engine, collated=False, null=null)
     project.execute(INDEX)
     written = project.migrate(shop())
 
-    assert upgrade_of(written) == [f"op.{'add' if null else 'contract'}_public_id('customer')"]
+    assert upgrade_of(written) == [f"op.{'add' if null else 'contract'}_public_id('customer', collation='bytes')"]
+    assert "collation='utf8mb4_general_ci'" in downgrade_of(written)[0]
     assert project.check(shop()) is None
 
 
@@ -362,7 +366,7 @@ def test_other_length(project: Project) -> None:
     project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(8)")
     others, ours = project.files(shop())
 
-    assert upgrade_of(others)[0] == "op.alter_column('customer', 'public_id',"
+    assert upgrade_of(others)[0].startswith("op.alter_column('customer', 'public_id', ")
     assert "nullable=False" not in others
     assert upgrade_of(ours) == ["op.add_public_id('customer')"]
 

@@ -93,22 +93,3 @@ def test_long_builds(people: People) -> None:
             assert people.state().complete
     people.check_complete(ROWS * 2**DOUBLINGS + BUILD_ROUNDS)
     assert killed_builds
-
-
-def test_exchange_of_the_unique_index(people: People) -> None:
-    """After each kill, the column is unique, and the exchange of its index comes to its end, there and back."""
-    old, new = {"unique": "constraint", "unique_name": "old_name"}, {"unique": "index", "unique_name": "new_name"}
-    people.add(**old)
-    began = time.monotonic()
-    people.run("contract_public_id", **new, replaces="old_name")
-    longest = time.monotonic() - began + 0.5  # for the start of the child
-    wanted = [{**old, "replaces": "new_name"}, {**new, "replaces": "old_name"}]
-    taken = people.ids()[0]
-    for number in range(ROUNDS // 2):
-        options = wanted[number % 2]
-        kill_within(people, "contract_public_id", longest, **options)
-        with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
-            people.execute(f"INSERT INTO person (name, public_id) VALUES ('twin', '{taken}')")
-        people.run("contract_public_id", **options)
-        state = People(people.engine, **options).state()
-        assert (state.valid, state.replaced) == (True, None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from marks import on
 from people import migrating
-from projects import Project, downgrade_of, upgrade_of
+from projects import Project, upgrade_of
 from sqlalchemy import Engine, MetaData, String, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -127,20 +127,11 @@ def test_table_that_the_models_have_no_more(project: Project) -> None:
 
 
 def test_convention_that_comes_later(project: Project) -> None:
-    """A project that gets a naming convention renames the index: it is unique all the time."""
+    """A project that gets a naming convention keeps the index that it has, and ``alembic check`` is clean."""
     project.migrate(models(None))
-    assert unique_names(project.engine) == ["uq_guest_public_id"]
 
-    written = project.migrate(models(RECOMMENDED))
-
-    assert upgrade_of(written)[0].startswith("op.contract_public_id('guest'")
-    assert len(upgrade_of(written)) == len(downgrade_of(written)) == 1
-    assert unique_names(project.engine) == [NAMES["recommended"]]
     assert project.check(models(RECOMMENDED)) is None
-    project.downgrade()
     assert unique_names(project.engine) == ["uq_guest_public_id"]
-    project.upgrade()
-    assert project.check(models(RECOMMENDED)) is None
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -72,7 +72,7 @@ def test_drop_of_the_default(renamed: Callable[..., People], engine: Engine, for
     """After a rename, the default is recognized as one of this library, and dropped with what it calls."""
     people = renamed(format=FORMATS[format])
 
-    people.add(server_default="drop", replaces="uq_person_public_id", unique_name="uq_human_public_id")
+    people.add(server_default="drop")
 
     state = people.state()
     assert (state.default, state.trigger) == (None, None)

@@ -33,6 +33,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"unique": "index", "server_default": "keep"},
     {"format": NanoId(prefix="per", check_digit=True), "server_default": "drop"},
     {"format": NanoId(prefix="per", check_digit=True), "server_default": "keep"},
+    {"collation": "bytes"},
 ]
 PHASES = {
     "add_public_id": ["expand", "contract"],
@@ -71,6 +72,13 @@ def wrong_collation(people: People) -> None:
     people.execute("ALTER TABLE person ADD COLUMN public_id varchar(20)")
 
 
+def changed_collation(people: People) -> None:
+    """The column has got the collation of the server again."""
+    verb = "ALTER COLUMN public_id TYPE" if people.engine.name == "postgresql" else "MODIFY COLUMN public_id"
+    collate = 'COLLATE "default"' if people.engine.name == "postgresql" else "NOT NULL"
+    people.execute(f"ALTER TABLE person {verb} varchar(20) {collate}")
+
+
 def invalid_index(people: People) -> None:
     """An index is there whose build has failed."""
     people.run("expand_public_id")
@@ -89,8 +97,9 @@ def no_default(people: People) -> None:
 
 
 BEFORE_STEP = {
-    ("add_public_id", "compare byte by byte"): wrong_collation,
+    ("add_public_id", "change the collation"): wrong_collation,
     ("loosen_public_id", "set the default"): no_default,
+    ("loosen_public_id", "change the collation"): changed_collation,
 }
 
 

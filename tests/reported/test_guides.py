@@ -52,19 +52,6 @@ def model_of(guide: Path, beginning: str) -> Any:
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize(
-    "database",
-    [
-        "sqlite",
-        *(
-            pytest.param(
-                name, marks=known_defect("house", "the guide's mixin changes the key that stays", raises=AssertionError)
-            )
-            for name in ("postgresql", "mysql", "mariadb")
-        ),
-    ],
-    indirect=True,
-)
 def test_key_that_stays(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """The model that "Integer ids in the API" shows is migrated by one operation from a table with an INTEGER key."""
     old = MetaData()

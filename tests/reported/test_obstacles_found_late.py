@@ -49,9 +49,11 @@ def test_dependants_of_a_column(table: People, more: str, dependant: str) -> Non
     table.execute(dependant)
 
     with pytest.raises(MigrationRefused):
-        table.add()
+        table.add(collation="bytes")
 
     assert table.ids() == [None, None]
+    table.add()
+    assert table.state().complete
 
 
 @on("mysql", "mariadb")
@@ -127,7 +129,7 @@ def test_foreign_keys_to_the_column(table: People, operation: str, words: str) -
     )
     try:
         with pytest.raises(MigrationRefused, match=f"the foreign key visited of visit {words}"):
-            table.run(operation)
+            table.run(operation, collation="bytes")
     finally:
         table.execute("DROP TABLE visit")
 

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.indexes import IndexFacts
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.plan import Lock, Plan, Step
 from sqlalchemy_public_id.online.run import plan_for
@@ -101,7 +102,7 @@ def test_mysql_contract(dialect: str) -> None:
 @pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
 def test_names_have_their_schema(dialect: str, phase: str) -> None:
     """A table is never named without its schema, where a namesake could be found; nor is an index that is dropped."""
-    for options in ({}, {"unique": "constraint"}, {"replaces": "old_name"}, {"server_default": "drop"}):
+    for options in ({}, {"unique": "constraint"}, {"keeps": "unique"}, {"server_default": "drop"}):
         sql = of(plan(dialect, **options), phase)
 
         assert re.findall(r"(?<!shop\.)\bperson\b", sql) == []
@@ -112,7 +113,7 @@ def test_names_have_their_schema(dialect: str, phase: str) -> None:
 def test_postgresql_drops_an_invalid_index_of_the_schema() -> None:
     """An invalid index that an earlier attempt has left is dropped in the schema of its table."""
     (step,) = [step for step in plan("postgresql").contract() if step.name == "build the unique index"]
-    drop, create = sql_of(step, State(exists=True, index=True))
+    drop, create = sql_of(step, State(exists=True, unique=IndexFacts("uq_person_public_id", True, valid=False)))
 
     assert drop == "DROP INDEX CONCURRENTLY IF EXISTS shop.uq_person_public_id"
     assert create == "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON shop.person (public_id)"

@@ -1,8 +1,8 @@
 """Autogenerate: models that have gained a public id, and columns of public ids that are not complete.
 
-Alembic compares first. Its operations on a column of public ids are then replaced by one that needs no long lock.
-The catalogs are read for what Alembic does not compare: an index that is INVALID, a collation that ignores case, a
-server default that is missing.
+Alembic compares first. Its operations on a column of public ids are then replaced by one that needs no long lock, or
+dropped: a column that is unique already, by whatever name and kind, is adopted as it is. The catalogs are read for what
+Alembic does not compare: an index that is INVALID, a collation that ignores case, a server default that is missing.
 """
 
 from __future__ import annotations
@@ -21,22 +21,11 @@ from alembic.operations.ops import (
     DropIndexOp,
     MigrateOperation,
     ModifyTableOps,
+    UpgradeOps,
 )
-from sqlalchemy import (
-    TEXT,
-    VARCHAR,
-    Column,
-    DefaultClause,
-    Dialect,
-    FetchedValue,
-    Identity,
-    Index,
-    Table,
-    UniqueConstraint,
-)
+from sqlalchemy import TEXT, VARCHAR, Column, DefaultClause, Dialect, FetchedValue, Identity, Integer, Table
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
-from sqlalchemy_public_id.alembic.compare_structure import refuse_impossible_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
@@ -49,13 +38,17 @@ from sqlalchemy_public_id.alembic.ops import (
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.dialects import BigIntegerKey
+from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online import Unique
+from sqlalchemy_public_id.online.run import plan_for
 from sqlalchemy_public_id.online.server_defaults import can_generate
 from sqlalchemy_public_id.online.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.preflight.column import holds_ids
+from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 from sqlalchemy_public_id.types import IdColumnType
 
 if TYPE_CHECKING:
@@ -121,7 +114,9 @@ def replace_ops(
     table: Table | None,
 ) -> bool:
     """Replace Alembic's operations on each column of public ids by one of ours."""
+    notes: list[str] = []
     if existing is not None and table is not None:
+        notes = _keep_keys(changes, existing, table)
         _keep_types(context, changes, existing, table)
     for column in public_id_columns(table) if table is not None else ():
         options = _options(column, schema, context.dialect)
@@ -134,7 +129,9 @@ def replace_ops(
                 changes.ops.append(ExpandPublicIdOp(table_name, column.name, **options))
         elif added:
             if not column.nullable and not _has_own_default(column):
-                _replace(changes, column, [*added], AddPublicIdOp(table_name, column.name, **options))
+                op = AddPublicIdOp(table_name, column.name, **options)
+                op.notes = notes
+                _replace(changes, column, [*added], op)
         elif column.name in existing.columns:
             _finish(context, changes, column, existing.columns[column.name], options)
     return False
@@ -159,13 +156,58 @@ def ignore_identity(context: AutogenContext, op: AlterColumnOp, existing: Column
     return False
 
 
+def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> bool:
+    """Raise an error with every operation on a table that cannot have the unique index.
+
+    :raises MigrationRefused: if there is one. No revision is written.
+    """
+    assert context.connection is not None
+    changes = [op for changes in upgrade.ops if isinstance(changes, ModifyTableOps) for op in changes.ops]
+    refused = [
+        (str(op.target), obstacle)
+        for op in changes
+        if isinstance(op, PublicIdOp)
+        for obstacle in obstacles_of_structure(context.connection, op.table_name, op.schema)
+    ]
+    if refused:
+        targets = ", ".join(dict.fromkeys(target for target, _ in refused))
+        raise MigrationRefused(target=targets, obstacles=[obstacle for _, obstacle in refused])
+    return False
+
+
+def _changes_of_type(changes: ModifyTableOps) -> list[AlterColumnOp]:
+    return [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.modify_type is not None]
+
+
+def _keep_keys(changes: ModifyTableOps, existing: Table, table: Table) -> list[str]:
+    """Keep the type of an integer key that the model declares as ``bigint_key()``, and of foreign keys that follow it.
+
+    Returns what the revision is to say about it.
+    """
+    notes: list[str] = []
+    for op in _changes_of_type(changes):
+        old = existing.columns[op.column_name].type
+        if not isinstance(table.columns[op.column_name].type, BigIntegerKey) or not isinstance(old, Integer):
+            continue
+        op.modify_type = None
+        if not op.has_changes():
+            changes.ops.remove(op)
+        notes.append(
+            f"{table.fullname}.{op.column_name} keeps its type {old}, but the model declares the BIGINT of "
+            f"PublicIdMixin. The change would rewrite the table while readers and writers wait, and MySQL and MariaDB "
+            f"refuse it for keys that other tables refer to. Use PublicIdColumnMixin, and declare the key that the "
+            f"table has; or write the change into a revision of your own."
+        )
+        log.warning("%s", notes[-1])
+    return notes
+
+
 def _keep_types(context: AutogenContext, changes: ModifyTableOps, existing: Table, table: Table) -> None:
     """Keep other types that hold the same ids, and the collation of a column that is widened.
 
-    A foreign key refuses another type. With another collation, the database rebuilds the index or copies the table;
-    the operation that makes the column unique corrects it if that takes no long lock.
+    A foreign key refuses another type. With another collation, the database rebuilds the index or copies the table.
     """
-    for op in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.modify_type is not None]:
+    for op in _changes_of_type(changes):
         type_ = table.columns[op.column_name].type
         if not isinstance(type_, IdColumnType):
             continue
@@ -180,8 +222,7 @@ def _keep_types(context: AutogenContext, changes: ModifyTableOps, existing: Tabl
 
 def _is_widened(existing: Any, format: Format) -> bool:
     is_text = isinstance(existing, VARCHAR) and not format.is_native
-    is_shorter = is_text and existing.length is not None and existing.length < format.max_length
-    return is_shorter and existing.collation not in ("C", "ascii_bin")
+    return is_text and existing.length is not None and existing.length < format.max_length
 
 
 def _finish(
@@ -190,60 +231,46 @@ def _finish(
     """Replace *changes* of a column that exists, but is not complete."""
     if not context.run_object_filters(column, column.name, "column", False, existing):
         return
-    target = FinishPublicIdOp(changes.table_name, column.name, **options).target
+    target = AddPublicIdOp(changes.table_name, column.name, **options).target
     assert context.connection is not None
     state = target.read_state(context.connection)
     for alter in [op for op in changes.ops if isinstance(op, AlterColumnOp) and op.column_name == column.name]:
         _reduce(alter, column, existing, state)
         if not alter.has_changes():
             changes.ops.remove(alter)
+    if column.nullable:
+        return
+    if state.valid:
+        _adopt_unique(changes, column)
+        options.pop("unique", None)
+        options.pop("unique_name", None)
     without_default = _wants_default(column) and state.default is None and state.trigger is None
-    replaced = _replaced(changes, column, existing)
-    if replaced is not None and not any(_makes_unique(op, column) for op in changes.ops):
-        replaced = None  # one more that the model does not declare
-    if (column.nullable or (state.complete and replaced is None)) and not without_default:
+    if state.complete and not without_default:
         return
     log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default)))
-    if replaced is not None:
-        options["replaces"] = _name_of(replaced)
     kind = FinishPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
+    before = options.copy()
+    if not state.exact and state.collation is not None:
+        options["collation"] = "bytes"
+        before["collation"] = state.collation
     op: PublicIdOp = kind(changes.table_name, column.name, **options)
-    if replaced is not None:
-        op.undone_by = _back_to(replaced, op)
-    _replace(changes, column, [] if replaced is None else [replaced], op)
+    if state.valid or not state.nullable:
+        before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
+    if state.trigger is None and not plan_for(target, context.dialect).has_own_default(state):
+        before["server_default"] = "none"
+    op.undone_by = LoosenPublicIdOp(changes.table_name, column.name, **before)
+    _replace(changes, column, [], op)
 
 
-def _replaced(
-    changes: ModifyTableOps, column: Column[Any], existing: Column[Any]
-) -> DropConstraintOp | DropIndexOp | None:
-    """Return the operation that drops a unique constraint or index of *column*: the column would not be unique."""
-    table = existing.table
-    constraints = {_string(item.name) for item in table.constraints if _is_unique_on(item, column)}
-    indexes = {_string(item.name) for item in table.indexes if item.unique and _is_unique_on(item, column)}
-    for op in changes.ops:
-        if isinstance(op, DropConstraintOp) and op.constraint_name in constraints:
-            return op
-        if isinstance(op, DropIndexOp) and op.index_name in indexes | constraints:
-            return op
-    return None
+def _adopt_unique(changes: ModifyTableOps, column: Column[Any]) -> None:
+    """Keep what makes *column* unique in the database if the model's has another name, or is the other kind."""
+    created = [op for op in changes.ops if _makes_unique(op, column)]
+    if created:
+        changes.ops[:] = [op for op in changes.ops if op not in created and not _drops_unique(op, column)]
 
 
-def _is_unique_on(item: Any, column: Column[Any]) -> bool:
-    return isinstance(item, (UniqueConstraint, Index)) and [part.name for part in item.columns] == [column.name]
-
-
-def _back_to(replaced: DropConstraintOp | DropIndexOp, op: PublicIdOp) -> PublicIdOp:
-    """Return the downgrade, which brings back what *op* has replaced."""
-    options = op.options.copy()
-    options["unique"] = "index" if isinstance(replaced, DropIndexOp) else "constraint"
-    options["unique_name"] = _name_of(replaced)
-    options["replaces"] = op.target.unique_name
-    kind = LoosenPublicIdOp if isinstance(op, FinishPublicIdOp) else ContractPublicIdOp
-    return kind(op.table_name, op.column_name, **options)
-
-
-def _name_of(op: DropConstraintOp | DropIndexOp) -> str:
-    return str(op.index_name if isinstance(op, DropIndexOp) else op.constraint_name)
+def _drops_unique(op: MigrateOperation, column: Column[Any]) -> bool:
+    return isinstance(op, (DropIndexOp, DropConstraintOp)) and _makes_unique(op.reverse(), column)
 
 
 def _reduce(alter: AlterColumnOp, column: Column[Any], existing: Column[Any], state: State) -> None:
@@ -256,8 +283,8 @@ def _reduce(alter: AlterColumnOp, column: Column[Any], existing: Column[Any], st
         alter.modify_comment = False
     length, needed = getattr(existing.type, "length", None), public_id_type(column).id_format.max_length
     is_varchar = isinstance(existing.type, (TEXT, VARCHAR)) and not public_id_type(column).id_format.is_native
-    if is_varchar and (length is None or length > needed or (length == needed and not state.collated)):
-        alter.modify_type = None  # a wider type is kept, and the collation is changed by our operations
+    if is_varchar and (length is None or length >= needed):
+        alter.modify_type = None  # a wider type is kept, and so is the collation
 
 
 def _replace(changes: ModifyTableOps, column: Column[Any], ops: list[MigrateOperation], by: MigrateOperation) -> None:
@@ -294,11 +321,6 @@ def _options(column: Column[Any], schema: str | None, dialect: Dialect) -> Optio
     return None
 
 
-def _string(name: object) -> str | None:
-    # an index without a name has a symbol in its place
-    return str(name) if isinstance(name, str) else None
-
-
 def _has_own_default(column: Column[Any]) -> bool:
     return isinstance(column.server_default, DefaultClause)
 
@@ -311,9 +333,9 @@ def _wants_default(column: Column[Any]) -> bool:
 def _missing(state: State, without_default: bool) -> list[str]:
     missing = {
         "it may be NULL": state.nullable,
-        "it has no unique index": not state.index,
+        "it is not unique": not state.index,
         "its unique index is not valid": state.index and not state.valid,
-        "its collation is not that of bytes": not state.collated,
+        "its collation finds an id by other spellings": not state.exact,
         "it has no default": without_default,
     }
     return [words for words, is_missing in missing.items() if is_missing]

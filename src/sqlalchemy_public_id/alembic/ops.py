@@ -7,7 +7,7 @@ Each is a method of :class:`Operations <alembic.operations.Operations>`, and of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Concatenate, Protocol
 
@@ -19,7 +19,7 @@ from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.online import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
 from sqlalchemy_public_id.typed import TypedId
 
@@ -89,16 +89,21 @@ class Options(TypedDict, total=False):
     """The format of the ids; ``NanoId()`` by default."""
     schema: str | None
     unique_name: str | None
-    """The name of the unique index or constraint. By default, that of the model in ``target_metadata``, or by the
-    naming convention there; without models, that of the one that exists, or ``uq_<table>_<column>``."""
+    """The name of the unique index or constraint, if the column has none yet. By default, that of the model in
+    ``target_metadata``, or by the naming convention there; without models ``uq_<table>_<column>``."""
     unique: Unique
-    """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does."""
-    replaces: str | None
-    """The name of a unique index or constraint that the column has. It is renamed to the new one if it is as good, or
-    dropped after the new one exists."""
+    """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does. A column that is
+    unique already keeps what it has."""
+    collation: str | None
+    """The collation that a column gets that exists: ``"bytes"``, which a new column has, or a name. By default it keeps
+    the one that it has."""
+    keeps: Keeps
+    """What ``op.loosen_public_id()`` leaves as it is, because the column had it before it was adopted: ``"unique"``,
+    ``"not null"``, or ``"all"`` for both."""
     server_default: ServerDefault
     """The server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place,
-    ``"drop"`` removes it when the column is complete, ``"none"`` never adds it: all writers pass ids already."""
+    ``"drop"`` removes it when the column is complete, ``"none"`` never adds it: all writers pass ids already.
+    ``op.loosen_public_id()`` removes it with ``"none"``."""
     comment: str | None
     """The comment of the column, on databases that store one."""
     online: bool
@@ -136,7 +141,7 @@ class PublicIdDirective(Protocol):
     def __call__(self, op: Any, /, table: str, column: str = "public_id", **options: Unpack[Options]) -> None: ...
 
 
-_OF_TARGET = ("format", "schema", "unique_name", "unique", "replaces", "server_default", "comment")
+_OF_TARGET = ("format", "schema", "unique_name", "unique", "collation", "keeps", "server_default", "comment")
 _OF_CONSENT = ("update_triggers", "on_duplicate", "on_invalid", "allow_lock")
 _OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
 _OF_PACE = ("batch_seconds", "pause", "wait_while")
@@ -147,6 +152,8 @@ class PublicIdOp(Directive):
 
     undone_by: PublicIdOp | None = None
     """Its downgrade, instead of that of its class."""
+    notes: Sequence[str] = ()
+    """Sentences that the revision has before it."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
@@ -175,10 +182,7 @@ class PublicIdOp(Directive):
         default = type(self)(self.table_name, self.column_name)
         for name in self.options:
             value = self._option(name)
-            # one that replaces another is named, whatever the models say later
-            is_said = name == "unique_name" and self.target.replaces is not None
-            # wait_while is a function, which cannot be rendered
-            if name != "wait_while" and (is_said or value != default._option(name)):
+            if name != "wait_while" and value != default._option(name):  # a function, which cannot be rendered
                 arguments[name] = value
         return arguments
 

@@ -41,7 +41,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     if context.as_sql:
         _write_script(context, op, plan)
         return
-    target, is_named = _named_target(context, op)
+    target = _named_target(context, op)
     if op.online:
         _require_nothing_uncommitted(context, op)
     connection = context.connection
@@ -51,7 +51,6 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
             connection,
             target,
             _PHASES[op.name],
-            finds_name=not is_named,
             online=op.online,
             consent=op.consent,
             patience=op.patience,
@@ -60,15 +59,10 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         )
 
 
-def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> tuple[PublicIdColumn, bool]:
-    """Return the column, with the name that its unique index has in the models, and False to look for the index."""
-    if op.options.get("unique_name"):
-        return op.target, True
+def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
+    """Return the column, with the name that its unique index has in the models, for one that is to be built."""
     name = name_in_models(context.opts.get("target_metadata"), op.target, context.dialect)
-    if name is None:
-        return op.target, False
-    # what is dropped has the name that it has, whatever the models say by now
-    return replace(op.target, unique_name=name), op.name not in ("loosen_public_id", "drop_public_id")
+    return op.target if name is None or op.options.get("unique_name") else replace(op.target, unique_name=name)
 
 
 def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) -> None:

@@ -55,9 +55,12 @@ COLUMN: Sequence[Decorator] = (
     click.option(
         "--format", type=format_argument, metavar="FORMAT", help="The format of the ids.  [default: NanoId()]"
     ),
-    click.option("--unique-name", metavar="NAME", help="The unique index.  [default: the one there is, or uq_…]"),
+    click.option("--unique-name", metavar="NAME", help="The unique index, if there is none.  [default: uq_…]"),
     click.option("--unique", type=click.Choice(["index", "constraint"]), help="The kind of it.  [default: index]"),
-    click.option("--replaces", metavar="NAME", help="The unique constraint or index that it replaces."),
+    click.option("--collation", metavar="NAME", help="Change the collation of a column that exists: bytes, or a name."),
+    click.option(
+        "--keeps", type=click.Choice(["unique", "not null", "all"]), help="What 'loosen' leaves: it was there before."
+    ),
     click.option(
         "--server-default",
         type=click.Choice(["keep", "drop", "none"]),

@@ -21,11 +21,6 @@ def fields_of(cls: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names if given.get(name) is not None}
 
 
-def finds_name(given: dict[str, Any]) -> bool:
-    """Return True if nobody names the unique index: it is the one that the column has."""
-    return given["unique_name"] is None and given["models"] is None
-
-
 def chosen_targets(engine: Engine, given: dict[str, Any], *, needs_models: bool) -> list[PublicIdColumn]:
     """Return the column of each table that the arguments of a command name.
 

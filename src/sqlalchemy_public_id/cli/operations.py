@@ -18,7 +18,7 @@ from sqlalchemy_public_id.backfill import run as run_backfill
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, echo_stderr, example_lines, problem_of
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JOBS, PACE, PATIENCE, PLACE, TRIGGERS, Decorator, options
 from sqlalchemy_public_id.cli._progress import interruptible, logged, shown
-from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of, finds_name
+from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
 from sqlalchemy_public_id.online import Patience, PublicIdColumn
 from sqlalchemy_public_id.operation import Phase, run_phases
@@ -137,7 +137,6 @@ class _Operation:
                     connection,
                     target,
                     _PHASES[self.name],
-                    finds_name=finds_name(self.given) or self.name in ("loosen", "drop"),
                     consent=self.consent,
                     patience=self.patience,
                     pace=self.pace,

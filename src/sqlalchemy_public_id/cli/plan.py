@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, options
-from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of, finds_name
+from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.online.plan import Lock
@@ -50,9 +50,7 @@ def plan(output: str | None, **given: Any) -> None:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         targets = chosen_targets(engine, given, needs_models=False)
         is_alone = not given["all_tables"] and len(targets) == 1
-        reports = [
-            _examined(connection, target, consent, finds_name=finds_name(given), raises=is_alone) for target in targets
-        ]
+        reports = [_examined(connection, target, consent, raises=is_alone) for target in targets]
     output = output or ("table" if given["all_tables"] else "text")
     if output == "json":
         facts = [report.as_dict() for report in reports]
@@ -65,13 +63,9 @@ def plan(output: str | None, **given: Any) -> None:
         sys.exit(1)
 
 
-def _examined(
-    connection: Connection, target: PublicIdColumn, consent: Consent, *, finds_name: bool, raises: bool
-) -> MigrationReport:
+def _examined(connection: Connection, target: PublicIdColumn, consent: Consent, *, raises: bool) -> MigrationReport:
     """Return the report of one table. One that cannot be read is an obstacle, unless the error *raises*."""
     try:
-        if finds_name:
-            target = target.with_existing_name(connection, valid=True)
         steps = plan_for(target, connection.dialect, allow_lock=consent.allow_lock)
         return examine(connection, steps, ["expand", "backfill", "contract"], consent)
     except (PublicIdError, SQLAlchemyError) as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, func, inspect, literal, select, text
 from sqlalchemy import table as sql_table
-from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -24,8 +22,10 @@ class State:
     type: str | None = None
     """The type as DDL, with the character set on MySQL and MariaDB, and without the collation on PostgreSQL."""
     nullable: bool = True
-    collated: bool = True
-    """True if ids are compared byte by byte, or if another collation finds the same ids and is kept."""
+    collation: str | None = None
+    """The collation; None if the type has none, and on SQLite."""
+    exact: bool = True
+    """True if an id is found by its own spelling only, whatever collation orders them."""
     comment: str | None = None
     attributes: str = ""
     """What a MODIFY of MySQL or MariaDB has to repeat beside type, default and comment, as SQL."""
@@ -39,19 +39,15 @@ class State:
     """True if the default of another column calls that function, too."""
     trigger: str | None = None
     """The name of the trigger of MySQL or MariaDB that generates ids. A renamed table keeps it."""
-    index: bool = False
-    """True if the unique index exists, valid or not."""
-    valid: bool = False
-    constraint: bool = False
-    """True if the index belongs to a constraint."""
+    unique: IndexFacts | None = None
+    """The index, or that of the constraint, that makes the column unique, whatever its name is. An index that is not
+    valid has the name that a migration gives it."""
     constrained: bool = False
     """True if a UNIQUE constraint of SQLite, of whatever name, is on the column alone."""
     check: bool = False
     """True if the temporary CHECK constraint exists that forbids NULL."""
     checked: bool = False
     """True if that constraint is validated for the existing rows."""
-    replaced: IndexFacts | None = None
-    """The unique index or constraint of another name that is to be replaced."""
     builder: int | None = None
     """The process of PostgreSQL that builds an index of the table at the moment."""
     versioned: bool = False
@@ -60,9 +56,24 @@ class State:
     """True if the table of SQLite is STRICT."""
 
     @property
+    def index(self) -> bool:
+        """True if the unique index exists, valid or not."""
+        return self.unique is not None
+
+    @property
+    def valid(self) -> bool:
+        """True if the unique index exists, and keeps duplicates out."""
+        return self.unique is not None and self.unique.valid
+
+    @property
+    def constraint(self) -> bool:
+        """True if the unique index belongs to a constraint."""
+        return self.unique is not None and self.unique.constraint
+
+    @property
     def complete(self) -> bool:
-        """True if the column is NOT NULL, unique, and compared byte by byte."""
-        return self.exists and not self.nullable and self.index and self.valid and self.collated
+        """True if the column is NOT NULL and unique, and finds an id by its own spelling only."""
+        return self.exists and not self.nullable and self.valid and self.exact
 
 
 FEW_ROWS = 10_000
@@ -110,20 +121,10 @@ def estimate_bytes(connection: Connection, table: str, schema: str | None) -> in
     return None if taken is None else int(taken)
 
 
-def read_state(
-    connection: Connection,
-    table: str,
-    schema: str | None,
-    column: str,
-    *,
-    unique_name: str,
-    is_constraint: bool,
-    replaces: str | None = None,
-) -> State:
+def read_state(connection: Connection, table: str, schema: str | None, column: str, *, unique_name: str) -> State:
     """Read the state of *column*.
 
-    :param unique_name: the name of its unique index, or of the constraint if *is_constraint*.
-    :param replaces: the name of a unique index or constraint that this one replaces.
+    :param unique_name: the name of its unique index or constraint, unless it has one of another name.
     :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
     """
     where = f"{table!r} in schema {schema!r}" if schema else repr(table)
@@ -134,22 +135,13 @@ def read_state(
     state = read(connection, names, where)
     if not state.exists:
         return state
-    if connection.dialect.name == "sqlite":
-        indexes = _with_names_of_constraints(connection, table, schema, unique_name)
-    else:
-        indexes = read_indexes(connection, table, schema)
-    on_column = [index for index in indexes if index.can_be_unique_index_of(column)]
-    ours = next((index for index in on_column if index.name == unique_name), None)
-    if connection.dialect.name == "sqlite" and ours is not None and ours.constraint != is_constraint:
-        ours = None
+    indexes = read_indexes(connection, table, schema)
+    found = [index for index in indexes if index.can_be_unique_index_of(column) and not index.primary]
+    found.sort(key=lambda index: (not index.valid, index.name != unique_name))
     return replace(
         state,
-        index=ours is not None,
-        valid=ours is not None and ours.valid,
-        constraint=ours is not None and ours.constraint,
-        constrained=connection.dialect.name == "sqlite"
-        and any(index.constraint and not index.primary for index in on_column),
-        replaced=next((index for index in indexes if index.name == replaces and index.name != unique_name), None),
+        unique=next((index for index in found if index.valid or index.name == unique_name), None),
+        constrained=connection.dialect.name == "sqlite" and any(index.constraint for index in found),
     )
 
 
@@ -159,7 +151,8 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
        pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
        format_type(a.atttypid, a.atttypmod) AS type,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)) AS indexed,
+       EXISTS (SELECT FROM pg_type t WHERE t.oid = a.atttypid
+               AND 'citext' IN (t.typname, CAST(CAST(t.typbasetype AS regtype) AS text))) AS is_citext,
        CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
             THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
        (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
@@ -194,15 +187,12 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
     if row.kind not in ("r", "p"):
         raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
     called, _, is_shared = (row.called or "").rpartition("|")
-    # Another collation rebuilds each index of the column under a strong lock. Equality is that of bytes all the same.
-    collated = row.collation in ("C", "POSIX", None) or (
-        row.deterministic and row.indexed and not has_few_rows(connection, names["table"], names["schema"])
-    )
     return State(
         exists=row.exists,
         type=row.type,
         nullable=row.nullable is not False,
-        collated=collated,
+        collation=row.collation,
+        exact=row.deterministic and not row.is_citext,
         comment=row.comment,
         default=row.default,
         function=row.function,
@@ -259,7 +249,8 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         exists=True,
         type=f"{row.type}{collation}",
         nullable=bool(row.nullable),
-        collated=row.collation in ("ascii_bin", None),
+        collation=row.collation,
+        exact=row.collation is None or row.collation.endswith("_bin"),
         comment=row.comment or None,
         attributes=_mysql_attributes(connection, names, row.extra),
         default=default,
@@ -280,27 +271,6 @@ def _mysql_attributes(connection: Connection, names: dict[str, Any], extra: str)
 _STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
 
 
-def _with_names_of_constraints(
-    connection: Connection, table: str, schema: str | None, unique_name: str
-) -> tuple[IndexFacts, ...]:
-    indexes = read_indexes(connection, table, schema)
-    if not any(index.constraint and not index.primary for index in indexes):
-        return indexes
-    # only the stored statement has the name of a constraint; one without a name is taken for any
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SAWarning)  # indexes on expressions
-        constraints = inspect(connection).get_unique_constraints(table, schema=schema)
-    names: dict[tuple[str | None, ...], str] = {
-        tuple(constraint["column_names"]): constraint["name"] or unique_name for constraint in constraints
-    }
-    return tuple(
-        replace(index, name=names.get((index.only_column,), unique_name))
-        if index.constraint and not index.primary
-        else index
-        for index in indexes
-    )
-
-
 _SQLITE_COLUMN = text("""
 SELECT "notnull" AS not_null, dflt_value AS "default", type AS type
 FROM pragma_table_xinfo(:table, :database) WHERE name = :column
@@ -316,4 +286,19 @@ def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> 
     if row is None:
         return State(strict=strict)
     default = None if str(row.default).upper() == "NULL" else row.default  # DEFAULT NULL
-    return State(exists=True, type=row.type, nullable=not row.not_null, default=default, strict=strict)
+    return State(
+        exists=True,
+        type=row.type,
+        exact=_is_exact(connection, names),
+        nullable=not row.not_null,
+        default=default,
+        strict=strict,
+    )
+
+
+def _is_exact(connection: Connection, names: dict[str, Any]) -> bool:
+    # the catalogs have no collation of a column, but a UNION compares by that of its first part
+    column, dialect = quoted(names["column"], connection.dialect), connection.dialect
+    name = quoted_table(names["table"], names["schema"], dialect)
+    spellings = f"SELECT {column} FROM {name} WHERE 0 UNION SELECT column1 FROM (VALUES ('a'), ('A'), ('a '))"
+    return len(connection.exec_driver_sql(spellings).all()) == 3

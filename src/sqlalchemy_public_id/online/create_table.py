@@ -61,12 +61,12 @@ def without_clause(sql: str, column: str, kind: Literal["NOT NULL", "DEFAULT"]) 
     return sql[: clause[0].start].rstrip(" ") + sql[clause[-1].end :] if clause else sql
 
 
-def without_unique(sql: str, column: str, names: set[str] | None = None) -> str:
-    """Return the statement without the UNIQUE constraints of *column* alone, or only without those of these *names*."""
+def without_unique(sql: str, column: str) -> str:
+    """Return the statement without the UNIQUE constraints of *column* alone, whatever their names are."""
     definitions = [*_definitions(sql)]
     for before, terms in reversed([*zip([[], *definitions], definitions, strict=False)]):
         clause = _clause(terms, "UNIQUE")
-        if not clause or not _is_of(sql, clause, terms, column) or not _is_one_of(clause, names):
+        if not clause or not _is_of(sql, clause, terms, column):
             continue
         start, end = clause[0].start, clause[-1].end
         if len(clause) == len(terms):
@@ -83,11 +83,6 @@ def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) 
         return definition[0].name == column.lower()
     within = [*_terms(sql, columns.start + 1, columns.end - 1)]
     return within[0].name == column.lower() and all(term.text != "," for term in within)
-
-
-def _is_one_of(clause: list[_Term], names: set[str] | None) -> bool:
-    is_named = clause[0].text.lower() == "constraint"
-    return names is None or (is_named and clause[1].name in map(str.lower, names))
 
 
 def with_constraint(sql: str, definition: str) -> str:

@@ -7,7 +7,6 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,7 +17,6 @@ from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.online.plan import Plan, Step, always
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
-_LENGTH = re.compile(r"VARCHAR\((\d+)\)", re.IGNORECASE)
 _NOT_CUT = 32
 """The bytes of a name that always remain after the prefix that MySQL adds to it."""
 
@@ -34,17 +32,21 @@ class MySQLPlan(Plan):
 
     def contract(self) -> list[Step]:
         return [
-            Step("compare byte by byte", self._collate, lambda state: not state.collated),
-            *self._make_unique(),
+            *self._collate(),
+            self._build_index(),
             self._forbid_null(),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
+        target = self.target
+        allow = self._alter("allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable)
         return [
-            self._alter("allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable),
+            *([allow] if not target.keeps_not_null else ()),
             *self._generate_ids(),
-            *(self._make_unique() if self.target.replaces else [self._drop_index()]),
+            *([self._drop_index()] if not target.keeps_unique else ()),
+            *self._collate(),
+            *(self._stop_generating_ids() if self.target.server_default == "none" else ()),
         ]
 
     def drop(self) -> list[Step]:
@@ -119,10 +121,8 @@ class MySQLPlan(Plan):
         return not has_one and not (state.complete and self.target.server_default == "drop")
 
     def _stop_generating_ids(self) -> list[Step]:
-        if self._expression is None:
-            return [self._drop_trigger()]
         drop = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
-        return [Step("drop the default", always(drop), self.has_own_default)]
+        return [self._drop_trigger(), Step("drop the default", always(drop), self.has_own_default)]
 
     def _drop_trigger(self) -> Step:
         def sql(connection: Connection, state: State) -> list[str]:
@@ -130,31 +130,15 @@ class MySQLPlan(Plan):
 
         return Step("drop the trigger that makes ids", sql, lambda state: state.trigger is not None)
 
-    def _make_unique(self) -> list[Step]:
+    def _build_index(self) -> Step:
         add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column})"
-        build = self._alter("build the unique index", lambda _: add, lambda state: not state.index)
-        if self.target.replaces is None:
-            return [build]
-        rename = f"ALTER TABLE {self.table} RENAME INDEX {self.replaced} TO {self.unique}{self._lock}"
-        drop = f"ALTER TABLE {self.table} DROP INDEX {self.replaced}"
-
-        def is_dropped(state: State) -> bool:
-            return state.valid and state.replaced is not None
-
-        # at every moment, one of the two guards the column
-        return [
-            Step("rename the unique index", always(rename), self._is_renamed),
-            build,
-            self._alter("drop the unique index that is replaced", lambda _: drop, is_dropped),
-        ]
-
-    def _is_renamed(self, state: State) -> bool:
-        version = self.dialect.server_version_info or ()
-        return self.can_rename(state) and not (self._is_mariadb and version < (10, 5, 2))  # older: no RENAME INDEX
+        return self._alter("build the unique index", lambda _: add, lambda state: not state.index)
 
     def _drop_index(self) -> Step:
-        drop = f"ALTER TABLE {self.table} DROP INDEX {self.unique}"
-        return self._alter("drop the unique index", lambda _: drop, lambda state: state.index)
+        def drop(state: State) -> str:
+            return f"ALTER TABLE {self.table} DROP INDEX {self.unique_of(state)}"
+
+        return self._alter("drop the unique index", drop, lambda state: state.index)
 
     def _alter(self, name: str, sql: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
         return Step(name, lambda _, state: [sql(state) + self._lock], needed)
@@ -167,25 +151,21 @@ class MySQLPlan(Plan):
 
         return Step("forbid NULL", sql, lambda state: state.nullable)
 
-    def _collate(self, connection: Connection, state: State) -> list[str]:
-        # for a column that something else has created; the server copies the table, and writers wait
-        null = "NULL" if state.nullable else "NOT NULL"
-        return [self._modify(replace(state, type=self._bytewise(state)), null)]
+    def _collate(self) -> list[Step]:
+        def sql(connection: Connection, state: State) -> list[str]:
+            # the server copies the table, and writers wait
+            null = "NULL" if state.nullable else "NOT NULL"
+            type_ = f"{(state.type or '').partition(' CHARACTER SET ')[0]} COLLATE {self.quoted(self.collation or '')}"
+            return [self._modify(replace(state, type=type_), null)]
 
-    def _bytewise(self, state: State) -> str:
-        # not shorter than it is
-        length = _LENGTH.match(state.type or "")
-        wanted = _LENGTH.match(self.type)
-        if length is None or wanted is None or int(length[1]) <= int(wanted[1]):
-            return self.type
-        return self.type.replace(wanted[0], f"VARCHAR({length[1]})", 1)
+        return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
 
     @property
     def uses_trigger(self) -> bool:
         return self.generates_ids and self._expression is None
 
     def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, self.dialect.name)
+        return state.default is not None and is_generated(state.default, self.target.format, self.dialect.name)
 
     def _comment(self, existing: str | None) -> str:
         comment = self.target.comment if self.target.comment is not None else existing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, column, func, select, table
@@ -18,12 +18,12 @@ from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.migrating.column_state import State, read_state
-from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import column_type, format_of
 
 Unique: TypeAlias = Literal["index", "constraint"]
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
+Keeps: TypeAlias = Literal["unique", "not null", "all"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class PublicIdColumn:
     format: Format = field(default_factory=NanoId)
     schema: str | None = None
     unique_name: str = ""
-    """The name of the unique index or constraint; ``uq_<table>_<column>`` by default."""
+    """The name of the unique index or constraint, if there is none yet; ``uq_<table>_<column>`` by default."""
     unique: Unique = "index"
-    replaces: str | None = None
-    """The name of a unique index or constraint of the column that is renamed, or dropped after this one exists."""
+    collation: str | None = None
+    """The collation that a column gets that exists: ``"bytes"`` or a name. None keeps the one that it has."""
+    keeps: Keeps | None = None
+    """What ``relax`` leaves as it is: the column had it before it was adopted."""
     server_default: ServerDefault = "keep"
     """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
     comment: str | None = None
@@ -64,42 +66,32 @@ class PublicIdColumn:
         )
 
     def __post_init__(self) -> None:
-        for name, choices in (("unique", get_args(Unique)), ("server_default", get_args(ServerDefault))):
+        for name, choices in (
+            ("unique", get_args(Unique)),
+            ("server_default", get_args(ServerDefault)),
+            ("keeps", (*get_args(Keeps), None)),
+        ):
             value: object = getattr(self, name)
             if value not in choices:
                 expected = ", ".join(map(repr, choices))
                 raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+
+    @property
+    def keeps_unique(self) -> bool:
+        """True if ``relax`` leaves the column unique."""
+        return self.keeps in ("unique", "all")
+
+    @property
+    def keeps_not_null(self) -> bool:
+        """True if ``relax`` leaves the column NOT NULL."""
+        return self.keeps in ("not null", "all")
 
     def read_state(self, connection: Connection) -> State:
         """Read what exists of the column.
 
         :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
         """
-        return read_state(
-            connection,
-            self.table,
-            self.schema,
-            self.column,
-            unique_name=self.unique_name,
-            is_constraint=self.unique == "constraint",
-            replaces=self.replaces,
-        )
-
-    def with_existing_name(self, connection: Connection, *, valid: bool) -> PublicIdColumn:
-        """Return the column with the name of the unique index that it has, if none has the name of this one.
-
-        :param valid: True to leave out those that do not keep duplicates out yet.
-        """
-        state = self.read_state(connection)
-        if not state.exists or state.index or (connection.dialect.name == "sqlite" and self.unique == "constraint"):
-            return self  # SQLite's constraints have no names in its catalog
-        is_one_kind = connection.dialect.name in {"mysql", "mariadb"}
-        for index in read_indexes(connection, self.table, self.schema):
-            is_wanted = index.can_be_unique_index_of(self.column) and not index.primary and (index.valid or not valid)
-            is_of_kind = is_one_kind or index.constraint == (self.unique == "constraint")
-            if is_wanted and is_of_kind and index.name != self.replaces:
-                return replace(self, unique_name=index.name)
-        return self
+        return read_state(connection, self.table, self.schema, self.column, unique_name=self.unique_name)
 
     def has_rows_to_fill(self, connection: Connection) -> bool:
         """Return True if a row has no id, also because there is no column yet."""
@@ -125,13 +117,13 @@ class PublicIdColumn:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
 
 
-_NAMES = {"table", "column", "schema", "unique_name", "replaces"}
+_NAMES = {"table", "column", "schema", "unique_name", "collation"}
 
 
 def _check_names(**arguments: object) -> None:
     """Refuse what is no name in the place of one: a format there would become the name of a column."""
     for name, value in arguments.items():
-        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "replaces")):
+        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "collation")):
             shown = safe_repr(value)
             hint = f"; write format={shown}" if isinstance(value, Format) else ""
             raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
@@ -179,6 +171,10 @@ def always(*sql: str) -> Statements:
     return lambda connection, state: sql
 
 
+_BYTEWISE = {"postgresql": "C", "mysql": "ascii_bin", "mariadb": "ascii_bin", "sqlite": "BINARY"}
+"""The collations that compare bytes, as a new column of public ids has them."""
+
+
 class Plan(ABC):
     """The steps for one database. The names in its statements are quoted, and include the schema.
 
@@ -208,15 +204,18 @@ class Plan(ABC):
     def literal(self, text: str) -> str:
         return literal(text, self.dialect)
 
-    @property
-    def replaced(self) -> str:
-        """The quoted name of the unique index or constraint that is replaced."""
-        return self.quoted(self.target.replaces or "")
+    def unique_of(self, state: State) -> str:
+        """Return the quoted name of the unique index or constraint that the column has, or is to get."""
+        return self.unique if state.unique is None else self.quoted(state.unique.name)
 
-    def can_rename(self, state: State) -> bool:
-        """Return True if the index that is replaced is as good as the new one, which does not exist yet."""
-        old = state.replaced
-        return old is not None and not state.index and old.valid and old.can_be_unique_index_of(self.target.column)
+    @property
+    def collation(self) -> str | None:
+        """The collation that a column is to get that exists."""
+        return _BYTEWISE[self.dialect.name] if self.target.collation == "bytes" else self.target.collation
+
+    def changes_collation(self, state: State) -> bool:
+        """Return True if the column has another collation than it is to get."""
+        return self.collation is not None and state.collation not in (None, self.collation)
 
     @property
     def generates_ids(self) -> bool:

@@ -30,7 +30,7 @@ class PostgreSQLPlan(Plan):
         return [*self._create_function(), add, *self._set_default(), *self._comment()]
 
     def contract(self) -> list[Step]:
-        steps = [self._collate(), *self._make_unique(), *self._not_null()]
+        steps = [*self._collate(), self._build_index(), *self._not_null()]
         if self.target.unique == "constraint":
             steps.append(self._make_constraint())
         if self.target.server_default == "drop":
@@ -38,11 +38,15 @@ class PostgreSQLPlan(Plan):
         return steps
 
     def relax(self) -> list[Step]:
+        target = self.target
+        allow = self._alter("allow NULL", "DROP NOT NULL", lambda state: not state.nullable)
         return [
             *self._create_function(_has_no_default),
             *self._set_default(_has_no_default),
-            self._alter("allow NULL", "DROP NOT NULL", lambda state: not state.nullable),
-            *(self._make_unique() if self.target.replaces else self._drop_unique()),
+            *([allow] if not target.keeps_not_null else ()),
+            *(self._drop_unique() if not target.keeps_unique else ()),
+            *self._collate(),
+            *(self._drop_default() if self.target.server_default == "none" else ()),
         ]
 
     def drop(self) -> list[Step]:
@@ -108,59 +112,24 @@ class PostgreSQLPlan(Plan):
     def _comment_ddl(self) -> str:
         return f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(self.target.comment or '')}"
 
-    def _collate(self) -> Step:
+    def _collate(self) -> list[Step]:
         def sql(connection: Connection, state: State) -> list[str]:
             # the type stays: another length would rewrite the table
-            return [f'ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} COLLATE "C"']
+            collate = f"COLLATE {self.quoted(self.collation or '')}"
+            return [f"ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
 
-        return Step("compare byte by byte", sql, lambda state: not state.collated)
+        return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
 
     def _make_constraint(self) -> Step:
         add = f"ALTER TABLE {self.table} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
-        return Step("make the index a constraint", always(add), lambda state: not state.constraint)
 
-    def _make_unique(self) -> list[Step]:
-        if self.target.replaces is None:
-            return [self._build_index()]
-        # at every moment, one of the two guards the column
-        return [*self._rename_unique(), self._build_index(), *self._drop_replaced()]
-
-    def _rename_unique(self) -> list[Step]:
-        def is_kept(state: State) -> bool:
-            # a constraint cannot become an index
-            wants_index = self.target.unique == "index"
-            return (
-                self.can_rename(state)
-                and state.replaced is not None
-                and not (state.replaced.constraint and wants_index)
+        def is_needed(state: State) -> bool:
+            # one of another name was there before, and is as good
+            return state.unique is None or (
+                not state.unique.constraint and state.unique.name == self.target.unique_name
             )
 
-        def sql(connection: Connection, state: State) -> list[str]:
-            if state.replaced is not None and state.replaced.constraint:
-                return [f"ALTER TABLE {self.table} RENAME CONSTRAINT {self.replaced} TO {self.unique}"]
-            return [f"ALTER INDEX {self.schema}{self.replaced} RENAME TO {self.unique}"]
-
-        return [Step("rename the unique index", sql, is_kept)]
-
-    def _drop_replaced(self) -> list[Step]:
-        concurrently = "CONCURRENTLY " if self.online else ""
-
-        def is_dropped(constraint: bool) -> Callable[[State], bool]:
-            return lambda state: state.valid and state.replaced is not None and state.replaced.constraint == constraint
-
-        return [
-            Step(
-                "drop the unique constraint that is replaced",
-                always(f"ALTER TABLE {self.table} DROP CONSTRAINT IF EXISTS {self.replaced}"),
-                is_dropped(True),
-            ),
-            Step(
-                "drop the unique index that is replaced",
-                always(f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.replaced}"),
-                is_dropped(False),
-                Lock.BUILD if self.online else Lock.STRONG,
-            ),
-        ]
+        return Step("make the index a constraint", always(add), is_needed)
 
     def _build_index(self) -> Step:
         concurrently = "CONCURRENTLY " if self.online else ""
@@ -193,18 +162,21 @@ class PostgreSQLPlan(Plan):
 
     def _drop_unique(self) -> list[Step]:
         concurrently = "CONCURRENTLY " if self.online else ""
-        constraint = Step(
-            "drop the unique constraint",
-            always(f"ALTER TABLE {self.table} DROP CONSTRAINT IF EXISTS {self.unique}"),
-            lambda state: state.constraint,
-        )
+
+        def drop_constraint(connection: Connection, state: State) -> list[str]:
+            return [f"ALTER TABLE {self.table} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"]
+
+        def drop_index(connection: Connection, state: State) -> list[str]:
+            return [f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique_of(state)}"]
+
+        constraint = Step("drop the unique constraint", drop_constraint, lambda state: state.constraint)
         index = Step(
             "drop the unique index",
-            always(f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique}"),
-            lambda state: state.index,
+            drop_index,
+            lambda state: state.index and not state.constraint,
             Lock.BUILD if self.online else Lock.STRONG,
         )
-        return [constraint, index] if self.target.unique == "constraint" else [index]
+        return [constraint, index]
 
     def has_own_default(self, state: State) -> bool:
         return state.called is not None

@@ -37,37 +37,45 @@ class SQLitePlan(Plan):
 
     def contract(self) -> list[Step]:
         keeps = self.target.server_default == "keep"
+        is_constraint = self.target.unique == "constraint"
 
         def edit(sql: str, state: State) -> str:
             sql = self._with_default(sql, state, generates_ids=keeps)
             if state.nullable:
                 sql = with_clause(sql, self.target.column, "NOT NULL")
-            return self._with_unique(sql)
+            if is_constraint and not state.index:
+                sql = with_constraint(sql, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
+            return sql
 
-        steps = [
-            self._rebuild(
-                "copy the table, with NOT NULL",
-                edit,
-                lambda state: state.nullable or self._constraint_differs(state),
-                fills_stragglers=self.can_fill_stragglers,
-            )
-        ]
-        if self.target.unique == "index":
-            table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
-            create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
-            steps.insert(0, Step("build the unique index", always(create), lambda state: not state.index))
-        return [*steps, *self._drop_replaced()]
+        table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
+        create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
+        build = Step("build the unique index", always(create), lambda state: not state.index)
+        copy = self._rebuild(
+            "copy the table, with NOT NULL",
+            edit,
+            lambda state: state.nullable or not state.index,
+            fills_stragglers=self.can_fill_stragglers,
+        )
+        return [copy] if is_constraint else [build, copy]
 
     def relax(self) -> list[Step]:
+        target = self.target
+
         def edit(sql: str, state: State) -> str:
             sql = self._with_default(sql, state, generates_ids=self.generates_ids)
-            sql = without_clause(sql, self.target.column, "NOT NULL")
-            return self._with_unique(sql) if self.target.replaces else self._without_unique(sql)
+            if not target.keeps_not_null:
+                sql = without_clause(sql, target.column, "NOT NULL")
+            return sql if target.keeps_unique else without_unique(sql, target.column)
 
-        allow = self._rebuild("copy the table, with NULL allowed", edit, lambda state: not state.nullable)
-        if self.target.replaces:
-            return [*self.contract(), allow]
-        return [self._drop_index(), allow]
+        def differs(state: State) -> bool:
+            return (
+                (not target.keeps_not_null and not state.nullable)
+                or (not target.keeps_unique and state.constrained)
+                or (not self.generates_ids and self.has_own_default(state))
+            )
+
+        copy = self._rebuild("copy the table, as it was before", edit, differs)
+        return [copy] if target.keeps_unique else [self._drop_index(), copy]
 
     def drop(self) -> list[Step]:
         def sql(connection: Connection, state: State) -> list[str]:
@@ -91,28 +99,13 @@ class SQLitePlan(Plan):
     # --- parts
 
     def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, "sqlite")
-
-    def _constraint_differs(self, state: State) -> bool:
-        if self.target.unique == "constraint":
-            return not state.constraint
-        return state.replaced is not None and state.replaced.constraint
-
-    def _drop_replaced(self) -> list[Step]:
-        if self.target.replaces is None:
-            return []
-        drop = f"DROP INDEX IF EXISTS {self.schema}{self.replaced}"
-        return [
-            Step(
-                "drop the unique index that is replaced",
-                always(drop),
-                lambda state: state.valid and state.replaced is not None and not state.replaced.constraint,
-            )
-        ]
+        return state.default is not None and is_generated(state.default, self.target.format, "sqlite")
 
     def _drop_index(self) -> Step:
-        drop = f"DROP INDEX IF EXISTS {self.schema}{self.unique}"
-        return Step("drop the unique index", always(drop), lambda state: state.index and not state.constraint)
+        def sql(connection: Connection, state: State) -> list[str]:
+            return [f"DROP INDEX IF EXISTS {self.schema}{self.unique_of(state)}"]
+
+        return Step("drop the unique index", sql, lambda state: state.index and not state.constraint)
 
     def _type(self, state: State) -> str:
         if state.type is not None:
@@ -128,17 +121,6 @@ class SQLitePlan(Plan):
         if not generates_ids:
             return sql
         return with_clause(sql, self.target.column, f"DEFAULT ({expression(self.target.format, 'sqlite')})")
-
-    def _with_unique(self, sql: str) -> str:
-        sql = self._without_unique(sql)
-        if self.target.unique == "index":
-            return sql
-        return with_constraint(sql, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
-
-    def _without_unique(self, sql: str) -> str:
-        # a renamed table keeps the name of its constraint
-        names = {name for name in (self.target.unique_name, self.target.replaces) if name}
-        return without_unique(sql, self.target.column, names if self.target.unique == "index" else None)
 
     @property
     def can_fill_stragglers(self) -> bool:

@@ -18,6 +18,7 @@ from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrating.catalog import columns_of
+from sqlalchemy_public_id.migrating.column_state import FEW_ROWS, has_few_rows
 from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.types import column_type
@@ -39,8 +40,11 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     if {"expand", "contract"} & {*scene.phases}:
         yield from _of_the_type(scene)
+        yield from _of_the_collation(scene)
         yield from _of_the_default(scene)
         yield from _of_the_index(scene)
+    if {"contract", "relax"} & {*scene.phases} and not scene.consent.allow_lock:
+        yield from _of_a_change_of_collation(scene)
     if scene.fills_rows:
         yield from _of_the_key(scene)
     triggers = [*obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)]
@@ -112,6 +116,29 @@ def _wrong_type(scene: Scene) -> Obstacle:
         f"the column {target.column} is {type_}, and ids of {target.format!r} are stored as {scene.plan.type}",
         "rename it and add a new one, or pass the format that its ids have",
     )
+
+
+def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
+    target, state = scene.target, scene.state
+    if state.exact or scene.plan.changes_collation(state):
+        return
+    collation = f"the collation {state.collation}" if state.collation else "its collation"
+    problem = f"{collation} of {target.column} finds an id by other spellings, such as upper and lower case"
+    if scene.connection.dialect.name == "sqlite":
+        binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
+        batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
+        yield Obstacle("other-spellings", problem, f"change it in a revision before: {batch}, {binary})")
+    else:
+        remedy = 'pass collation="bytes" to change it; columns that are joined with this one need the same change'
+        yield Obstacle("other-spellings", problem, remedy)
+
+
+def _of_a_change_of_collation(scene: Scene) -> Iterator[Obstacle]:
+    target, plan = scene.target, scene.plan
+    if plan.changes_collation(scene.state) and not has_few_rows(scene.connection, target.table, target.schema):
+        work = "rebuilds the indexes of" if scene.connection.dialect.name == "postgresql" else "copies"
+        problem = f"writers would wait: another collation {work} {target.table}, which has more than {FEW_ROWS:,} rows"
+        yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
 def _of_the_default(scene: Scene) -> Iterator[Obstacle]:

@@ -14,12 +14,11 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
-    guarded = state.valid or (state.replaced is not None and state.replaced.guards)
-    if consent.on_duplicate == "refuse" and not guarded:
+    if consent.on_duplicate == "refuse" and not state.valid:
         yield from _of_duplicates(scene)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(scene)
-    elif consent.on_invalid == "keep" and scene.connection.dialect.name in {"mysql", "mariadb"} and not state.collated:
+    elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
         yield from _of_lost_characters(scene)
 
 

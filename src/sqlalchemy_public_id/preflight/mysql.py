@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from sqlalchemy import text
 
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.column_state import FEW_ROWS, has_few_rows
 from sqlalchemy_public_id.migrating.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
@@ -101,14 +100,15 @@ def _of_foreign_keys(scene: Scene, names: dict[str, object]) -> Iterator[Obstacl
     """Yield the foreign keys of the column, and those that refer to it, which refuse an ALTER."""
     keys = scene.connection.execute(_FOREIGN_KEYS, names).all()
     drops, state = "drop" in scene.phases, scene.state
+    drops_index = "relax" in scene.phases and state.index and not scene.target.keeps_unique
     for key in keys:
         name = f"the foreign key {key.name} of {key.table}"
         remedy = "drop it before the migration, and add it again afterwards"
         if drops:
             yield Obstacle("dependants", f"{name} needs the column", "drop it first")
-        elif "relax" in scene.phases and key.refers_to_ours and state.index:
+        elif drops_index and key.refers_to_ours:
             yield Obstacle("dependants", f"{name} needs the unique index of the column", "drop it first")
-        elif "contract" in scene.phases and not state.collated:
+        elif {"contract", "relax"} & {*scene.phases} and scene.plan.changes_collation(state):
             problem = f"{name} needs the type of the column, whose collation has to change"
             yield Obstacle("dependants", problem, remedy)
         elif "contract" in scene.phases and state.nullable and key.sets_null and not key.refers_to_ours:
@@ -128,11 +128,8 @@ def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[O
     if getattr(connection.dialect, "is_mariadb", False):
         generated = connection.execute(_GENERATED, names).scalars().all()
         causes += [f"the column {name} is generated, and stored or indexed" for name in generated]
-    if "contract" in scene.phases:
-        if scene.state.versioned and _has_history(scene):
-            causes.append("earlier versions of its rows get the empty string as id")
-        if not scene.state.collated and not has_few_rows(connection, target.table, target.schema):
-            causes.append(f"another collation copies the table, which has more than {FEW_ROWS} rows")
+    if "contract" in scene.phases and scene.state.versioned and _has_history(scene):
+        causes.append("earlier versions of its rows get the empty string as id")
     if causes:
         problem = f"writers would wait while {connection.dialect.name} changes {target.table}: {', '.join(causes)}"
         remedy = "pass allow_lock=True to accept this, in a quiet hour"

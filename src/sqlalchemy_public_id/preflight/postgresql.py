@@ -126,7 +126,7 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         if not table.is_ours and (table.body or "").strip() != body.strip():
             problem = f"there is a function {scene.plan.generator}(), which this library has not created"
             yield Obstacle("foreign-function", problem, 'rename or drop it, or pass server_default="none"')
-    if {"contract", "relax"} & {*scene.phases} and table.is_name_taken:
+    if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
         problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
         yield Obstacle("name-taken", problem, "pass unique_name= with another name")
     yield from _of_poolers(scene)
@@ -139,7 +139,9 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
 def _of_dependants(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
     if not scene.state.exists:
         return
-    needs = {"drop": ["column", "index"], "relax": ["index"], "contract": [] if scene.state.collated else ["type"]}
+    of_type: list[str] = ["type"] if scene.plan.changes_collation(scene.state) else []
+    of_index: list[str] = [] if scene.target.keeps_unique else ["index"]
+    needs = {"drop": ["column", "index"], "relax": [*of_index, *of_type], "contract": of_type}
     wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
     if not wanted:
         return

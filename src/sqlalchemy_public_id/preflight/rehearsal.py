@@ -52,7 +52,7 @@ def _on_sqlite(scene: Scene) -> Iterator[Obstacle]:
 def _on_mysql(scene: Scene) -> Iterator[Obstacle]:
     """Use a temporary table, which has the columns, indexes and CHECKs, and neither triggers nor foreign keys."""
     connection, dialect = scene.connection, scene.connection.dialect
-    target = replace(scene.target, table=_COPY, replaces=None)  # the catalogs have no state of a temporary table
+    target = replace(scene.target, table=_COPY)  # the catalogs have no state of a temporary table
     plan = plan_for(target, dialect, allow_lock=True)  # temporary tables refuse LOCK=NONE
     (mode,) = connection.exec_driver_sql("SELECT @@SESSION.sql_mode").one()
     _send(connection, f"SET SESSION sql_mode = '{mode_for_old_rows(mode)}'")
