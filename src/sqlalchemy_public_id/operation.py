@@ -22,7 +22,15 @@ from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_i
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Patience, Plan, PublicIdColumn, Step
-from sqlalchemy_public_id.online.run import Result, limits_of_operation, plan_for, run, run_inside, until_locked
+from sqlalchemy_public_id.online.run import (
+    Result,
+    limits_of_operation,
+    plan_for,
+    run,
+    run_inside,
+    until_locked,
+    without_translated_schemas,
+)
 from sqlalchemy_public_id.online.turns import hold_turn
 from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
 
@@ -69,6 +77,7 @@ def run_phases(
         return until_locked(action, name, target, connection, patience) if online else action()
 
     with ExitStack() as stack:
+        stack.enter_context(without_translated_schemas(connection))
         timeout = patience.index_timeout if online else patience.lock_timeout  # a transaction has other locks meanwhile
         has_session = stack.enter_context(hold_turn(connection, target.table, target.schema, timeout=timeout))
         if online:

@@ -80,6 +80,9 @@ def names_of_key(connection: Connection, target: PublicIdColumn) -> list[str]:
     """Return the columns of the primary key where a place is something else."""
     if connection.dialect.name in ("mysql", "mariadb"):
         return []
+    if connection.dialect.name == "sqlite":
+        names = names_in_queries(connection, target.table, target.schema, target.column)
+        return list(connection.execute(_SQLITE_KEY, names).scalars())
     return primary_key_of(inspect(connection), target.table, target.schema)
 
 
@@ -93,6 +96,8 @@ def without_place(target: PublicIdColumn) -> str:
 
 # a table WITHOUT ROWID is an index of its own name
 _WITHOUT_ROWID = text("SELECT name FROM pragma_index_info(:table, :database) ORDER BY seqno")
+# unlike the Inspector, which finds a table only by the capital letters that its statement has
+_SQLITE_KEY = text("SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk > 0 ORDER BY pk")
 _SQLITE_NAMES = text("SELECT lower(name) FROM pragma_table_xinfo(:table, :database)")
 
 
@@ -102,7 +107,7 @@ def _sqlite_place(connection: Connection, target: PublicIdColumn, names: dict[st
         return key
     columns = {*connection.execute(_SQLITE_NAMES, names).scalars()}  # may hide the row id
     free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
-    return free[:1] or primary_key_of(inspect(connection), target.table, target.schema)
+    return free[:1] or list(connection.execute(_SQLITE_KEY, names).scalars())
 
 
 # a part of an index that allows NULL, or that is an expression, has no name here

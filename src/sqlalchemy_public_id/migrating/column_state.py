@@ -273,13 +273,15 @@ _STRICT = re.compile(r"\)[^()]*\bSTRICT\b[^()]*$", re.IGNORECASE)
 
 _SQLITE_COLUMN = text("""
 SELECT "notnull" AS not_null, dflt_value AS "default", type AS type
-FROM pragma_table_xinfo(:table, :database) WHERE name = :column
+FROM pragma_table_xinfo(:table, :database) WHERE lower(name) = lower(:column)
 """)
 
 
 def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> State:
     master = f"{quoted(names['database'], connection.dialect)}.sqlite_master"
-    query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ?"  # a schema may be called ":table"
+    query = (
+        f"SELECT sql FROM {master} WHERE type = 'table' AND lower(name) = lower(?)"  # a schema may be called ":table"
+    )
     created = connection.exec_driver_sql(query, (names["table"],)).scalar()
     strict = _STRICT.search(created or "") is not None
     row = connection.execute(_SQLITE_COLUMN, names).one_or_none()

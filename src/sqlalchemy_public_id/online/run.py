@@ -208,6 +208,17 @@ _LIMITS = {
 
 
 @contextmanager
+def without_translated_schemas(connection: Connection) -> Generator[None]:
+    """Switch ``schema_translate_map`` off, which DDL of Alembic and of this library ignores, and a SELECT does not."""
+    translated = connection.get_execution_options().get("schema_translate_map")
+    connection.execution_options(schema_translate_map=None)
+    try:
+        yield
+    finally:
+        connection.execution_options(schema_translate_map=translated)
+
+
+@contextmanager
 def limits_of_operation(connection: Connection, patience: Patience) -> Generator[None]:
     """Let no statement wait longer than ``lock_timeout`` for a lock, and lift the time limits of the role.
 
