@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from connections import monitor, processes
-from marks import known_defect, on
+from marks import on
 from people import People, people, send
 from sqlalchemy import Engine, event
 
@@ -32,7 +32,6 @@ def table(engine: Engine) -> Iterator[People]:
         yield made
 
 
-@known_defect("live tables", "a rewrite is thrown away after a second of waiting at its end", raises=AssertionError)
 def test_report_begins_during_a_rewrite(table: People) -> None:
     """A rewrite waits at its end for a report that has begun meanwhile, instead of beginning again."""
     rewrites = 0

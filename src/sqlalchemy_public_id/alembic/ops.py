@@ -109,7 +109,8 @@ class Options(TypedDict, total=False):
     online: bool
     """``False`` runs all steps inside the open transaction, which locks the table until it ends."""
     lock_timeout: float
-    """The time that a statement waits for a strong lock on the table: 1. Others run before it is tried again."""
+    """The time that a statement waits for a strong lock on the table: 1. Others run before it is tried again. The end
+    of a rewrite of MySQL and MariaDB, which is not repeated, waits as long as all ``attempts``."""
     attempts: int
     """The number of tries: 30."""
     index_timeout: float

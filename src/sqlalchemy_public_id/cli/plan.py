@@ -98,7 +98,7 @@ def _print_table(reports: list[MigrationReport]) -> None:
             "?" if report.rows is None else f"{report.rows:,}",
             "?" if report.size is None else f"{report.size / 1e6:,.1f}",
             "?" if report.seconds is None else in_time(report.seconds) if report.steps else "-",
-            str(sum(step.lock == LOCKS[Lock.STRONG] for step in report.steps)),
+            str(sum(step.lock in (LOCKS[Lock.STRONG], LOCKS[Lock.REWRITE]) for step in report.steps)),
             ", ".join(obstacle.code for obstacle in report.obstacles) or ("nothing" if report.steps else "it is done"),
         )
     console = Console(highlight=False, markup=False)

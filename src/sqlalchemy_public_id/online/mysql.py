@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online.plan import Plan, Step, always
+from sqlalchemy_public_id.online.plan import Lock, Plan, Statements, Step, always
 from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
 
 _NOT_CUT = 32
@@ -33,16 +33,14 @@ class MySQLPlan(Plan):
     def contract(self) -> list[Step]:
         return [
             *self._collate(),
-            self._build_index(),
-            self._forbid_null(),
+            self._complete(),
             *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
         target = self.target
-        allow = self._alter("allow NULL", lambda state: self._modify(state, "NULL"), lambda state: not state.nullable)
         return [
-            *([allow] if not target.keeps_not_null else ()),
+            *([self._allow_null()] if not target.keeps_not_null else ()),
             *self._generate_ids(),
             *([self._drop_index()] if not target.keeps_unique else ()),
             *self._collate(),
@@ -130,10 +128,6 @@ class MySQLPlan(Plan):
 
         return Step("drop the trigger that makes ids", sql, lambda state: state.trigger is not None)
 
-    def _build_index(self) -> Step:
-        add = f"ALTER TABLE {self.table} ADD UNIQUE INDEX {self.unique} ({self.column})"
-        return self._alter("build the unique index", lambda _: add, lambda state: not state.index)
-
     def _drop_index(self) -> Step:
         def drop(state: State) -> str:
             return f"ALTER TABLE {self.table} DROP INDEX {self.unique_of(state)}"
@@ -143,20 +137,38 @@ class MySQLPlan(Plan):
     def _alter(self, name: str, sql: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
         return Step(name, lambda _, state: [sql(state) + self._lock], needed)
 
-    def _forbid_null(self) -> Step:
+    def _complete(self) -> Step:
         def sql(connection: Connection, state: State) -> list[str]:
-            modify = self._modify(state, "NOT NULL") + self._lock
+            # in one statement, which rewrites the table once
+            changes = [] if state.index else [f"ADD UNIQUE INDEX {self.unique} ({self.column})"]
+            changes += [self._modify(state, "NOT NULL")] if state.nullable else []
+            alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._lock}"
             # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
-            return ["SET SESSION sql_mode = ''", modify] if state.versioned and self.allow_lock else [modify]
+            return ["SET SESSION sql_mode = ''", alter] if state.versioned and self.allow_lock else [alter]
 
-        return Step("forbid NULL", sql, lambda state: state.nullable)
+        name = "build the unique index and forbid NULL"
+        return self._rewrite(name, sql, lambda state: state.nullable or not state.index)
+
+    def _allow_null(self) -> Step:
+        def sql(connection: Connection, state: State) -> list[str]:
+            return [f"ALTER TABLE {self.table} {self._modify(state, 'NULL')}{self._lock}"]
+
+        return self._rewrite("allow NULL", sql, lambda state: not state.nullable)
+
+    def _rewrite(self, name: str, sql: Statements, needed: Callable[[State], bool]) -> Step:
+        """Build the step of a long ALTER, which needs its lock once more at the end.
+
+        InnoDB has no keys to enable: that takes the lock, and does nothing. Without LOCK=NONE, writers wait anyway.
+        """
+        probe = "" if self.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
+        return Step(name, sql, needed, Lock.REWRITE, probe)
 
     def _collate(self) -> list[Step]:
         def sql(connection: Connection, state: State) -> list[str]:
             # the server copies the table, and writers wait
             null = "NULL" if state.nullable else "NOT NULL"
             type_ = f"{(state.type or '').partition(' CHARACTER SET ')[0]} COLLATE {self.quoted(self.collation or '')}"
-            return [self._modify(replace(state, type=type_), null)]
+            return [f"ALTER TABLE {self.table} {self._modify(replace(state, type=type_), null)}"]
 
         return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
 
@@ -178,7 +190,7 @@ class MySQLPlan(Plan):
         default = f" DEFAULT ({default})" if default is not None else ""
         comment = self._comment(state.comment) + _unversioned(state) + state.attributes
         type_ = state.type or self.type  # another length would copy the table
-        return f"ALTER TABLE {self.table} MODIFY COLUMN {self.column} {type_} {null}{default}{comment}"
+        return f"MODIFY COLUMN {self.column} {type_} {null}{default}{comment}"
 
 
 def _unversioned(state: State) -> str:

@@ -150,6 +150,8 @@ class Lock(enum.Enum):
     """Everything that uses the table waits. The statement is short, but others queue while it waits for its lock."""
     BUILD = enum.auto()
     """Only other changes of the table wait. The statement is long, and waits for open transactions."""
+    REWRITE = enum.auto()
+    """Everything that uses the table waits at the beginning and at the end of a long statement of MySQL or MariaDB."""
 
 
 Statements: TypeAlias = Callable[[Connection, State], Sequence[str]]
@@ -164,6 +166,8 @@ class Step:
     sql: Statements
     needed: Callable[[State], bool]
     lock: Lock = Lock.STRONG
+    probe: str = ""
+    """A statement before a long one that needs the same lock for a moment, so that others do not wait for long."""
 
 
 def always(*sql: str) -> Statements:

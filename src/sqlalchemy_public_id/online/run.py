@@ -108,6 +108,9 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
             is_announced = True
         if step.lock is Lock.BUILD and state.builder is not None:
             raise _TableInUse
+        if step.probe:
+            with settings(connection, Lock.STRONG, patience.lock_timeout):
+                _send(connection, step.probe)
         try:
             with settings(connection, step.lock, timeout):
                 if connection.dialect.name == "sqlite":
@@ -115,7 +118,10 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
                 if step.needed(state):
                     _execute(connection, step, state)
         except DBAPIError as error:
-            can_tell = not connection.invalidated and not can_be_retried(error, connection.dialect)
+            is_locked = can_be_retried(error, connection.dialect)
+            if is_locked and step.probe:  # hours of work may be lost, so nobody repeats them without being asked
+                raise LockNotAvailable(step=step.name, table=target.table, attempts=1, timeout=timeout) from error
+            can_tell = not connection.invalidated and not is_locked
             if can_tell and not step.needed(target.read_state(connection)):
                 return  # a process that was killed had sent it, and the server has completed it
             raise
@@ -158,6 +164,8 @@ def until_locked(
 
 
 def _timeout(step: Step, patience: Patience) -> float:
+    if step.lock is Lock.REWRITE:  # the time of all attempts: it is tried once
+        return patience.lock_timeout * patience.attempts
     return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
 
 

@@ -18,6 +18,7 @@ LOCKS = {
     Lock.NONE: "none",
     Lock.STRONG: "all others wait for milliseconds",
     Lock.BUILD: "other changes of the table wait",
+    Lock.REWRITE: "all others wait for milliseconds at its beginning and its end",
 }
 
 
