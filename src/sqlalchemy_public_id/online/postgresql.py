@@ -22,12 +22,7 @@ class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
     def expand(self) -> list[Step]:
-        add = Step(
-            "add the column",
-            always(f"ALTER TABLE {self.table} ADD COLUMN IF NOT EXISTS {self.column} {self.type}"),
-            lambda state: not state.exists,
-        )
-        return [*self._create_function(), add, *self._set_default(), *self._comment()]
+        return [self._step("add the column", self._missing)]
 
     def contract(self) -> list[Step]:
         steps = [*self._collate(), self._build_index(), *self._not_null()]
@@ -38,13 +33,9 @@ class PostgreSQLPlan(Plan):
         return steps
 
     def relax(self) -> list[Step]:
-        target = self.target
-        allow = self._alter("allow NULL", "DROP NOT NULL", lambda state: not state.nullable)
         return [
-            *self._create_function(_has_no_default),
-            *self._set_default(_has_no_default),
-            *([allow] if not target.keeps_not_null else ()),
-            *(self._drop_unique() if not target.keeps_unique else ()),
+            self._step("allow NULL", self._loosened),
+            *(self._drop_unique() if not self.target.keeps_unique else ()),
             *self._collate(),
             *(self._drop_default() if self.target.server_default == "none" else ()),
         ]
@@ -57,29 +48,43 @@ class PostgreSQLPlan(Plan):
 
     def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
         # in Alembic's transaction, which is undone as a whole, also if the column or the function exists already
-        add = [f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type}"]
-        drop = [f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"]
+        drop = [f"{self._alter} DROP COLUMN IF EXISTS {self.column}"]
         if self.generates_ids:
-            add = [*self._function_ddl("CREATE FUNCTION"), *add, self._default_ddl]
             drop.append(f"DROP FUNCTION IF EXISTS {self.generator}()")
-        if self.target.comment is not None:
-            add.append(self._comment_ddl)
         before, after = f"SET lock_timeout = {math.ceil(lock_timeout * 1000)}", "RESET lock_timeout"
+        add = self._missing(State(), "CREATE FUNCTION")
         return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
 
     # --- parts
 
     def _drop_column(self, connection: Connection, state: State) -> list[str]:
-        drop = f"ALTER TABLE {self.table} DROP COLUMN IF EXISTS {self.column}"
+        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
         return [drop, *self._drop_functions(state)]
 
-    def _create_function(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
+    def _step(self, name: str, statements: Callable[[State], list[str]]) -> Step:
+        """Build a step of one short transaction that is needed while there are *statements* for the state."""
+        return Step(name, lambda _, state: statements(state), lambda state: bool(statements(state)))
+
+    def _missing(self, state: State, create: str = "CREATE OR REPLACE FUNCTION") -> list[str]:
+        """Return what the column lacks for new rows. In one transaction, so that nobody sees it without its default."""
+        is_finished = state.complete and self.target.server_default == "drop"
+        comment = self.target.comment
+        statements = [] if state.exists else [f"{self._alter} ADD COLUMN {self.column} {self.type}"]
+        if state.default is None and not is_finished:
+            statements += self._default(create)
+        if comment is not None and state.comment != comment:
+            statements.append(f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(comment)}")
+        return statements
+
+    def _loosened(self, state: State) -> list[str]:
+        """Return what lets rows come without an id again: the database makes one."""
+        default = self._default("CREATE OR REPLACE FUNCTION") if state.default is None else []
+        is_done = state.nullable or self.target.keeps_not_null
+        return default if is_done else [*default, f"{self._alter} ALTER COLUMN {self.column} DROP NOT NULL"]
+
+    def _default(self, create: str) -> list[str]:
         if not self.generates_ids:
             return []
-        sql = always(*self._function_ddl("CREATE OR REPLACE FUNCTION"))
-        return [Step("create the function that makes ids", sql, needed or self._wants_default, Lock.NONE)]
-
-    def _function_ddl(self, create: str) -> list[str]:
         format = self.target.format
         body = dollar_quoted(function_body(format, self.dialect.server_version_info), "public_id")
         returns = f"RETURNS {function_type(format)} LANGUAGE sql VOLATILE PARALLEL SAFE"
@@ -88,40 +93,23 @@ class PostgreSQLPlan(Plan):
             # default privileges may be revoked, and every INSERT calls it
             f"GRANT EXECUTE ON FUNCTION {self.generator}() TO PUBLIC",
             f"COMMENT ON FUNCTION {self.generator}() IS {self.literal(naming.MARK)}",
+            f"{self._alter} ALTER COLUMN {self.column} SET DEFAULT {self.generator}()",
         ]
 
-    def _set_default(self, needed: Callable[[State], bool] | None = None) -> list[Step]:
-        if not self.generates_ids:
-            return []
-        return [Step("set the default", always(self._default_ddl), needed or self._wants_default)]
-
     @property
-    def _default_ddl(self) -> str:
-        return f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DEFAULT {self.generator}()"
-
-    def _wants_default(self, state: State) -> bool:
-        return state.default is None and not (state.complete and self.target.server_default == "drop")
-
-    def _comment(self) -> list[Step]:
-        comment = self.target.comment
-        if comment is None:
-            return []
-        return [Step("write the comment", always(self._comment_ddl), lambda state: state.comment != comment)]
-
-    @property
-    def _comment_ddl(self) -> str:
-        return f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(self.target.comment or '')}"
+    def _alter(self) -> str:
+        return f"ALTER TABLE {self.table}"
 
     def _collate(self) -> list[Step]:
         def sql(connection: Connection, state: State) -> list[str]:
             # the type stays: another length would rewrite the table
             collate = f"COLLATE {self.quoted(self.collation or '')}"
-            return [f"ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
+            return [f"{self._alter} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
 
         return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
 
     def _make_constraint(self) -> Step:
-        add = f"ALTER TABLE {self.table} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
+        add = f"{self._alter} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
 
         def is_needed(state: State) -> bool:
             # one of another name was there before, and is as good
@@ -143,28 +131,30 @@ class PostgreSQLPlan(Plan):
         return Step("build the unique index", sql, lambda state: not state.valid, lock)
 
     def _not_null(self) -> list[Step]:
+        forbid = f"{self._alter} ALTER COLUMN {self.column} SET NOT NULL"
         if not self.online:
-            return [self._alter("forbid NULL", "SET NOT NULL", lambda state: state.nullable)]
-        alter = f"ALTER TABLE {self.table}"
-        drop = f"{alter} DROP CONSTRAINT IF EXISTS {self.check}"
-        add = f"{alter} ADD CONSTRAINT {self.check} CHECK ({self.column} IS NOT NULL) NOT VALID"
+            return [Step("forbid NULL", always(forbid), lambda state: state.nullable)]
+        drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self.check}"
+        add = f"{self._alter} ADD CONSTRAINT {self.check} CHECK ({self.column} IS NOT NULL) NOT VALID"
         return [
             Step("forbid NULL in new rows", always(add), lambda state: state.nullable and not state.check),
             Step(
                 "look for NULL in old rows",
-                always(f"{alter} VALIDATE CONSTRAINT {self.check}"),
+                always(f"{self._alter} VALIDATE CONSTRAINT {self.check}"),
                 lambda state: state.nullable and not state.checked,
                 Lock.BUILD,
             ),
-            self._alter("forbid NULL", "SET NOT NULL", lambda state: state.nullable),
-            Step("drop the constraint that is not needed any more", always(drop), lambda state: state.check),
+            # two statements: one that drops the constraint, too, would drop it first, and scan all rows under its lock
+            self._step(
+                "forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)
+            ),
         ]
 
     def _drop_unique(self) -> list[Step]:
         concurrently = "CONCURRENTLY " if self.online else ""
 
         def drop_constraint(connection: Connection, state: State) -> list[str]:
-            return [f"ALTER TABLE {self.table} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"]
+            return [f"{self._alter} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"]
 
         def drop_index(connection: Connection, state: State) -> list[str]:
             return [f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique_of(state)}"]
@@ -183,7 +173,7 @@ class PostgreSQLPlan(Plan):
 
     def _drop_default(self) -> list[Step]:
         def sql(connection: Connection, state: State) -> list[str]:
-            alter = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
+            alter = f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT"
             return [alter, *self._drop_functions(state)]
 
         return [Step("drop the default", sql, self.has_own_default)]
@@ -194,10 +184,3 @@ class PostgreSQLPlan(Plan):
         if state.called is not None and not state.is_shared:
             functions = {state.called}
         return [f"DROP FUNCTION IF EXISTS {function}()" for function in functions]
-
-    def _alter(self, name: str, action: str, needed: Callable[[State], bool]) -> Step:
-        return Step(name, always(f"ALTER TABLE {self.table} ALTER COLUMN {self.column} {action}"), needed)
-
-
-def _has_no_default(state: State) -> bool:
-    return state.default is None
