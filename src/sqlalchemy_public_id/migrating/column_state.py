@@ -128,11 +128,11 @@ def read_state(connection: Connection, table: str, schema: str | None, column: s
     :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
     """
     where = f"{table!r} in schema {schema!r}" if schema else repr(table)
-    if not inspect(connection).has_table(table, schema=schema):
-        raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
     names = names_in_queries(connection, table, schema, column, unique_name)
     read = {"postgresql": _postgresql_state, "sqlite": _sqlite_state}.get(connection.dialect.name, _mysql_state)
     state = read(connection, names, where)
+    if state is None:
+        raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
     if not state.exists:
         return state
     indexes = read_indexes(connection, table, schema)
@@ -182,8 +182,10 @@ WHERE c.oid = to_regclass(:regclass)
 """)
 
 
-def _postgresql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
-    row = connection.execute(POSTGRESQL_COLUMN, names).one()
+def _postgresql_state(connection: Connection, names: dict[str, Any], where: str) -> State | None:
+    row = connection.execute(POSTGRESQL_COLUMN, names).one_or_none()
+    if row is None:
+        return None
     if row.kind not in ("r", "p"):
         raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
     called, _, is_shared = (row.called or "").rpartition("|")
@@ -234,9 +236,12 @@ _MYSQL_TABLE_TYPE = text(
 _ESCAPED = re.compile(r"\\(['\\])")
 
 
-def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State:
+def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> State | None:
     row = connection.execute(MYSQL_COLUMN, names).one_or_none()
-    versioned = connection.scalar(_MYSQL_TABLE_TYPE, names) == "SYSTEM VERSIONED"
+    kind = connection.scalar(_MYSQL_TABLE_TYPE, names)
+    if kind is None:
+        return None
+    versioned = kind == "SYSTEM VERSIONED"
     if row is None:
         return State(versioned=versioned)
     default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
@@ -277,7 +282,9 @@ FROM pragma_table_xinfo(:table, :database) WHERE lower(name) = lower(:column)
 """)
 
 
-def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> State:
+def _sqlite_state(connection: Connection, names: dict[str, Any], where: str) -> State | None:
+    if not inspect(connection).has_table(names["table"], schema=names["schema"]):
+        return None
     master = f"{quoted(names['database'], connection.dialect)}.sqlite_master"
     query = (
         f"SELECT sql FROM {master} WHERE type = 'table' AND lower(name) = lower(?)"  # a schema may be called ":table"

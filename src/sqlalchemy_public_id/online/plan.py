@@ -145,7 +145,6 @@ class Patience:
 class Lock(enum.Enum):
     """The work of others that waits while a step runs."""
 
-    NONE = enum.auto()
     STRONG = enum.auto()
     """Everything that uses the table waits. The statement is short, but others queue while it waits for its lock."""
     BUILD = enum.auto()

@@ -15,7 +15,6 @@ from sqlalchemy_public_id.preflight.scene import Scene
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
 LOCKS = {
-    Lock.NONE: "none",
     Lock.STRONG: "all others wait for milliseconds",
     Lock.BUILD: "other changes of the table wait",
     Lock.REWRITE: "all others wait for milliseconds at its beginning and its end",
