@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -26,9 +27,13 @@ from sqlalchemy import select as sql_select
 from sqlalchemy.orm import declarative_base
 
 from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.backfill import Pace
+from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
 
 pytestmark = pytest.mark.backend
 
@@ -719,6 +724,24 @@ def test_help(command: str) -> None:
     options = [param for param in public_id.commands[command].params if isinstance(param, click.Option)]
     assert [param.name for param in options if not param.help] == []
     assert "The exit status is 0 for success, 1 if" in " ".join(result.stdout.split())
+
+
+def test_options_of_an_operation() -> None:
+    """The command has an option for whatever a migration can say in Python: each field, and each choice of it."""
+    options = {option.name: option for option in public_id.commands["add"].params}
+    fields = {field.name for cls in (PublicIdColumn, Consent, Patience, Pace) for field in dataclasses.fields(cls)}
+    choices: dict[str, Any] = {
+        "unique": Unique,
+        "server_default": ServerDefault,
+        "update_triggers": Triggers,
+        "on_duplicate": OnDuplicate,
+        "on_invalid": OnInvalid,
+    }
+
+    assert fields - options.keys() == {"table", "wait_while"}
+    assert {name: set(options[name].type.choices) for name in choices} == {
+        name: set(get_args(choice)) for name, choice in choices.items()
+    }
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))
