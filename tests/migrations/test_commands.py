@@ -124,12 +124,22 @@ def test_dry_run(people: People) -> None:
     assert "expand: add the column" in steps.stdout
     assert "contract:" not in steps.stdout
     assert people.columns() == ["id", "name"]
-    people.add()
-    assert "drop: drop the column" in run("drop", "person", "--dry-run").stdout
     people.execute("CREATE INDEX uq_other ON person (name)")
     obstacle = run("add", "person", "--unique-name", "uq_other", "--dry-run")
     assert obstacle.exit_code == REFUSED
     assert "obstacle: " in obstacle.stdout
+    people.add()
+    assert "drop: drop the column" in run("drop", "person", "--dry-run").stdout
+
+
+@on(*SERVERS)
+def test_collation(people: People) -> None:
+    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
+    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+    changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
+
+    assert changed in run("plan", "person", "--collation", "bytes").stdout
+    assert changed not in run("plan", "person").stdout
 
 
 def test_drop_asks(people: People) -> None:
