@@ -165,7 +165,7 @@ def invoices(new_project: Callable[..., Project], engine: Engine) -> Project:
 
 def adopt(engine: Engine, **options: Any) -> None:
     with engine.connect() as connection, migrating(connection) as op:
-        add_public_id(op, "invoice", "number", format=INVOICE, **options)
+        add_public_id(op, "invoice", "number", format=INVOICE, collation="bytes", **options)
 
 
 def numbers(engine: Engine) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import on
 from people import migrating
 from projects import Project, upgrade_of
 from sqlalchemy import Engine, MetaData, String, text
@@ -132,20 +131,6 @@ def test_convention_that_comes_later(project: Project) -> None:
 
     assert project.check(models(RECOMMENDED)) is None
     assert unique_names(project.engine) == ["uq_guest_public_id"]
-
-
-@on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("convention", ["recommended", "long"])
-def test_script(project: Project, convention: str) -> None:
-    """A script has the name of the models."""
-    project.config.attributes["metadata"] = models(CONVENTIONS[convention])
-    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
-    sql = project.script()
-    project.upgrade()
-    (name,) = unique_names(project.engine)
-
-    assert name in sql
-    assert "uq_guest" not in sql
 
 
 def test_without_models(project: Project) -> None:

@@ -8,7 +8,7 @@ import pytest
 from alembic.autogenerate import render_python_code
 from alembic.operations.ops import ModifyTableOps, UpgradeOps
 from marks import on
-from projects import Project
+from projects import Project, upgrade_of
 from shops import old_shop, shop
 from sqlalchemy import MetaData, insert, select
 
@@ -49,7 +49,8 @@ def test_a_function_of_a_module(project: Project) -> None:
     text = project.migrate(metadata)
     found = ids(project, metadata)
 
-    assert f"format=Snowflake(machine_id={HERE}.take_machine, prefix='snw'), server_default='none')" in text
+    (statement,) = upgrade_of(text)
+    assert f"format=Snowflake(machine_id={HERE}.take_machine, prefix='snw'), server_default='none')" in statement
     assert f"import {HERE}\n" in text
     assert [int(id.removeprefix("snw_")) >> 12 & 1023 for id in found] == [21, 21]
     assert project.check(metadata) is None
@@ -107,4 +108,4 @@ def test_older_formats() -> None:
         f"format=NanoId(length=20).accepting(Snowflake(machine_id={HERE}.take_machine)"
         ".accepting(Snowflake(machine_id=sqlalchemy_public_id.formats.snowflake.no_machine, prefix='a'), "
         "Snowflake(machine_id=26)), NanoId()))"
-    ) in code
+    ) in upgrade_of(f"def upgrade():\n{code}")[0]

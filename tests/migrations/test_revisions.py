@@ -13,6 +13,7 @@ from shops import old_shop, shop
 from sqlalchemy import Column, Index, MetaData, String, inspect
 
 from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.dialects import traits_for
 
 pytestmark = pytest.mark.backend
 
@@ -104,7 +105,8 @@ def test_no_public_id(project: Project) -> None:
 
 def test_column_that_is_there(project: Project) -> None:
     """A column that somebody has begun to add is finished in three revisions, and stays when they are undone."""
-    project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(16)")
+    type_ = traits_for(project.engine.dialect).text_type(16).compile(project.engine.dialect)
+    project.execute(f"ALTER TABLE customer ADD COLUMN public_id {type_}")
     expand, _, contract = files(project.migrate(wanted()))
 
     assert downgrade_of(expand) == [f"op.loosen_public_id('customer', {FORMAT}, server_default='none')"]
