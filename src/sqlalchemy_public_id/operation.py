@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
-from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun
+from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
 from sqlalchemy_public_id.online.plan import Patience, Plan, PublicIdColumn, Step
 from sqlalchemy_public_id.online.run import (
@@ -33,6 +33,7 @@ from sqlalchemy_public_id.online.run import (
 )
 from sqlalchemy_public_id.online.turns import hold_turn
 from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
+from sqlalchemy_public_id.preflight.contents import obstacles_of_duplicates
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 
@@ -70,7 +71,7 @@ def run_phases(
 
     def look() -> tuple[Plan, MigrationReport]:
         plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
-        return plan, examine(connection, plan, phases, consent)
+        return plan, examine(connection, plan, phases, consent, runs=not dry_run)
 
     def patiently(action: Callable[[], Result], name: str) -> Result:
         # a lock that is not available would abort a transaction, which waits for it instead
@@ -179,7 +180,19 @@ class _Operation:
             except IntegrityError:
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
                 if last or not self._replace_duplicates():
+                    if not self._may_replace_duplicates:
+                        self._refuse_duplicates()
                     raise
+
+    def _refuse_duplicates(self) -> None:
+        """Take back an index that could not be built, which would refuse the ids of others.
+
+        :raises MigrationRefused: if rows share an id.
+        """
+        run(self.plan.drop_unfinished(), self.target, self.connection, self.patience)
+        obstacles = [*obstacles_of_duplicates(self.connection, self.target)]
+        if obstacles:
+            raise MigrationRefused(target=self.target, obstacles=obstacles) from None
 
     def _replace_duplicates(self) -> int:
         return replace_duplicates(self.connection, self.target, self.consent.update_triggers)

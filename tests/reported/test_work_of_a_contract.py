@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from people import people
 from sqlalchemy import Engine, event
 
@@ -30,3 +31,15 @@ def test_rows_that_are_read(engine: Engine) -> None:
         table.run("contract_public_id")
 
     assert fetched < ROWS / 2
+
+
+@pytest.mark.backend
+def test_duplicates_are_found_by_the_index(engine: Engine, statements: Any) -> None:
+    """A contract does not look for duplicates before the unique index, which finds them by itself."""
+    with people(engine, ROWS) as table:
+        table.run("expand_public_id")
+        table.run("backfill_public_id")
+        statements.clear()
+        table.run("contract_public_id")
+
+    assert not [statement for statement in statements if "HAVING" in statement]

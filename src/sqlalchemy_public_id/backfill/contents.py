@@ -33,6 +33,8 @@ from sqlalchemy.dialects.mysql import CHAR
 
 from sqlalchemy_public_id.backfill.rows import Rows, rows_of
 from sqlalchemy_public_id.backfill.triggers import Triggers, transaction_without_triggers
+from sqlalchemy_public_id.formats import NanoId
+from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
@@ -98,7 +100,15 @@ def _is_well_formed(dialect: str, rows: Rows) -> ColumnElement[bool]:
             digits = func.encode(column, "hex") if number.bits == 96 else func.replace(cast(column, Text), "-", "")
         return digits.regexp_match(number.hex_pattern)
     if dialect == "postgresql":
-        return cast(column, Text).collate("C").regexp_match(format.pattern)
+        text = cast(column, Text).collate("C")
+        if not isinstance(format, NanoId) or len(format.forms) > 1:
+            return text.regexp_match(format.pattern)
+        # a search for other characters takes a quarter of the time
+        lead = "" if format.prefix is None else format.prefix + format.separator
+        others = f"[^{character_class(format.alphabet)[1:]}"
+        body = func.substr(text, len(lead) + 1) if lead else text
+        is_id = and_(func.length(text) == format.max_length, not_(body.regexp_match(others)))
+        return and_(text.startswith(lead, autoescape=True), is_id) if lead else is_id
     # elsewhere, "$" matches before a newline, too
     lengths = [form.max_length for form in format.forms]
     if dialect == "sqlite":

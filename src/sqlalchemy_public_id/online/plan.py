@@ -251,6 +251,10 @@ class Plan(ABC):
     def relax(self) -> list[Step]:
         """Return the steps back to the result of :meth:`expand`."""
 
+    def drop_unfinished(self) -> list[Step]:
+        """Return the steps that remove what a failed build of the unique index has left."""
+        return []
+
     @abstractmethod
     def drop(self) -> list[Step]:
         """Return the steps that remove the column."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -167,6 +168,12 @@ class PostgreSQLPlan(Plan):
             Lock.BUILD if self.online else Lock.STRONG,
         )
         return [constraint, index]
+
+    def drop_unfinished(self) -> list[Step]:
+        def is_unfinished(state: State) -> bool:
+            return state.index and not state.valid
+
+        return [replace(self._drop_unique()[-1], needed=is_unfinished)]
 
     def has_own_default(self, state: State) -> bool:
         return state.called is not None

@@ -21,13 +21,16 @@ __all__ = ["Consent", "MigrationReport", "PlannedStep", "examine"]
 _MODULES = {"mariadb": mysql, "mysql": mysql, "postgresql": postgresql, "sqlite": sqlite}
 
 
-def examine(connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent) -> MigrationReport:
+def examine(
+    connection: Connection, plan: Plan, phases: Sequence[str], consent: Consent, *, runs: bool = False
+) -> MigrationReport:
     """Report what *phases* would do, and everything that stands in their way. Nothing is changed.
 
     :param phases: ``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``.
+    :param runs: True if the phases run afterwards. The unique index of a contract finds duplicates by itself then.
     :raises ConfigurationError: if there is no such table.
     """
-    scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection))
+    scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection), runs)
     dialect = connection.dialect.name
     warnings = postgresql.warnings(scene) if dialect == "postgresql" else ()
     return build_report(

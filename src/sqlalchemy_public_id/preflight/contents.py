@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import Connection
+
 from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.errors import Obstacle, safe_repr
+from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.preflight.scene import Scene
 
 
@@ -14,16 +17,17 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
-    if consent.on_duplicate == "refuse" and not state.valid:
-        yield from _of_duplicates(scene)
+    if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
+        yield from obstacles_of_duplicates(scene.connection, scene.target)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(scene)
     elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
         yield from _of_lost_characters(scene)
 
 
-def _of_duplicates(scene: Scene) -> Iterator[Obstacle]:
-    number, examples = count_duplicates(scene.connection, scene.target)
+def obstacles_of_duplicates(connection: Connection, target: PublicIdColumn) -> Iterator[Obstacle]:
+    """Yield the obstacle that ids in several rows are."""
+    number, examples = count_duplicates(connection, target)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
         problem = f"{ids} in several rows, such as {', '.join(safe_repr(str(id)) for id in examples)}"

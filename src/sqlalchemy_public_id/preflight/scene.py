@@ -49,6 +49,8 @@ class Scene:
     """``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``."""
     consent: Consent
     state: State
+    runs: bool = False
+    """True if the phases run afterwards."""
 
     @property
     def target(self) -> PublicIdColumn:
@@ -65,6 +67,12 @@ class Scene:
         phases = [phase for phase in self.phases if phase != "backfill"]
         every = [(phase, step) for phase in phases for step in getattr(self.plan, phase)()]
         return [(phase, step) for phase, step in every if step.needed(self.state)]
+
+    @property
+    def begins_with_index(self) -> bool:
+        """True if the phases run now, and change nothing before the unique index is built."""
+        is_contract = [*self.phases] == ["contract"] and self.plan.online and self.consent.on_invalid != "replace"
+        return self.runs and is_contract and not self.plan.changes_collation(self.state)
 
     @cached_property
     def fills_rows(self) -> bool:
