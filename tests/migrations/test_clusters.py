@@ -18,8 +18,7 @@ from sqlalchemy import Engine, ForeignKey, MetaData, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-import sqlalchemy_public_id.alembic  # noqa: F401  Alembic before 1.18 needs to be told
-from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.alembic import (
     ClusterOp,
     CreateClusterConfigOp,
@@ -33,13 +32,34 @@ from sqlalchemy_public_id.alembic import (
     drop_cluster_config,
     drop_cluster_sequence,
     set_cluster,
+    toimpl_clusters,
     unset_cluster,
 )
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
+from sqlalchemy_public_id.online import Patience
 
 pytestmark = pytest.mark.backend
 
 SERVERS = ("postgresql", "mysql", "mariadb")
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=lambda each: each.__name__)
+def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another session has the table for itself, an operation gives up; settings of the session stay."""
+    monkeypatch.setattr(toimpl_clusters, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
+    is_postgresql = parcels.engine.name == "postgresql"
+    limit = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
+    options: dict[str, Any] = {"cluster": 10} if operation is set_cluster else {}
+
+    with parcels.engine.connect() as other, parcels.engine.connect() as connection:
+        before = connection.exec_driver_sql(limit).scalar()
+        other.exec_driver_sql(f"LOCK TABLE {NAME}" if is_postgresql else f"LOCK TABLES {NAME} WRITE")
+        with pytest.raises(LockNotAvailable, match=f"could not run op.{operation.__name__}"):
+            operation(Operations(MigrationContext.configure(connection)), NAME, **options)
+        connection.rollback()
+        assert connection.exec_driver_sql(limit).scalar() == before
+        other.exec_driver_sql("ROLLBACK" if is_postgresql else "UNLOCK TABLES")
 
 
 # --- a range

@@ -3,6 +3,9 @@
 They take the number of the cluster, or ``env.py`` has it, so that one migration serves all clusters::
 
     context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
+
+They run inside the transaction of the revision, wait five seconds for a lock, and then raise
+:class:`~sqlalchemy_public_id.LockNotAvailable`: run the migration again.
 """
 
 from __future__ import annotations

@@ -3,25 +3,61 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from alembic.operations import Operations
 from sqlalchemy import Connection, column, func, inspect, select, table
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.alembic import ops_clusters
 from sqlalchemy_public_id.dialects.quoting import in_script, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.migrating.catalog import columns_of
+from sqlalchemy_public_id.online import Patience
+from sqlalchemy_public_id.online.run import can_be_retried, limits_of_operation
+
+OpT = TypeVar("OpT", bound=ops_clusters.ClusterOp)
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32}
 _WIDE = {"BIGINT", "NUMERIC", "DECIMAL"}
 
 
-@Operations.implementation_for(ops_clusters.CreateClusterConfigOp)
+_PATIENCE = Patience(lock_timeout=5.0, attempts=1)
+"""One attempt, because the transaction of the revision may have other locks meanwhile."""
+
+
+def _implementation_of(directive: type[OpT]) -> Callable[[Callable[[Operations, OpT], None]], None]:
+    """Register a function that does what *directive* says, and never waits for a lock for long.
+
+    Everything that uses the table would queue behind it.
+    """
+
+    def register(run: Callable[[Operations, OpT], None]) -> None:
+        @Operations.implementation_for(directive)
+        def run_bounded(operations: Operations, op: OpT) -> None:
+            connection = _connection(operations)
+            if connection is None:
+                run(operations, op)
+                return
+            with limits_of_operation(connection, _PATIENCE):
+                try:
+                    run(operations, op)
+                except DBAPIError as error:
+                    if not can_be_retried(error, connection.dialect):
+                        raise
+                    step, table = f"run op.{op.name}()", getattr(op, "table_name", "cluster_config")
+                    raise LockNotAvailable(
+                        step=step, table=table, attempts=1, timeout=_PATIENCE.lock_timeout
+                    ) from error
+
+    return register
+
+
+@_implementation_of(ops_clusters.CreateClusterConfigOp)
 def _create_config(operations: Operations, op: ops_clusters.CreateClusterConfigOp) -> None:
     config = Config(_dialect(operations), schema=op.schema)
     if config.dialect.name == "sqlite":
@@ -31,18 +67,18 @@ def _create_config(operations: Operations, op: ops_clusters.CreateClusterConfigO
     _execute(operations, [*config.create(), *config.create_function(), *row])
 
 
-@Operations.implementation_for(ops_clusters.DropClusterConfigOp)
+@_implementation_of(ops_clusters.DropClusterConfigOp)
 def _drop_config(operations: Operations, op: ops_clusters.DropClusterConfigOp) -> None:
     config = Config(_dialect(operations), schema=op.schema)
     _execute(operations, [*config.drop_function(), *config.drop()])
 
 
-@Operations.implementation_for(ops_clusters.DropClusterSequenceOp)
+@_implementation_of(ops_clusters.DropClusterSequenceOp)
 def _drop_sequence(operations: Operations, op: ops_clusters.DropClusterSequenceOp) -> None:
     _execute(operations, _counter(operations, op).drop_sequence())
 
 
-@Operations.implementation_for(ops_clusters.CreateClusterSequenceOp)
+@_implementation_of(ops_clusters.CreateClusterSequenceOp)
 def _create_sequence(operations: Operations, op: ops_clusters.CreateClusterSequenceOp) -> None:
     statements, connection = _counter(operations, op).create_sequence(), _connection(operations)
     if connection is not None:
@@ -50,7 +86,7 @@ def _create_sequence(operations: Operations, op: ops_clusters.CreateClusterSeque
     _execute(operations, statements)
 
 
-@Operations.implementation_for(ops_clusters.SetClusterOp)
+@_implementation_of(ops_clusters.SetClusterOp)
 def _set(operations: Operations, op: ops_clusters.SetClusterOp) -> None:
     keys = op.key_range
     if keys is None:
@@ -75,7 +111,7 @@ def _set(operations: Operations, op: ops_clusters.SetClusterOp) -> None:
     _execute(operations, [*counter.limit(keys), *guard])
 
 
-@Operations.implementation_for(ops_clusters.UnsetClusterOp)
+@_implementation_of(ops_clusters.UnsetClusterOp)
 def _unset(operations: Operations, op: ops_clusters.UnsetClusterOp) -> None:
     _execute(operations, _counter(operations, op).free())
 

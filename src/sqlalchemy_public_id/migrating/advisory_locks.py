@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Boolean, ColumnElement, Connection, Text, bindparam, cast, func
 
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.nodes import restore
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def try_lock(connection: Connection, *parts: object, schema: str | None) -> Gene
     try:
         yield True
     except BaseException:
-        connection.exec_driver_sql(release)
+        restore(connection, release)
         raise
     if not connection.exec_driver_sql(release).scalar():
         raise ConfigurationError(

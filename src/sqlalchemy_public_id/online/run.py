@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from typing_extensions import TypeVar
 
-from sqlalchemy_public_id.dialects import Outcome, traits_for
+from sqlalchemy_public_id.dialects import Outcome, is_autocommit, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.nodes import restore
@@ -239,12 +239,16 @@ def limits_of_operation(connection: Connection, patience: Patience) -> Generator
         "lock_wait_timeout": _whole(patience.lock_timeout),
     }
     changed = {name: value for name, value in rows if float(value) != wanted.get(name, 0)}
+    before = [f"SET SESSION {name} = {value}" for name, value in changed.items()]
     for name in changed:
         _send(connection, f"SET SESSION {name} = {wanted.get(name, 0)}")
     try:
         yield
-    finally:
-        restore(connection, *(f"SET SESSION {name} = {value}" for name, value in changed.items()))
+    except BaseException:
+        if connection.dialect.name != "postgresql" or is_autocommit(connection):
+            restore(connection, *before)  # a transaction of PostgreSQL that has failed takes them back
+        raise
+    restore(connection, *before)
 
 
 def _whole(seconds: float) -> int:
