@@ -2,7 +2,6 @@
 
 PUBLIC = [
     "",
-    ".advice",
     ".alembic",
     ".alembic.revisions",
     ".asyncio",

@@ -244,16 +244,13 @@ def backfill_command(table: str, column: str, format: object, schema: str | None
 class BackfillIncomplete(PublicIdError):
     """Rows have no public id yet. Nothing was changed; the message has the command to run first."""
 
-    def __init__(
-        self, *, table: str, column: str, missing: int, format: object, schema: str | None = None, advice: str = ""
-    ) -> None:
+    def __init__(self, *, table: str, column: str, missing: int, format: object, schema: str | None = None) -> None:
         full_name = f"{schema}.{table}" if schema else table
         rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
         super().__init__(
             f"{rows} no {column} yet; fill them first, with "
             f"op.backfill_public_id({table!r}) in an earlier migration, or with: "
             f"{backfill_command(table, column, format, schema)}"
-            + (f"\nIf new rows keep arriving without an id: {advice}" if advice else "")
         )
         self.table: str = table
         self.column: str = column

@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
@@ -203,12 +202,11 @@ class _Operation:
         return self.consent.on_duplicate == "replace" or "backfill" in self.phases
 
     def _incomplete(self) -> BackfillIncomplete:
-        target, advice = self.target, about("no-default", table=self.target.table, column=self.target.column)
+        target = self.target
         return BackfillIncomplete(
             table=target.table,
             column=target.column,
             schema=target.schema,
             format=target.format,
             missing=target.count_missing(self.connection),
-            advice=f"{advice.danger}\n{advice.good}",
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +13,7 @@ from alembic.operations.ops import UpgradeOps
 from clients import command_in, run_script
 from marks import on
 from odd_names import NAMES, beside
+from pasting import paste
 from people import People, send
 from sqlalchemy import Engine, event
 
@@ -146,12 +145,6 @@ def test_rendered(name: str) -> None:
     assert again.target == op.target
 
 
-def lines_of(finding: audit.Finding) -> str:
-    """The lines to paste."""
-    assert finding.advice is not None
-    return finding.advice.good
-
-
 def looked_at(people: People) -> audit.Report:
     return audit.run(
         people.engine,
@@ -164,20 +157,13 @@ def looked_at(people: People) -> audit.Report:
 
 
 def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> None:
-    """An audit finds what is wrong beside any name, and nothing more; its lines can be pasted."""
+    """An audit finds what is wrong beside any name, and nothing more; its remedies can be pasted."""
     people = new_people(name)
     people.run("expand_public_id")
 
     found = {each.problem: each for each in looked_at(people).findings}
-    people.run("backfill_public_id")
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for statement in lines_of(found["unique-missing"]).split(";\n"):
-            send(connection, statement)
-    people.run("contract_public_id")
-
-    assert shlex.split(lines_of(found["missing-ids"]))[-1] == name
-    if engine.name == "sqlite":
-        ast.parse(lines_of(found["nullable"]))
+    paste(engine, found["missing-ids"].remedy)
+    paste(engine, found["unique-missing"].remedy)
 
     assert found.keys() >= {"missing-ids", "nullable", "unique-missing"}
     assert ("default-missing" in found) == (engine.name == "sqlite")

@@ -30,8 +30,8 @@ from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdForm
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.cli.inspect import guesses
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats.guess import guesses
 from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
 
@@ -364,7 +364,21 @@ def test_audit_with_findings(engine: Engine, make: Make) -> None:
     assert "missing-ids       2 rows have no id" in result.stdout
     assert f'public-id backfill "$DATABASE_URL" {NAME}' in result.stdout
     assert "1 error, 1 warning\n" in result.stderr
-    assert "backfill" not in run("audit", url(engine), "--table", NAME, "--no-advice").stdout
+    assert "backfill" not in run("audit", url(engine), "--table", NAME, "--no-remedies").stdout
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_audit_shows_a_remedy_once(engine: Engine, make: Make) -> None:
+    """Statements that mend several problems are shown below the last of them."""
+    make(nullable=True)
+    with engine.begin() as connection:
+        table = f" ON {NAME}" if engine.name != "postgresql" else ""
+        connection.exec_driver_sql(f"DROP INDEX uq_{NAME}_public_id{table}")
+
+    shown = run("audit", url(engine), "--table", NAME).stdout
+
+    assert shown.index("unique-missing") < shown.index("nullable") < shown.index("-- build the unique index")
+    assert shown.count("-- build the unique index") == 1
 
 
 def test_audit_as_json(engine: Engine, make: Make) -> None:

@@ -7,8 +7,9 @@
 >>> [finding.problem for finding in report.at_least("warning")]
 []
 
-Each :class:`Finding` has the problem in a sentence, as facts, and lines to paste (its ``advice``). No table is read as
-a whole: ids are checked in a sample, and rows without an id are counted in an index.
+Each :class:`Finding` has the problem in a sentence, as facts, and a :class:`Remedy`: the statements of a
+migration, a command, or what stands in the way of both. No table is read as a whole: ids are checked
+in a sample, and rows without an id are counted in an index.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, Inspector, inspect
 
 from sqlalchemy_public_id.audit.clusters import Clusters
-from sqlalchemy_public_id.audit.report import Finding, Problem, Report, Severity, TableReport
+from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport
 from sqlalchemy_public_id.audit.tables import TableAudit
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.online.unique_names import Models
 
-__all__ = ["Finding", "Problem", "Report", "Severity", "TableReport", "run"]
+__all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
 
 def run(
@@ -34,6 +36,7 @@ def run(
     tables: Collection[str] | None = None,
     column: str = "public_id",
     formats: Mapping[str, Format] | None = None,
+    models: Models = None,
     clusters: Clusters | None = None,
     sample: int = 10_000,
     defaults: bool = False,
@@ -42,7 +45,10 @@ def run(
 
     :param schema: the schema, instead of the default one of the connection.
     :param tables: the tables; all of them by default.
-    :param formats: table → format of its ids. In other tables, the most frequent form is taken as the right one.
+    :param formats: table → format of its ids. In tables that neither this names nor *models*, the most frequent form is
+        taken as the right one.
+    :param models: the ``MetaData`` of the models, or several: the formats of the ids, and the names of unique indexes
+        that are missing.
     :param clusters: table → the number of its cluster, or the range of its keys, if the database does not show it: for
         ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are checked in tables without public ids,
         too.
@@ -73,7 +79,7 @@ def run(
                 f"there is no table {', '.join(map(repr, unknown))}{place}; "
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
-        table_audit = TableAudit(connection, inspector, schema, column, formats, clusters, sample, defaults)
+        table_audit = TableAudit(connection, inspector, schema, column, formats, models, clusters, sample, defaults)
         for name in sorted(audited):
             table, found = table_audit.run(name)
             report.tables.append(table)
@@ -82,13 +88,8 @@ def run(
 
 
 def _check_schema(inspector: Inspector, schema: str) -> None:
-    existing, dialect = {*inspector.get_schema_names()}, inspector.dialect.name
-    exists = schema in existing or inspector.has_schema(schema)  # PostgreSQL does not list its own schemas
-    if dialect == "sqlite":  # nor SQLite the one of temporary tables
-        existing.add("temp")
-    if dialect != "postgresql":  # SQLite, and some servers, ignore case
-        exists = exists or schema.casefold() in {name.casefold() for name in existing}
-    if not exists:
+    existing = inspector.get_schema_names()
+    if schema not in existing and not inspector.has_schema(schema):  # PostgreSQL does not list its own schemas
         raise ConfigurationError(f"there is no schema {safe_repr(schema)}; there are: {', '.join(sorted(existing))}")
 
 

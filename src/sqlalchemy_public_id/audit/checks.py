@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
 
-from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Connection,
+    Date,
+    DateTime,
+    Float,
+    Integer,
+    Numeric,
+    column,
+    func,
+    select,
+    table,
+)
+from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.advice import Advice, about
-from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
-from sqlalchemy_public_id.audit.sampling import Form, Sample, form_in, forms_of
-from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
+from sqlalchemy_public_id.audit import remedies
+from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity
+from sqlalchemy_public_id.audit.sampling import Sample, forms_of
 from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.migrating.catalog import Facts
-from sqlalchemy_public_id.migrating.free_names import free_check_name, free_index_name
+from sqlalchemy_public_id.formats.guess import guess_from
+from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.indexes import IndexFacts
-from sqlalchemy_public_id.naming import not_null_check_name, unique_name
+from sqlalchemy_public_id.naming import derived_name, not_null_check_name
+from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.preflight.column import obstacles_of_the_type
 
 _FREQUENT = 0.01
 """A form that fewer ids have is a mistake, and no second format."""
 _SHOWN = 3
-_LEAD = re.compile(r"([A-Za-z0-9_]*[A-Za-z0-9])([^A-Za-z0-9]+)")
-_MYSQL = {"mysql", "mariadb"}
+_OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
+"""Formats are stored as text, as bytes, as a UUID or as a BIGINT. A type that SQLAlchemy cannot name may be any."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A table, its catalog and its sample."""
+    """A table, the state of its column of public ids, and its sample."""
 
     connection: Connection
     name: str
-    facts: Facts
+    target: PublicIdColumn
+    """The column, with the unique index that it has."""
+    state: State
+    type: TypeEngine[Any]
+    indexes: Sequence[IndexFacts]
+    """The indexes on the column alone."""
     sample: Sample
-    forms: Counter[Form]
+    forms: Mapping[str, list[str]]
     format: Format | None
     """The format of the ids, if the caller names it."""
     size: int
@@ -48,41 +67,43 @@ class Subject:
         return self.connection.dialect.name
 
     @property
-    def loses_default(self) -> bool:
-        """True if the column has a default that a MODIFY would have to repeat."""
-        return self.dialect in _MYSQL and self.facts.has_default
+    def guard(self) -> IndexFacts | None:
+        """The best of the indexes that keep duplicates out: that of a constraint, or of the library's name."""
+        name = self.target.unique_name
+        return min(
+            (index for index in self.indexes if index.guards),
+            key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != name),
+            default=None,
+        )
+
+    @property
+    def is_searchable(self) -> bool:
+        """True if an index finds the rows without an id."""
+        return any(index.valid and not index.partial for index in self.indexes)
+
+    @cached_property
+    def completed(self) -> Remedy | None:
+        """What completes the column."""
+        return self.complete(self.target)
+
+    def complete(self, target: PublicIdColumn) -> Remedy | None:
+        """Return what completes the column as *target* describes it."""
+        return remedies.contract(self.connection, target, is_format_known=self.format is not None)
 
     def finding(
-        self, problem: Problem, severity: Severity, message: str, advice: Advice | None, **facts: Any
+        self, problem: Problem, severity: Severity, message: str, remedy: Remedy | None = None, **facts: Any
     ) -> Finding:
-        return Finding(self.name, self.facts.column, problem, severity, message, facts, advice)
+        return Finding(self.name, self.target.column, problem, severity, message, facts, remedy)
 
-    def advice(self, slug: str, **names: Any) -> Advice:
-        """Return the piece of advice with the names of the table, quoted in SQL."""
-        facts = self.facts
-        values: dict[str, Any] = {
-            "table": facts.table,
-            "column": facts.column,
-            "index": unique_name(facts.table, facts.column),
-            "check": not_null_check_name(facts.table, facts.column),
-            **names,
-        }
-        if about(slug).language == "sql":
-            dialect = self.connection.dialect
-            values = {
-                **{name: quoted(value, dialect) for name, value in values.items()},
-                "table": quoted_table(facts.table, facts.schema, dialect),
-                "dropped": quoted_table(values["index"], facts.schema, dialect),
-            }
-            if slug == "unique-missing":  # SQLite has the schema before the index, and none before the table
-                values |= {"index": values["dropped"], "table": quoted(facts.table, dialect)}
-        if facts.type is not None:
-            values["type"] = facts.type
-        return about(slug, length=facts.length or 12, **values)
 
-    def free_index_name(self) -> str:
-        """Return a name for the unique index that is to be created."""
-        return free_index_name(self.connection, self.facts.table, self.facts.schema, self.facts.column)
+def with_free_name(target: PublicIdColumn, indexes: Sequence[IndexFacts]) -> PublicIdColumn:
+    """Return *target* with a name that its unique index can have, if there is none yet."""
+    candidates = [index.name for index in indexes if index.can_be_unique_index_of(target.column)]
+    if candidates and target.unique_name not in candidates:
+        return replace(target, unique_name=candidates[0])  # an INVALID index is built again
+    if target.unique_name in {index.name for index in indexes} - {*candidates}:
+        return replace(target, unique_name=derived_name("uq", target.table, target.column, "2"))
+    return target
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
@@ -91,217 +112,187 @@ def findings(subject: Subject) -> Iterator[Finding]:
         yield from check(subject)
 
 
-def _nulls(subject: Subject) -> Iterator[Finding]:
-    facts, sample = subject.facts, subject.sample
-    if not facts.nullable:
+def _check_missing_ids(subject: Subject) -> Iterator[Finding]:
+    sample, is_counted = subject.sample, subject.is_searchable
+    if not subject.state.nullable:
         return
-    count = _count_missing(subject) if facts.searchable else sample.missing
+    count = _count_missing(subject) if is_counted else sample.missing
     if not count:
         return
-    if not facts.searchable:
+    if not is_counted:
         message = f"{count} of {sample.rows} rows that were read have no id"
     elif count > subject.size:
         message = f"more than {subject.size} rows have no id"
     else:
         message = f"{count} row{'s have' if count > 1 else ' has'} no id"
-    counted = {"rows": min(count, subject.size), "exact": facts.searchable and count <= subject.size}
-    yield subject.finding("missing-ids", "error", message, subject.advice("one-update"), **counted, sampled=sample.rows)
+    counted = {"rows": min(count, subject.size), "exact": is_counted and count <= subject.size}
+    remedy = remedies.command("backfill", subject.target)
+    yield subject.finding("missing-ids", "error", message, remedy, **counted, sampled=sample.rows)
 
 
 def _count_missing(subject: Subject) -> int:
     """Count the rows without an id in the index, up to one more than may be read."""
-    facts = subject.facts
-    source = table(facts.table, column(facts.column), schema=facts.schema)
-    missing = source.c[facts.column].is_(None)
-    some = select(source.c[facts.column]).where(missing).limit(subject.size + 1).subquery()
+    target = subject.target
+    source = table(target.table, column(target.column), schema=target.schema)
+    missing = source.c[target.column].is_(None)
+    some = select(source.c[target.column]).where(missing).limit(subject.size + 1).subquery()
     return subject.connection.scalar(select(func.count()).select_from(some)) or 0
 
 
-def _nullable(subject: Subject) -> Iterator[Finding]:
-    if not subject.facts.nullable:
-        return
-    if subject.dialect == "postgresql":
-        facts = subject.facts
-        check = free_check_name(subject.connection, facts.table, facts.schema, facts.column)
-        advice = subject.advice("set-not-null", check=check)
-    else:
-        slug = "sqlite-copy" if subject.dialect == "sqlite" else "modify-not-null"
-        advice = subject.advice("half-done" if subject.loses_default else slug)
-    message = "the column may be NULL: rows can be stored without an id"
-    yield subject.finding("nullable", "warning", message, advice)
-
-
-def _unique(subject: Subject) -> Iterator[Finding]:
-    indexes = subject.facts.indexes
+def _check_unique_index(subject: Subject) -> Iterator[Finding]:
+    indexes = subject.indexes
     if any(index.unique and (index.guards or not index.valid or index.prefix_of) for index in indexes):
         return
     names = [index.name for index in indexes]
     reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
     others = f" ({', '.join(names)} {reason})" if names else ""
-    slugs = {"postgresql": "unique-constraint", "sqlite": "unique-missing"}
     message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
-    slug = slugs.get(subject.dialect, "unique-index-algorithm")
-    advice = subject.advice(slug, index=subject.free_index_name())
-    yield subject.finding("unique-missing", "error", message, advice, indexes=names)
+    yield subject.finding("unique-missing", "error", message, subject.completed, indexes=names)
 
 
-def _prefixes(subject: Subject) -> Iterator[Finding]:
-    indexes = subject.facts.indexes
-    guarded = any(index.guards for index in indexes)
-    name = None if guarded else subject.free_index_name()
-    for index in indexes:
-        if not (index.unique and index.prefix_of):
-            continue
+def _check_prefixes(subject: Subject) -> Iterator[Finding]:
+    for index in subject.indexes:
+        if index.unique and index.prefix_of:
+            message = (
+                f"the unique index {index.name} has the first {index.prefix} characters only: an id that begins like "
+                f"another is refused; drop it when there is another one"
+            )
+            facts = {"index": index.name, "length": index.prefix}
+            yield subject.finding("unique-prefix", "error", message, subject.completed, **facts)
+
+
+def _check_deferrable(subject: Subject) -> Iterator[Finding]:
+    guard = subject.guard
+    if guard is not None and guard.deferrable:  # the best of all
         message = (
-            f"the unique index {index.name} has the first {index.prefix} characters only: an id that begins like "
-            f"another is refused"
+            f"the constraint {guard.name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
+            f"COMMIT, which is not retried; drop it when there is a unique index"
         )
-        if name is None:
-            advice = subject.advice("redundant-index", index=index.name)
-        else:
-            advice = subject.advice("prefix-index", index=name, replaced=index.name)
-        yield subject.finding("unique-prefix", "error", message, advice, index=index.name, length=index.prefix)
+        yield subject.finding("unique-deferrable", "warning", message, subject.completed, constraint=guard.name)
 
 
-def _deferrable(subject: Subject) -> Iterator[Finding]:
-    guards = [index for index in subject.facts.indexes if index.guards]
-    if not guards or not all(index.deferrable for index in guards):
-        return
-    best = _best(subject, guards)
-    message = (
-        f"the constraint {best.name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
-        f"COMMIT, which is not retried"
-    )
-    advice = None
-    if not best.primary:
-        advice = subject.advice("deferrable-constraint", index=subject.free_index_name(), replaced=best.name)
-    yield subject.finding("unique-deferrable", "warning", message, advice, constraint=best.name)
-
-
-def _invalid(subject: Subject) -> Iterator[Finding]:
-    for index in subject.facts.indexes:
+def _check_invalid(subject: Subject) -> Iterator[Finding]:
+    for index in subject.indexes:
         if not index.valid:
             message = f"the index {index.name} is INVALID: no query uses it, and it guarantees nothing"
-            advice = subject.advice("invalid-index", index=index.name)
-            yield subject.finding("index-invalid", "error", message, advice, index=index.name)
+            is_rebuilt = index.name == subject.target.unique_name
+            remedy = subject.completed if is_rebuilt else None
+            message += "" if is_rebuilt else "; drop it"
+            yield subject.finding("index-invalid", "error", message, remedy, index=index.name)
 
 
-def _redundant(subject: Subject) -> Iterator[Finding]:
-    """Yield all indexes but the best one."""
-    indexes = subject.facts.indexes
-    guards = [index for index in indexes if index.guards]
-    if not guards:
-        return
-    best = _best(subject, guards)
-    for index in indexes:
-        if index is not best and index.valid and not (index.unique and index.prefix_of):
-            message = f"the index {index.name} does nothing that {best.name} does not do, and costs time at every write"
-            advice = subject.advice("redundant-index", index=index.name)
-            names = {"index": index.name, "beside": best.name}
-            yield subject.finding("index-redundant", "warning", message, advice, **names)
+def _check_redundant(subject: Subject) -> Iterator[Finding]:
+    guard = subject.guard
+    for index in subject.indexes if guard is not None else ():
+        if guard is not None and index is not guard and index.valid and not (index.unique and index.prefix_of):
+            message = (
+                f"the index {index.name} does nothing that {guard.name} does not do, and costs time at every write; "
+                f"drop it"
+            )
+            names = {"index": index.name, "beside": guard.name}
+            yield subject.finding("index-redundant", "warning", message, None, **names)
 
 
-def _best(subject: Subject, guards: list[IndexFacts]) -> IndexFacts:
-    """Return the index of a constraint if there is one, else the one with the library's name."""
-    name = unique_name(subject.facts.table, subject.facts.column)
-    return max(guards, key=lambda index: (not index.deferrable, index.primary, index.constraint, index.name == name))
+def _check_nullable(subject: Subject) -> Iterator[Finding]:
+    if subject.state.nullable:
+        message = "the column may be NULL: rows can be stored without an id"
+        yield subject.finding("nullable", "warning", message, subject.completed)
+    elif subject.state.check:
+        name = not_null_check_name(subject.target.table, subject.target.column)
+        message = f"the CHECK constraint {name} is left over from a migration"
+        yield subject.finding("check-left-over", "info", message, subject.completed, check=name)
 
 
-def _type(subject: Subject) -> Iterator[Finding]:
-    facts, format = subject.facts, subject.format
-    if facts.storable:
-        return
-    if subject.dialect == "sqlite":  # it stores 64 bits in an INTEGER, but turns text of digits into a number
-        if isinstance(format, BitsFormat) and format.bits == 64:
-            return
-        severity: Severity = "warning"
-        effect = "an id of digits only is stored as a number, without its leading zeros"
+def _check_type(subject: Subject) -> Iterator[Finding]:
+    format, type_ = subject.format, subject.state.type
+    severity: Severity = "error"
+    if format is not None and subject.dialect != "sqlite":
+        scene = remedies.contract_of(subject.connection, subject.target)
+        problem = next((str(one) for one in obstacles_of_the_type(scene)), None)
+    elif isinstance(subject.type, _OTHER_TYPES) and not isinstance(subject.type, BigInteger):
+        problem = f"the type of the column is {type_}, in which no format is stored: "
+        if subject.dialect != "sqlite":
+            problem += "ids are refused, or stored as other values"
+        elif isinstance(format, BitsFormat) and format.bits == 64:
+            problem = None  # SQLite stores 64 bits in an INTEGER, but turns text of digits into a number
+        else:
+            severity = "warning"
+            problem += "an id of digits only is stored as a number, without its leading zeros"
     else:
-        severity, effect = "error", "ids are refused, or stored as other values"
-    message = f"the type of the column is {facts.type}, in which no format is stored: {effect}"
-    yield subject.finding("column-type", severity, message, subject.advice("column-type"), type=facts.type)
+        problem = None
+    if problem is None and format is not None and subject.sample.ids and subject.dialect == "sqlite":
+        problem = _stored_otherwise(format, is_text=subject.sample.is_text)
+    if problem is not None:
+        yield subject.finding("column-type", severity, problem, type=type_)
 
 
-def _ids(subject: Subject) -> Iterator[Finding]:
+def _stored_otherwise(format: Format, *, is_text: bool) -> str | None:
+    if format.is_native != is_text:
+        return None
+    stored, expected = ("text", "numbers") if is_text else ("numbers", "text")
+    option = '; pass storage="text"' if is_text else "; take a format that is stored as numbers"
+    return f"the column has {stored}, and ids of {format!r} are stored as {expected}{option}"
+
+
+def _check_ids(subject: Subject) -> Iterator[Finding]:
     ids, forms, format = subject.sample.ids, subject.forms, subject.format
     if format is not None:
         malformed = [id for id in ids if not format.is_valid(id)]
         if malformed:
-            old = forms_of(malformed).most_common(1)[0][0]
-            advice = _accepting(subject, repr(format), old)
-            yield _malformed(subject, malformed, f"expected {format.expected}", "error", advice)
+            [first, *_] = forms_of(malformed).values()
+            if isinstance(format, BitsFormat) and format.is_native and subject.sample.is_text:
+                as_text: Format = replace(cast("Any", format), storage="text")
+                format = as_text.accepting(*format.forms[1:])
+            remedy = remedies.accept(format, first)
+            yield _malformed(subject, malformed, f"expected {format.expected}", "error", remedy)
         return
-    frequent = [form for form, count in forms.most_common() if count >= max(2, _FREQUENT * len(ids))]
+    frequent = [form for form, of_form in forms.items() if len(of_form) >= max(2, _FREQUENT * len(ids))]
     if len(frequent) > 1:
-        message = "the ids have several forms: " + "; ".join(f"{forms[form]} of {form}" for form in frequent)
-        counts = {str(form): forms[form] for form in frequent}
-        advice = _accepting(subject, _format_of(frequent[0]), frequent[1])
-        yield subject.finding("mixed-formats", "warning", message, advice, forms=counts, sampled=len(ids))
-    right = set(frequent or forms)
-    odd = [id for id in ids if form_in(id, forms) not in right]
+        counts = {form: len(forms[form]) for form in frequent}
+        message = "the ids have several forms: " + "; ".join(f"{count} of {form}" for form, count in counts.items())
+        newer = guess_from(forms[frequent[0]])
+        remedy = None if newer is None else remedies.accept(newer, forms[frequent[1]])
+        yield subject.finding("mixed-formats", "warning", message, remedy, forms=counts, sampled=len(ids))
+    odd = [id for form, of_form in forms.items() if frequent and form not in frequent for id in of_form]
     if odd:
-        yield _malformed(subject, odd, f"ids here are {' or '.join(map(str, frequent))}", "warning", None)
+        yield _malformed(subject, odd, f"ids here are {' or '.join(frequent)}", "warning", None)
 
 
-def _accepting(subject: Subject, new: str | None, form: Form) -> Advice | None:
-    old = _format_of(form)
-    return subject.advice("mixed-formats", new=new, old=old) if new is not None and old is not None else None
-
-
-def _format_of(form: Form) -> str | None:
-    """Return a format for ids of *form*, as Python. Its alphabet is a guess."""
-    if form.kind != "characters":
-        return None
-    lead = _LEAD.fullmatch(form.lead)
-    settings: dict[str, object] = {"length": form.length}
-    if lead is not None:
-        settings["prefix"] = lead[1]
-        settings |= {"separator": lead[2]} if lead[2] != "_" else {}
-    return f"NanoId({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
-
-
-def _malformed(subject: Subject, ids: list[str], expected: str, severity: Severity, advice: Advice | None) -> Finding:
+def _malformed(subject: Subject, ids: list[str], expected: str, severity: Severity, remedy: Remedy | None) -> Finding:
     sampled, examples = len(subject.sample.ids), ids[:_SHOWN]
     shown_ids = ", ".join(map(safe_repr, examples)) + (", …" if len(ids) > _SHOWN else "")
     message = f"{len(ids)} of {sampled} ids that were read are malformed: {shown_ids} ({expected})"
     counts = {"malformed": len(ids), "sampled": sampled}
-    return subject.finding("malformed-ids", severity, message, advice, **counts, examples=examples)
+    return subject.finding("malformed-ids", severity, message, remedy, **counts, examples=examples)
 
 
-def _collation(subject: Subject) -> Iterator[Finding]:
-    facts, dialect = subject.facts, subject.dialect
-    expected = {"postgresql": '"C"', "sqlite": "BINARY"}.get(dialect, "ascii_bin")
-    names = {"collation": facts.collation, "expected": expected}
-    if not facts.collated:
-        slug = {"postgresql": "linguistic-collation", "sqlite": "nocase-collation"}.get(dialect, "default-collation")
-        effect = "aB and Ab may be one id"
-        if dialect == "postgresql":
-            effect = "ids are compared by the rules of a language, which change with upgrades"
-        message = f"the collation is {facts.collation}, expected {expected}: {effect}"
-        advice = subject.advice("half-done" if subject.loses_default else slug)
-        yield subject.finding("collation", "warning", message, advice, **names)
-    elif dialect in _MYSQL and facts.collation not in {None, "ascii_bin", "ascii_nopad_bin"}:
-        message = f"the collation is {facts.collation}: ids are compared byte by byte, but ascii_bin takes less space"
-        yield subject.finding("collation", "info", message, subject.advice("default-collation"), **names)
+_BYTEWISE = {"C", "POSIX", "ucs_basic", "pg_c_utf8"}
 
 
-def _default(subject: Subject) -> Iterator[Finding]:
-    if not subject.facts.has_default:
+def _check_collation(subject: Subject) -> Iterator[Finding]:
+    state = subject.state
+    collation, target = state.order or state.collation, replace(subject.target, collation="bytes")
+    if not state.exact:
+        name = f"the collation {collation}" if collation else "its collation"
+        message = f"{name} finds an id by other spellings: aB and Ab may be one id"
+        yield subject.finding("collation", "warning", message, subject.complete(target), collation=collation)
+    elif state.order is not None and state.order not in _BYTEWISE:
+        message = (
+            f"the collation {collation} has the order of a language, which upgrades of the server's libraries change: "
+            f"REINDEX after each, or lookups miss rows"
+        )
+        yield subject.finding("collation", "info", message, subject.complete(target), collation=collation)
+
+
+def _check_default(subject: Subject) -> Iterator[Finding]:
+    state = subject.state
+    if state.default is None and not state.filled:
         message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
-        yield subject.finding("default-missing", "info", message, subject.advice("no-default"))
-
-
-def _left_over(subject: Subject) -> Iterator[Finding]:
-    facts = subject.facts
-    name = not_null_check_name(facts.table, facts.column)
-    if name in facts.checks:
-        message = f"the CHECK constraint {name} is left over from a migration"
-        slug = "left-over-check-mysql" if subject.dialect in _MYSQL else "left-over-check"
-        advice = subject.advice(slug, check=name) if subject.dialect != "sqlite" else None
-        yield subject.finding("check-left-over", "info", message, advice, check=name)
+        target = replace(subject.target, server_default="keep")
+        yield subject.finding("default-missing", "info", message, remedies.command("expand", target))
 
 
 _CHECKS = (
-    *(_nulls, _nullable, _type, _unique, _prefixes, _deferrable, _invalid, _redundant),
-    *(_ids, _collation, _default, _left_over),
+    *(_check_missing_ids, _check_nullable, _check_type, _check_unique_index, _check_prefixes, _check_deferrable),
+    *(_check_invalid, _check_redundant, _check_ids, _check_collation, _check_default),
 )

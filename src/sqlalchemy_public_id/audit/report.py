@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy_public_id.advice import Advice
-
 Severity: TypeAlias = Literal["info", "warning", "error"]
 """``error``: there are wrong ids or rows that no lookup finds, or nothing prevents them. ``warning``: it will cause
 damage later. ``info``: a remark."""
@@ -37,6 +35,20 @@ _RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """What mends a finding, to be pasted."""
+
+    language: Literal["sql", "sh", "python", "text"]
+    """``python`` is the declaration of a model. ``text`` is for a person: each line says what stands in the way of a
+    migration, and what to do."""
+    lines: tuple[str, ...]
+    """Statements with a semicolon and comments, or lines. A string in a statement may have several lines."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
 class Finding:
     """One problem of the public ids, or of the keys, of one table."""
 
@@ -50,16 +62,12 @@ class Finding:
     """One sentence for a person."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The figures and names in the message, for a program."""
-    advice: Advice | None = None
-    """The reason, and the lines that repair it, with the names of the table."""
+    remedy: Remedy | None = None
+    """What mends it. Several findings may have the same remedy; after it, run the audit again."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as plain values, for JSON."""
-        finding = asdict(self)
-        if self.advice is not None:
-            names = ("slug", "title", "danger", "lock", "good")
-            finding["advice"] = {name: getattr(self.advice, name) for name in names}
-        return finding
+        return asdict(self)
 
 
 @dataclass(frozen=True)

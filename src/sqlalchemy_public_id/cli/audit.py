@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from typing import Any
 
 import click
 from sqlalchemy import make_url
@@ -19,6 +20,7 @@ from sqlalchemy_public_id.cli._console import (
     safe_url,
     table_format_argument,
 )
+from sqlalchemy_public_id.cli._models import base_argument
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
@@ -60,6 +62,12 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     help="The format of a table; repeatable.",
 )
 @click.option(
+    "--models",
+    type=base_argument,
+    metavar="MODULE:BASE",
+    help="Take formats, and the names of missing indexes, from these models.",
+)
+@click.option(
     "--cluster",
     "clusters",
     type=_table_cluster_argument,
@@ -69,7 +77,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
 )
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
 @click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
-@click.option("--advice/--no-advice", default=True, help="Show the statements that fix a problem.")
+@click.option("--remedies/--no-remedies", default=True, help="Show the statements that mend a problem.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form.")
 def audit(
     url: str,
@@ -77,10 +85,11 @@ def audit(
     tables: tuple[str, ...],
     column: str,
     formats: tuple[tuple[str, Format], ...],
+    models: Any,
     clusters: tuple[tuple[str, Range], ...],
     sample: int,
     defaults: bool,
-    advice: bool,
+    remedies: bool,
     output: str,
 ) -> None:
     """Check the public ids of every table in the database at URL. Changes nothing.
@@ -94,6 +103,7 @@ def audit(
             tables=tables or None,
             column=column,
             formats=dict(formats),
+            models=None if models is None else models.metadata,
             clusters=dict(clusters),
             sample=sample,
             defaults=defaults,
@@ -101,11 +111,11 @@ def audit(
     if output == "json":
         click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:
-        _show(report, column, defaults, advice)
+        _show(report, column, defaults, remedies)
     sys.exit(1 if report.at_least("warning") else 0)
 
 
-def _show(report: Report, column: str, defaults: bool, advice: bool) -> None:
+def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
     for table in report.tables:
         findings = [finding for finding in report.findings if finding.table == table.name]
         if table.has_column and table.readable:
@@ -113,11 +123,13 @@ def _show(report: Report, column: str, defaults: bool, advice: bool) -> None:
             click.echo(f"{table.name}: {forms or 'no ids'}{'' if findings else '; nothing is wrong'}")
         elif findings:
             click.echo(f"{table.name}: no {column}" if table.readable else table.name)
+        left = [finding.remedy for finding in findings if finding.severity != "info"]
         for finding in findings:
             _show_problem(finding.severity, finding.problem, finding.message)
-            if advice and finding.advice is not None and finding.severity != "info":
-                for line in finding.advice.good.splitlines():
-                    click.echo(f"               {line}")
+            if remedies and finding.severity != "info":
+                remedy = left.pop(0)
+                if remedy is not None and remedy not in left:  # the last of those with the same remedy shows it
+                    click.echo("\n".join(f"               {line}" for line in remedy.lines))
     if report.without_column:
         click.echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:

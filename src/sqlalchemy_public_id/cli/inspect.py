@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect as signatures
-import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -12,21 +10,14 @@ from typing import Any
 
 import click
 
-from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, format_argument
 from sqlalchemy_public_id.cli._models import base_argument, columns_of, has_row
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
+from sqlalchemy_public_id.errors import InvalidPublicId, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
-from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
+from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
-from sqlalchemy_public_id.formats.codec import ENCODINGS
+from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split
 from sqlalchemy_public_id.formats.nanoid import is_checked
-from sqlalchemy_public_id.formats.parse import known_formats
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
-_PREFIXED = re.compile(
-    rf"(?P<prefix>[A-Za-z][A-Za-z0-9_]*?)(?P<separator>[^A-Za-z0-9]+)(?P<body>[A-Za-z0-9]+|{_UUID.pattern})", re.ASCII
-)
 
 
 @click.command(
@@ -113,7 +104,7 @@ def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
         yield "separator", separator
     yield "length", f"{len(text)} ({len(body)} without the prefix)" if prefix else str(len(text))
     if is_printable(text):
-        names = ", ".join(name for name, alphabet in _alphabets() if set(body) <= set(alphabet))
+        names = ", ".join(name for name, alphabet in alphabets() if set(body) <= set(alphabet))
         unknown = f"{in_words(''.join(set(body)))}: no known alphabet"
         yield "characters", f"those of {names}" if names else unknown
     if format is not None:
@@ -127,7 +118,7 @@ def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
             yield "wrong", _fault(text)
     if format is None or getattr(format, "check_digit", False):
         yield from _check_digit(body)
-    if _UUID.fullmatch(body):
+    if UUID_TEXT.fullmatch(body):
         version = uuid.UUID(body).version
         yield "uuid", f"version {version}" if version else "of no version"
     for candidate in candidates:
@@ -142,14 +133,7 @@ def _split(text: str, format: Format | None) -> tuple[str, str, str]:
         lead = format.prefix + format.separator
         if text.startswith(lead):
             return format.prefix, format.separator, text[len(lead) :]
-    match = _PREFIXED.fullmatch(text[:MAX_LENGTH]) if not _UUID.fullmatch(text) else None
-    return ("", "", text) if match is None else (match["prefix"], match["separator"], match["body"])
-
-
-def _alphabets() -> list[tuple[str, str]]:
-    """Return names and characters of the exported alphabets, smallest first."""
-    exported = [(name, getattr(formats, name)) for name in formats.__all__]
-    return sorted((pair for pair in exported if isinstance(pair[1], str)), key=lambda pair: len(pair[1]))
+    return split(text)
 
 
 def _verdict(text: str, format: Format) -> str:
@@ -176,33 +160,3 @@ def _check_digit(body: str) -> Iterator[tuple[str, str]]:
         yield "check digit", "valid by ISO 7064 MOD 37,36; so is 1 of 36 random strings"
     else:
         yield "check digit", "not valid by ISO 7064 MOD 37,36: it has none, or it is mistyped"
-
-
-def guesses(text: str) -> Iterator[Format]:
-    """Return the formats that accept *text*, one per class, with settings taken from it."""
-    if not is_printable(text) or len(text) > MAX_LENGTH:
-        return
-    prefix, separator, body = _split(text, None)
-    splits: list[tuple[dict[str, Any], str]] = [({"prefix": prefix, "separator": separator}, body)] if prefix else []
-    # formats of a fixed number of bits accept fewer texts than a NanoId: they come first
-    for cls in sorted(known_formats().values(), key=lambda cls: not issubclass(cls, BitsFormat)):
-        for settings in (settings for lead, rest in [*splits, ({}, text)] for settings in _settings(cls, lead, rest)):
-            try:
-                format = cls(**settings)
-            except (ConfigurationError, TypeError, ValueError):
-                continue
-            if format.is_valid(text):
-                yield format
-                break
-
-
-def _settings(cls: type[Format], lead: dict[str, Any], body: str) -> Iterator[dict[str, Any]]:
-    """Return the arguments of *cls* to try, one for each encoding if it has encodings."""
-    parameters = signatures.signature(cls).parameters
-    settings = lead | {"length": len(body), "machine_id": 0}  # any machine id accepts the ids of all machines
-    if "alphabet" in parameters:
-        known = [parameters["alphabet"].default, *(alphabet for _, alphabet in _alphabets()), BASE36.upper()]
-        settings["alphabet"] = next((alphabet for alphabet in known if set(body) <= set(alphabet)), BASE36)
-    accepted = {name: value for name, value in settings.items() if name in parameters}
-    for encoding in ENCODINGS if "encoding" in parameters else [None]:
-        yield accepted if encoding is None else accepted | {"encoding": encoding}

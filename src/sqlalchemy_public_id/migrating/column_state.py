@@ -24,6 +24,8 @@ class State:
     nullable: bool = True
     collation: str | None = None
     """The collation; None if the type has none, and on SQLite."""
+    order: str | None = None
+    """The collation of PostgreSQL that orders the column: that of the database if its own is ``default``."""
     exact: bool = True
     """True if an id is found by its own spelling only, whatever collation orders them."""
     comment: str | None = None
@@ -39,6 +41,8 @@ class State:
     """True if the default of another column calls that function, too."""
     trigger: str | None = None
     """The name of the trigger of MySQL or MariaDB that generates ids. A renamed table keeps it."""
+    filled: bool = False
+    """True if a trigger before each INSERT mentions the column: this library's, or another."""
     unique: IndexFacts | None = None
     """The index, or that of the constraint, that makes the column unique, whatever its name is. An index that is not
     valid has the name that a migration gives it."""
@@ -155,7 +159,8 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
                AND 'citext' IN (t.typname, CAST(CAST(t.typbasetype AS regtype) AS text))) AS is_citext,
        CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
             THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
-       (SELECT convalidated FROM pg_constraint WHERE conrelid = c.oid AND conname = :check) AS checked,
+       (SELECT n.convalidated FROM pg_constraint n WHERE n.conrelid = c.oid AND n.conname = :check
+        AND pg_get_expr(n.conbin, n.conrelid) = '(' || quote_ident(a.attname) || ' IS NOT NULL)') AS checked,
        EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
                AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark AND NOT EXISTS (
                    SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
@@ -192,14 +197,16 @@ def _postgresql_state(connection: Connection, names: dict[str, Any], where: str)
     return State(
         exists=row.exists,
         type=row.type,
-        nullable=row.nullable is not False,
+        nullable=row.nullable is not False or row.unproven,
         collation=row.collation,
+        order=row.effective_collation,
         exact=row.deterministic and not row.is_citext,
         comment=row.comment,
         default=row.default,
         function=row.function,
         called=called or None,
         is_shared=is_shared == "true",
+        filled=row.filled,
         check=row.checked is not None,
         checked=bool(row.checked),
         builder=row.builder,
@@ -246,7 +253,7 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         return State(versioned=versioned)
     default = None if row.default in (None, "NULL") else str(row.default)  # MariaDB returns NULL as a word
     if default is not None and not getattr(connection.dialect, "is_mariadb", False):
-        # MySQL returns a constant without its quotes, and an expression with escaped ones
+        # MySQL returns a constant without its quotes, and an expression with escaped quotes and backslashes
         is_expression = "DEFAULT_GENERATED" in row.extra
         default = _ESCAPED.sub(r"\1", default) if is_expression else "'" + default.replace("'", "''") + "'"
     collation = f" CHARACTER SET {row.charset} COLLATE {row.collation}" if row.charset else ""
@@ -260,6 +267,7 @@ def _mysql_state(connection: Connection, names: dict[str, Any], where: str) -> S
         attributes=_mysql_attributes(connection, names, row.extra),
         default=default,
         trigger=row.generator,
+        filled=bool(row.filled),
         versioned=versioned,
     )
 

@@ -141,7 +141,7 @@ class MySQLPlan(Plan):
         def sql(connection: Connection, state: State) -> list[str]:
             # in one statement, which rewrites the table once
             changes = [] if state.index else [f"ADD UNIQUE INDEX {self.unique} ({self.column})"]
-            changes += [self._modify(state, "NOT NULL")] if state.nullable else []
+            changes += [self._modify(self._collated(state), "NOT NULL")] if state.nullable else []
             alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._lock}"
             # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
             return ["SET SESSION sql_mode = ''", alter] if state.versioned and self.allow_lock else [alter]
@@ -167,10 +167,16 @@ class MySQLPlan(Plan):
         def sql(connection: Connection, state: State) -> list[str]:
             # the server copies the table, and writers wait
             null = "NULL" if state.nullable else "NOT NULL"
-            type_ = f"{(state.type or '').partition(' CHARACTER SET ')[0]} COLLATE {self.quoted(self.collation or '')}"
-            return [f"ALTER TABLE {self.table} {self._modify(replace(state, type=type_), null)}"]
+            return [f"ALTER TABLE {self.table} {self._modify(self._collated(state), null)}"]
 
         return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
+
+    def _collated(self, state: State) -> State:
+        """Return the *state* as it is after a change of the collation."""
+        if not self.changes_collation(state):
+            return state
+        type_ = (state.type or "").partition(" CHARACTER SET ")[0]
+        return replace(state, type=f"{type_} COLLATE {self.quoted(self.collation or '')}")
 
     @property
     def uses_trigger(self) -> bool:

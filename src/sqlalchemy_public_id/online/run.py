@@ -11,7 +11,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,26 @@ def _problem(name: str, kind: str, dialect: str) -> str | None:
             f"ends with a blank, which {dialect} does not accept": name.endswith(" "),
         }
     return next((problem for problem, applies in problems.items() if applies), None)
+
+
+def list_statements(steps: Sequence[Step], connection: Connection, state: State, patience: Patience) -> Iterator[str]:
+    """Yield comments and the statements of *steps* for the *state*, with the settings of the session that they take."""
+    is_postgresql = connection.dialect.name == "postgresql"
+    setting = "lock_timeout" if is_postgresql else "SESSION lock_wait_timeout"
+    others: dict[str, str] = {}
+    if not is_postgresql:
+        mode = _send(connection, "SELECT @@SESSION.sql_mode").scalar()
+        others["SESSION sql_mode"] = f"'{mode_for_old_rows(mode)}'"
+    if state.versioned:
+        others["SESSION system_versioning_alter_history"] = "KEEP"
+    yield from (f"SET {name} = {value}" for name, value in others.items())
+    for step in steps:
+        yield f"-- {step.name}"
+        with_probe = [(patience.lock_timeout, [step.probe])] if step.probe else []
+        for seconds, statements in [*with_probe, (_timeout(step, patience), step.sql(connection, state))]:
+            yield f"SET {setting} = {math.ceil(seconds * 1000) if is_postgresql else _whole(seconds)}"
+            yield from statements
+    yield from (f"SET {name} = DEFAULT" for name in (setting, *others))
 
 
 def run_inside(steps: Sequence[Step], target: PublicIdColumn, connection: Connection) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from sqlalchemy_public_id.advice import about
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
@@ -147,10 +146,9 @@ class SQLitePlan(Plan):
         name, schema = self.target.table, self.schema or "main."
         database = self.target.schema or "main"
         if foreign_keys_would_fire(connection, name, self.target.schema):
-            advice = about("sqlite-copy", table=name, column=self.target.column)
             raise ConfigurationError(
                 f"PRAGMA foreign_keys is ON, and other tables refer to {name!r}: copying it would delete or orphan "
-                f"their rows. Write:\n{advice.good}"
+                f'their rows; execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
             )
         master = f"{schema}sqlite_master"
         query = f"SELECT sql FROM {master} WHERE lower(tbl_name) = lower(?) AND sql IS NOT NULL AND type"

@@ -16,7 +16,7 @@ from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, 
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
-__all__ = ["Consent", "MigrationReport", "PlannedStep", "examine"]
+__all__ = ["Consent", "MigrationReport", "PlannedStep", "examine", "find_obstacles"]
 
 _MODULES = {"mariadb": mysql, "mysql": mysql, "postgresql": postgresql, "sqlite": sqlite}
 
@@ -35,15 +35,21 @@ def examine(
     warnings = postgresql.warnings(scene) if dialect == "postgresql" else ()
     return build_report(
         scene,
-        obstacles=_find_obstacles(scene),
+        obstacles=find_obstacles(scene),
         rights=_MODULES[dialect].rights(scene),
         warnings=[*warnings],
     )
 
 
-def _find_obstacles(scene: Scene) -> list[Obstacle]:
+def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacle]:
+    """Return everything that stands in the way.
+
+    :param catalogs_only: True to leave out what only a rehearsal, or the ids of all rows, show.
+    """
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
     checks = [_MODULES[scene.connection.dialect.name].obstacles, column.obstacles]
     obstacles = [obstacle for check in checks for obstacle in check(scene)]
-    return obstacles or [*rehearsal.obstacles(scene)] or [*contents.obstacles(scene)]  # which reads all ids
+    if obstacles or catalogs_only:
+        return obstacles
+    return [*rehearsal.obstacles(scene)] or [*contents.obstacles(scene)]  # which reads all ids

@@ -39,7 +39,7 @@ _STRING = re.compile(r"'(?:[^']|'')*'")
 def obstacles(scene: Scene) -> Iterator[Obstacle]:
     """Yield what stands in the way of the phases."""
     if {"expand", "contract"} & {*scene.phases}:
-        yield from _of_the_type(scene)
+        yield from obstacles_of_the_type(scene)
         yield from _of_the_collation(scene)
         yield from _of_the_default(scene)
         yield from _of_the_index(scene)
@@ -62,7 +62,8 @@ def _replaces_ids(scene: Scene) -> bool:
     return consent.on_invalid == "replace" and count_invalid(connection, scene.target)[0] > 0
 
 
-def _of_the_type(scene: Scene) -> Iterator[Obstacle]:
+def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
+    """Yield the obstacle that the type of the existing column is, if it does not hold ids of the format."""
     target, dialect = scene.target, scene.connection.dialect
     if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
         return

@@ -1,0 +1,86 @@
+"""Guess the format of an id from its text.
+
+>>> [*guesses("cus_izkpm55j334u")]
+[NanoId(prefix='cus')]
+>>> split("cus_izkpm55j334u")
+('cus', '_', 'izkpm55j334u')
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy_public_id import formats
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.alphabets import BASE36, MAX_LENGTH, is_printable
+from sqlalchemy_public_id.formats.codec import ENCODINGS
+from sqlalchemy_public_id.formats.parse import known_formats
+
+UUID_TEXT: re.Pattern[str] = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+"""A UUID of any version, with hyphens or without."""
+_PREFIXED = re.compile(
+    rf"(?P<prefix>[A-Za-z][A-Za-z0-9_]*?)(?P<separator>[^A-Za-z0-9]+)(?P<body>[A-Za-z0-9]+|{UUID_TEXT.pattern})",
+    re.ASCII,
+)
+
+
+def split(text: str) -> tuple[str, str, str]:
+    """Return the prefix, the separator and the body of *text*; the first two are empty without a prefix."""
+    match = _PREFIXED.fullmatch(text[:MAX_LENGTH]) if not UUID_TEXT.fullmatch(text) else None
+    return ("", "", text) if match is None else (match["prefix"], match["separator"], match["body"])
+
+
+def alphabets() -> list[tuple[str, str]]:
+    """Return the names and characters of the exported alphabets, the smallest first."""
+    exported = [(name, getattr(formats, name)) for name in formats.__all__]
+    return sorted((pair for pair in exported if isinstance(pair[1], str)), key=lambda pair: len(pair[1]))
+
+
+def guesses(text: str) -> Iterator[Format]:
+    """Return the formats that accept *text*, one per class, with settings taken from it."""
+    if not is_printable(text) or len(text) > MAX_LENGTH:
+        return
+    prefix, separator, body = split(text)
+    splits: list[tuple[dict[str, Any], str]] = [({"prefix": prefix, "separator": separator}, body)] if prefix else []
+    # formats of a fixed number of bits accept fewer texts than a NanoId: they come first
+    for cls in sorted(known_formats().values(), key=lambda cls: not issubclass(cls, BitsFormat)):
+        for settings in (settings for lead, rest in [*splits, ({}, text)] for settings in _settings(cls, lead, rest)):
+            try:
+                format = cls(**settings)
+            except (ConfigurationError, TypeError, ValueError):
+                continue
+            if format.is_valid(text):
+                yield format
+                break
+
+
+def guess_from(texts: Iterable[str]) -> Format | None:
+    """Return a format that accepts all of *texts*; ``None`` if no guess from one of the first of them does.
+
+    >>> guess_from(["izkpm55j334u", "0z3n8s4kq2vh"]), guess_from(["izkpm55j334u", "izkpm55j"])
+    (NanoId(), None)
+    """
+    values = list(texts)
+    candidates = (format for text in values[:_TRIED] for format in guesses(text))
+    return next((format for format in candidates if all(map(format.is_valid, values))), None)
+
+
+_TRIED = 100
+"""A single id may lack characters that others have."""
+
+
+def _settings(cls: type[Format], lead: dict[str, Any], body: str) -> Iterator[dict[str, Any]]:
+    """Return the arguments of *cls* to try, one for each encoding if it has encodings."""
+    parameters = inspect.signature(cls).parameters
+    settings = lead | {"length": len(body), "machine_id": 0}  # any machine id accepts the ids of all machines
+    if "alphabet" in parameters:
+        known = [parameters["alphabet"].default, *(alphabet for _, alphabet in alphabets()), BASE36.upper()]
+        settings["alphabet"] = next((alphabet for alphabet in known if set(body) <= set(alphabet)), BASE36)
+    accepted = {name: value for name, value in settings.items() if name in parameters}
+    for encoding in ENCODINGS if "encoding" in parameters else [None]:
+        yield accepted if encoding is None else accepted | {"encoding": encoding}
