@@ -18,8 +18,8 @@ from sqlalchemy_public_id.alembic.ops_clusters import (
     DropClusterSequenceOp,
     SetClusterOp,
 )
-from sqlalchemy_public_id.audit.clusters import cluster_key_sql, limits
 from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.keys.cluster.catalog import read_key_range, read_key_source
 from sqlalchemy_public_id.keys.cluster.column import (
     ENVIRONMENT,
     ClusterSpec,
@@ -118,7 +118,7 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
         return []
     if not context.run_object_filters(table, table.name, "table", False, None):
         return []
-    key_sql = cluster_key_sql(connection, table.name, table.schema, column.name)
+    key_sql = read_key_source(connection, table.name, table.schema, column.name)
     if spec.strategy == "function":
         return [] if key_sql or connection.dialect.name == "sqlite" else _added_with(column)
     if key_sql is not None:
@@ -132,7 +132,7 @@ def _is_within(context: AutogenContext, column: Column[Any], spec: ClusterSpec) 
     assert context.connection is not None
     keys = spec.keys() if spec.is_known else None
     if dialect == "postgresql" or spec.enforce_range:
-        existing = limits(context.connection, table.name, table.schema, column.name)
+        existing = read_key_range(context.connection, table.name, table.schema, column.name)
         if keys is not None or existing is None:
             return existing is not None and existing == keys
         return existing.cluster is not None  # any: each database has its own number
@@ -159,7 +159,7 @@ def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperati
     table, connection = op.to_table(), context.connection
     assert connection is not None
     keys = list(table.primary_key.columns)
-    key_sql = cluster_key_sql(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
+    key_sql = read_key_source(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
     dropped = _dropped(op.table_name, keys[0].name, op.schema, key_sql) if key_sql is not None else []
     if not dropped:
         return [op]

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnClause, Connection, Inspector, column, func, not_, select, table, text
+from sqlalchemy import ColumnClause, Connection, Inspector, column, func, not_, select, table
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Severity
-from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, FUNCTION
-from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.keys.cluster.catalog import read_key_range, read_key_source
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG
+from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.migrating.catalog import primary_key_of
-from sqlalchemy_public_id.naming import cluster_name
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
 """Table → the number of its cluster, or the range of its keys."""
 
 _HALF_USED = 0.5
 _NEARLY_USED_UP = 0.9
-_BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
 
 
 def cluster_findings(
@@ -41,7 +38,7 @@ def cluster_findings(
     full_name, key = f"{schema}.{name}" if schema else name, primary_key[0]
     keys = _range_in(clusters, name)
     own_counter = connection.dialect.name == "postgresql"  # others continue from the largest key of the table
-    if cluster_key_sql(connection, name, schema, key) is not None:
+    if read_key_source(connection, name, schema, key) is not None:
         of_config, own_counter = _of_config(connection, inspector, schema), True
         if of_config is None:
             message = (
@@ -51,7 +48,7 @@ def cluster_findings(
             return [Finding(full_name, key, "cluster-unknown", "error", message, {"config": CONFIG})]
         keys = keys or of_config
     elif keys is None:
-        keys = limits(connection, name, schema, key)
+        keys = read_key_range(connection, name, schema, key)
     if keys is None:
         return None
     column_of_keys = table(name, column(key), schema=schema).c[key]
@@ -107,34 +104,6 @@ def _range_in(clusters: Mapping[str, Any], name: str) -> Range | None:
         ) from None
 
 
-def cluster_key_sql(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
-    """Return the default or trigger that makes the keys of the table *name*, in SQL; ``None`` if there is none."""
-    if connection.dialect.name == "postgresql":
-        query = (
-            "SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d JOIN pg_attribute a "
-            "ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = to_regclass(:name) AND a.attname = :key"
-        )
-        parameters = {"name": quoted_table(name, schema, connection.dialect), "key": key}
-        default = connection.scalar(text(query), parameters)
-        return str(default) if default is not None and FUNCTION in default else None
-    return _trigger(connection, cluster_name("key", name), schema)
-
-
-def limits(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
-    """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is none."""
-    if connection.dialect.name != "postgresql":
-        match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema) or "")
-        return None if match is None else Range(int(match[1]), int(match[2]) + 1)
-    quoted = quoted_table(name, schema, connection.dialect)
-    query = "SELECT seqmin, seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :key)::regclass"
-    sequence = connection.execute(text(query), {"name": quoted, "key": key}).one_or_none()
-    if sequence is None or sequence.seqmin < 1:
-        return None
-    if sequence.seqmin == 1 and sequence.seqmax in {2**31 - 1, 2**15 - 1, LAST_KEY}:
-        return None  # the default of PostgreSQL
-    return Range(sequence.seqmin, sequence.seqmax + 1)
-
-
 def _of_config(connection: Connection, inspector: Inspector, schema: str | None) -> Range | None:
     """Return the range of the cluster in the config table; ``None`` if that has no valid row."""
     if not inspector.has_table(CONFIG, schema=schema):
@@ -148,22 +117,3 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
         return range_of(numbers[0])
     except ValueError:
         return None
-
-
-def _trigger(connection: Connection, name: str, schema: str | None) -> str | None:
-    """Return the body of the trigger *name*; ``None`` if there is none."""
-    body: Any = None
-    if connection.dialect.name == "sqlite":
-        master = quoted_table("sqlite_master", schema, connection.dialect)
-        query = f"SELECT sql FROM {master} WHERE type = 'trigger' AND name = ?"
-        body = connection.exec_driver_sql(query, (name,)).scalar()
-    elif connection.dialect.name in {"mysql", "mariadb"}:
-        query = (
-            "SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS "
-            "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"
-        )
-        body = connection.scalar(text(query), {"name": name, "schema": schema})
-        if body is not None and "`" in body:  # MySQL garbles names with a backquote in information_schema
-            query = f"SHOW CREATE TRIGGER {quoted_table(name, schema, connection.dialect)}"
-            body = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[2]
-    return None if body is None else str(body)
