@@ -160,3 +160,14 @@ def test_foreign_keys_to_the_index(table: People) -> None:
         assert table.state().complete
     finally:
         table.execute("DROP TABLE visit")
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_collation_that_is_not_there(table: People) -> None:
+    """A collation that the database does not know is refused before the column is added."""
+    table.create(1, more=", public_id varchar(12)")
+
+    with pytest.raises(MigrationRefused, match="no_such"):
+        table.add(collation="no_such")
+
+    assert table.ids() == [None]

@@ -210,8 +210,7 @@ def random_table(seed: int, dialect: Dialect, schema: str) -> RandomTable:
     table.statements.extend([insert] * draw.randrange(3))
     table.options["server_default"] = draw.choice(["keep", "keep", "drop", "none"])
     table.options["unique"] = draw.choice(["index", "index", "constraint"])
-    if kind == "sqlite" and '"' in name:
-        table.options["unique"] = "index"  # SQLAlchemy does not reflect the name of the constraint
     table.options["update_triggers"] = draw.choice(["refuse", "fire"])
+    table.options["collation"] = draw.choice([None, "bytes"]) if kind != "sqlite" else None
     table.options["allow_lock"] = draw.random() < 0.7
     return table

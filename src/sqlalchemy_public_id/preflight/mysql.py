@@ -75,11 +75,7 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     yield from _of_rights(scene, names, table.user)
     yield from _of_copies(scene, names)
     if scene.state.exists:
-        yield from _of_foreign_keys(scene, names)
-    if "drop" in scene.phases and scene.state.exists:
-        for index in scene.connection.execute(_WIDER_INDEXES, names).scalars():
-            problem = f"the index {index} has other columns beside this one, and would keep only those"
-            yield Obstacle("dependants", problem, "drop it first")
+        yield from _of_the_column(scene, names)
     if "contract" in scene.phases:
         yield from obstacles_of_structure(scene.connection, target.table, target.schema)
     if not scene.consent.allow_lock:
@@ -94,6 +90,18 @@ def _of_copies(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
         remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
         yield Obstacle("table-copied", problem, remedy)
+
+
+def _of_the_column(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+    target = scene.target
+    yield from _of_foreign_keys(scene, names)
+    for index in scene.connection.execute(_WIDER_INDEXES, names).scalars() if "drop" in scene.phases else ():
+        problem = f"the index {index} has other columns beside this one, and would keep only those"
+        yield Obstacle("dependants", problem, "drop it first")
+    is_invisible = getattr(scene.connection.dialect, "is_mariadb", False) and "INVISIBLE" in scene.state.attributes
+    if is_invisible and "contract" in scene.phases and target.server_default == "drop":
+        problem = f"{target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
+        yield Obstacle("refused", problem, 'pass server_default="keep", or make it visible')
 
 
 def _of_foreign_keys(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:

@@ -66,6 +66,10 @@ FROM dependants LEFT JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r
 WHERE needs = ANY (:needs)
 ORDER BY 1
 """)
+_COLLATION = text("""
+SELECT 1 FROM pg_collation WHERE collname = :collation AND pg_collation_is_visible(oid)
+AND collencoding IN (-1, pg_char_to_encoding(getdatabaseencoding()))
+""")
 _MAX_COLUMNS = 1600
 """Those that were dropped count as well."""
 
@@ -133,6 +137,9 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
     if "expand" in scene.phases and not scene.state.exists and table.columns >= _MAX_COLUMNS:
         problem = f"{target.table} has had {table.columns} columns, and PostgreSQL allows no more"
         yield Obstacle("too-many-columns", problem, "copy the rows into a new table: dropped columns count as well")
+    collation = scene.plan.collation
+    if collation is not None and scene.connection.scalar(_COLLATION, {"collation": collation}) is None:
+        yield Obstacle("unknown-collation", f"there is no collation {collation}", "correct its name")
     yield from _of_dependants(scene, names)
 
 
