@@ -114,13 +114,14 @@ def test_key_of_a_long_time(table: People) -> None:
     assert count_ids(table) == 3
 
 
-@on("mysql")
-def test_key_with_a_zero_date(table: People, new_engine: Callable[..., Engine]) -> None:
-    """A row with a zero date in its key gets an id."""
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("online", [True, False])
+def test_key_with_a_zero_date(table: People, new_engine: Callable[..., Engine], online: bool) -> None:
+    """A row with a zero date in its key gets an id, also inside the transaction of a migration."""
     old = accept_zero_dates(table, new_engine)
     create(old, "id int, day date, PRIMARY KEY (day, id)", "(1, '0000-00-00'), (2, '2020-01-01')")
 
-    table.add()
+    table.add(online=online)
 
     assert count_ids(table) == 2
 

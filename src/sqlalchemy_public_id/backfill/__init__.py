@@ -309,17 +309,18 @@ def _session_of_batches(connection: Connection) -> Generator[None]:
 
     Old rows may have zero dates, which the mode of the session would refuse.
     """
-    if connection.dialect.name not in ("mysql", "mariadb") or not in_autocommit(connection):
+    if connection.dialect.name not in ("mysql", "mariadb"):
         yield
         return
     isolation = "tx_isolation" if getattr(connection.dialect, "is_mariadb", False) else "transaction_isolation"
     timeout, level, mode = connection.exec_driver_sql(
         f"SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.{isolation}, @@SESSION.sql_mode"
     ).one()
-    connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
-    # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
-    connection.exec_driver_sql(f"SET SESSION {isolation} = 'READ-COMMITTED'")
     connection.exec_driver_sql(f"SET SESSION sql_mode = '{mode_for_old_rows(mode)}'")
+    if in_autocommit(connection):
+        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+        # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
+        connection.exec_driver_sql(f"SET SESSION {isolation} = 'READ-COMMITTED'")
     try:
         yield
     finally:
