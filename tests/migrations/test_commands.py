@@ -13,10 +13,10 @@ import pytest
 from command import run
 from marks import on
 from people import People
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
-from sqlalchemy_public_id.backfill import MaxLoad
+from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
 
 pytestmark = pytest.mark.backend
 
@@ -221,6 +221,16 @@ def test_load_of_sqlite(people: People) -> None:
     assert "sqlite does not tell its load" in result.stderr
     with pytest.raises(ConfigurationError, match="expected a number of 0 or more"):
         MaxLoad(-1)
+
+
+@on("postgresql")
+def test_replica_that_does_not_answer(people: People) -> None:
+    """A replica that cannot be reached counts as behind; a server that replicates nothing is refused."""
+    gone = create_engine(people.engine.url.set(port=1))
+    with people.engine.connect() as connection:
+        assert MaxLag(gone)(connection)
+        with pytest.raises(ConfigurationError, match="is no replica"):
+            MaxLag(people.engine)(connection)
 
 
 @on("postgresql")
