@@ -1007,6 +1007,16 @@ def test_no_table_is_read_as_a_whole(engine: Engine, make: Make, statements: lis
     assert all(re.search(r"LIMIT|max\(|WHERE 0", statement, re.IGNORECASE) for statement in reading)
 
 
+@on("sqlite")
+def test_other_databases(engine: Engine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database whose catalogs nobody knows is refused in a sentence."""
+    make()
+    monkeypatch.setattr(engine.dialect, "name", "elsewhere")
+
+    with pytest.raises(ConfigurationError, match=r"an audit reads the catalogs of mariadb, .*, and not of elsewhere"):
+        audit.run(engine)
+
+
 def test_sample_of_nothing(engine: Engine) -> None:
     """A sample of no rows is refused."""
     with pytest.raises(ConfigurationError, match="sample is 0, expected 1 or more"):

@@ -136,11 +136,11 @@ def test_attached(new_people: Callable[..., People], engine: Engine, name: str, 
 
 @on("sqlite")
 def test_rendered(name: str) -> None:
-    """What autogenerate writes is the same operation again, in one line of Python."""
+    """What autogenerate writes is the same operation again."""
     op = AddPublicIdOp(name, beside(name), schema=name, comment=name, unique_name=name, format=FORMAT)
 
-    written = render_python_code(UpgradeOps([op])).splitlines()[1].strip()
-    again = eval(written, {"op": SimpleNamespace(add_public_id=AddPublicIdOp), "NanoId": NanoId})
+    written = render_python_code(UpgradeOps([op]))
+    again = eval(f"({written}\n)", {"op": SimpleNamespace(add_public_id=AddPublicIdOp), "NanoId": NanoId})
 
     assert again.target == op.target
 

@@ -28,6 +28,8 @@ from sqlalchemy_public_id.online.unique_names import Models
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
+_DATABASES = ("mariadb", "mysql", "postgresql", "sqlite")
+
 
 def run(
     bind: Engine | Connection,
@@ -56,7 +58,7 @@ def run(
     :param defaults: add a finding for each table whose ids the database does not generate. They are in
         :attr:`Report.without_default` anyway.
     :raises ConfigurationError: if there is no such *schema*, or if *tables*, *formats* or *clusters* name a table that
-        does not exist.
+        does not exist; or for another database than MariaDB, MySQL, PostgreSQL and SQLite.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
@@ -68,7 +70,9 @@ def run(
     formats, clusters = formats or {}, clusters or {}
     report = Report([], [])
     with _connected(bind) as connection:
-        inspector = inspect(connection)
+        inspector, dialect = inspect(connection), connection.dialect.name
+        if dialect not in _DATABASES:
+            raise ConfigurationError(f"an audit reads the catalogs of {', '.join(_DATABASES)}, and not of {dialect}")
         if schema is not None:
             _check_schema(inspector, schema)
         existing = inspector.get_table_names(schema=schema)
