@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import ConfigurationError, backfill
+from sqlalchemy_public_id.alembic import take_turn
 from sqlalchemy_public_id.online.poolers import changes_session
 
 SETTINGS = (
@@ -154,6 +155,15 @@ def test_refused(pooler: Pooler, people: People, operation: str, pool: Any) -> N
     engine.dispose()
     assert people.state() == state
     assert pooler.settings() == before
+
+
+def test_turn_of_an_upgrade(pooler: Pooler, caplog: pytest.LogCaptureFixture) -> None:
+    """Behind the pooler, an upgrade takes no lock, which a session would keep for ever, and the log has a warning."""
+    for engine, warnings in ((pooler.transaction, 1), (pooler.session, 0)):
+        caplog.clear()
+        with engine.connect() as connection, take_turn(connection):
+            assert pooler.locks() == 1 - warnings
+        assert (len(caplog.messages), pooler.locks()) == (warnings, 0)
 
 
 def test_complete(pooler: Pooler, people: People) -> None:
