@@ -60,8 +60,11 @@ def count_invalid(connection: Connection, target: PublicIdColumn) -> tuple[int, 
     rows = rows_of(connection, target)
     if _is_judged(rows):
         return _count(connection, select(rows.column).where(_is_invalid(connection, rows)))
-    values = [value for value, *_ in _invalid_rows(connection, rows)]
-    return len(values), values[:3]
+    number, examples = 0, list[Any]()
+    for number, row in enumerate(_invalid_rows(connection, rows), 1):
+        if number <= 3:
+            examples.append(row[0])
+    return number, examples
 
 
 def count_lost(connection: Connection, target: PublicIdColumn) -> tuple[int, list[Any]]:

@@ -157,9 +157,8 @@ class _Pages(Rows):
             return super().between(after, until)
         first = 0 if after is None else _page(after)
         pages = f"generate_series({first}, {_page(until)}) page"
-        lines = (
-            "generate_series(1, CAST(current_setting('block_size') AS int) / 28) line"  # at most, with their headers
-        )
+        # a row takes 28 bytes of a page at least
+        lines = "generate_series(1, CAST(current_setting('block_size') AS int) / 28) line"
         places = f"SELECT CAST('(' || page || ',' || line || ')' AS tid) FROM {pages}, {lines}"
         return and_(super().between(after, until), self.parts[0] == literal_column(f"ANY (ARRAY({places}))"))
 
