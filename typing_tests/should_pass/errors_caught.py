@@ -37,7 +37,6 @@ def collision(error: PublicIdCollision) -> PublicIdError:
     assert_type(error.format, object)
     assert_type(error.attempts, int)
     assert_type(error.capacity, int)
-    assert_type(error.rows, int | None)
     return error
 
 
