@@ -173,7 +173,7 @@ def _logged(begins: Callable[[str], None]) -> Iterator[None]:
             if record.levelno == logging.INFO and isinstance(record.args, tuple) and isinstance(record.args[1], str):
                 begins(record.args[1])
 
-    log, handler = logging.getLogger("sqlalchemy_public_id.online"), Handler()
+    log, handler = logging.getLogger("sqlalchemy_public_id.migrating"), Handler()
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -16,8 +16,8 @@ import sqlalchemy_public_id.alembic
 import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  Alembic before 1.18 needs to be told
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online import PublicIdColumn
 
 OF_TARGET = {"format", "unique_name", "unique", "collation", "keeps", "server_default"}
 

@@ -19,9 +19,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
+from sqlalchemy_public_id.migrating.locks import hold_turn
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
-from sqlalchemy_public_id.online.plan import Patience, Plan, PublicIdColumn, Step
-from sqlalchemy_public_id.online.run import (
+from sqlalchemy_public_id.migrating.plan import Patience, Plan, PublicIdColumn, Step
+from sqlalchemy_public_id.migrating.run import (
     Result,
     limits_of_operation,
     plan_for,
@@ -30,13 +31,12 @@ from sqlalchemy_public_id.online.run import (
     until_locked,
     without_translated_schemas,
 )
-from sqlalchemy_public_id.online.turns import hold_turn
 from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
 from sqlalchemy_public_id.preflight.contents import obstacles_of_duplicates
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 
-log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 _ATTEMPTS_AT_UNIQUENESS = 5
 _SECONDS_BETWEEN_REPORTS = 10.0

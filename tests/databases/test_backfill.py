@@ -17,7 +17,7 @@ from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, 
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.backfill.rows import Rows
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating.advisory_locks import lock_of_transaction, try_lock
+from sqlalchemy_public_id.migrating.locks import lock_of_transaction, try_lock
 
 pytestmark = pytest.mark.backend
 

@@ -12,8 +12,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_public_id import NanoId, PublicIdType
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online import PublicIdColumn
 
 pytestmark = pytest.mark.backend
 

@@ -14,7 +14,7 @@ from unit.test_distribution import chance_of
 
 from sqlalchemy_public_id import BASE36, BASE62, ConfigurationError, NanoId
 from sqlalchemy_public_id.formats import Format, alphabets
-from sqlalchemy_public_id.online.server_defaults import expression, function_body, trigger_body
+from sqlalchemy_public_id.migrating.server_defaults import expression, function_body, trigger_body
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 

@@ -25,7 +25,7 @@ from sqlalchemy_public_id import (
     backfill,
 )
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.online.server_defaults import expression, function_body
+from sqlalchemy_public_id.migrating.server_defaults import expression, function_body
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 

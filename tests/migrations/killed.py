@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.online import run
+from sqlalchemy_public_id.migrating import run
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pymysql", "psycopg", "sqlalchemy_public_id.alembic.toimpl"])

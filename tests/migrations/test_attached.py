@@ -13,7 +13,7 @@ from support.attached import OTHER, attach, contents, in_both
 
 from sqlalchemy_public_id import NanoId, audit, backfill
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 
 ID = "izkpm55j334u"
 

@@ -36,7 +36,7 @@ from sqlalchemy_public_id.alembic import (
     unset_cluster,
 )
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
-from sqlalchemy_public_id.online import Patience
+from sqlalchemy_public_id.migrating import Patience
 
 pytestmark = pytest.mark.backend
 

@@ -12,7 +12,7 @@ from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
 from sqlalchemy_public_id.backfill import contents
 from sqlalchemy_public_id.formats import Format, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4
 from sqlalchemy_public_id.formats.alphabets import is_printable
-from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 
 pytestmark = pytest.mark.backend
 

@@ -64,7 +64,7 @@ def test_order_of_imports(first: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", ["sqlalchemy_public_id.alembic", "sqlalchemy_public_id.online"])
+@pytest.mark.parametrize("broken", ["sqlalchemy_public_id.alembic", "sqlalchemy_public_id.migrating"])
 def test_broken_library(broken: str) -> None:
     """Where the library cannot be loaded, Alembic works all the same; the log tells why."""
     done = run(

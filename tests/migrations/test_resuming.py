@@ -22,8 +22,8 @@ from sqlalchemy import Engine, exc
 from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.run import plan_for
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 

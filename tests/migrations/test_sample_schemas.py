@@ -13,8 +13,8 @@ from sqlalchemy import Column, Engine, Index, MetaData
 
 from sqlalchemy_public_id import NanoId, PublicIdType, audit
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.run import plan_for
 from sqlalchemy_public_id.preflight import Consent, examine
 
 pytestmark = [

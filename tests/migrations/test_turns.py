@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.alembic import take_turn
-from sqlalchemy_public_id.online.turns import hold_turn
+from sqlalchemy_public_id.migrating.locks import hold_turn
 
 on_servers = on("postgresql", "mysql", "mariadb")
 pytestmark = pytest.mark.backend

@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.alembic import contract_public_id, drop_public_id
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.migrating import Unique
 from sqlalchemy_public_id.migrating.indexes import IndexFacts, read_indexes
-from sqlalchemy_public_id.online import Unique
 
 pytestmark = pytest.mark.backend
 

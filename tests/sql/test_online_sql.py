@@ -11,11 +11,11 @@ from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.indexes import IndexFacts
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.plan import Lock, Plan, Step
-from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.migrating.plan import Lock, Plan, Step
+from sqlalchemy_public_id.migrating.run import plan_for
 
 FORMAT = NanoId(length=2, alphabet="ab", prefix="p")
 MADE = "CONCAT('p_', {0}, {0})".format(

@@ -32,7 +32,7 @@ from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.online import Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.migrating import Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
 
 pytestmark = pytest.mark.backend

@@ -26,7 +26,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
-from sqlalchemy_public_id.online.server_defaults import can_generate
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 STEP = CoprimeStep(BASE36, 6)
 SECRET = bytes(range(16))

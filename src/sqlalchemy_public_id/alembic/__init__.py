@@ -45,7 +45,7 @@ from sqlalchemy_public_id.alembic.ops_clusters import (
     set_cluster,
     unset_cluster,
 )
-from sqlalchemy_public_id.online.turns import take_turn
+from sqlalchemy_public_id.migrating.locks import take_turn
 
 __all__ = [
     "AddPublicIdOp",

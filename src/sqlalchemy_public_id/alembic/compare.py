@@ -41,11 +41,11 @@ from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public
 from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.migrating import Unique
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online import Unique
-from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.online.server_defaults import can_generate
-from sqlalchemy_public_id.online.unique_names import name_in_database, unique_of
+from sqlalchemy_public_id.migrating.run import plan_for
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
+from sqlalchemy_public_id.migrating.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.preflight.column import holds_ids
 from sqlalchemy_public_id.preflight.structure import obstacles_of_structure

@@ -17,10 +17,10 @@ from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, backfill_command
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.plan import Plan
-from sqlalchemy_public_id.online.run import plan_for
-from sqlalchemy_public_id.online.unique_names import name_in_models
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.plan import Plan
+from sqlalchemy_public_id.migrating.run import plan_for
+from sqlalchemy_public_id.migrating.unique_names import name_in_models
 from sqlalchemy_public_id.operation import Phase, run_phases
 
 _PHASES: dict[str, tuple[Phase, ...]] = {

@@ -16,9 +16,9 @@ from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, cluster_of_environment, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.migrating import Patience
 from sqlalchemy_public_id.migrating.catalog import columns_of
-from sqlalchemy_public_id.online import Patience
-from sqlalchemy_public_id.online.run import can_be_retried, limits_of_operation
+from sqlalchemy_public_id.migrating.run import can_be_retried, limits_of_operation
 
 OpT = TypeVar("OpT", bound=ops_clusters.ClusterOp)
 

@@ -30,10 +30,10 @@ from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import guess_from
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.indexes import IndexFacts
 from sqlalchemy_public_id.naming import derived_name, not_null_check_name
-from sqlalchemy_public_id.online import PublicIdColumn
 from sqlalchemy_public_id.preflight.column import obstacles_of_the_type
 
 _FREQUENT = 0.01

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, is_printable
 from sqlalchemy_public_id.formats.guess import UUID_TEXT, split
-from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from sqlalchemy_public_id.columns import public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.guess import guess_from
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
 from sqlalchemy_public_id.migrating.indexes import IndexFacts, read_indexes
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.unique_names import Models, name_in_models
+from sqlalchemy_public_id.migrating.unique_names import Models, name_in_models
 
 _UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)
 """A privilege is missing, the table is damaged, or it was dropped since it was listed."""

@@ -35,7 +35,7 @@ from sqlalchemy_public_id.backfill.rows import Rows, rows_of
 from sqlalchemy_public_id.backfill.triggers import Triggers, transaction_without_triggers
 from sqlalchemy_public_id.formats import NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
-from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 _WINDOW = 20_000
@@ -45,7 +45,7 @@ _SECONDS_BETWEEN_REPORTS = 10.0
 _PASSES_WITHOUT_PROGRESS = 20
 """The number of times in a row that replacing may leave as many duplicates as before."""
 
-log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 
 def count_duplicates(connection: Connection, target: PublicIdColumn) -> tuple[int, list[Any]]:

@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.run import transaction
+from sqlalchemy_public_id.migrating.sqlite import in_schema
 from sqlalchemy_public_id.migrating.triggers import sqlite_triggers, unskippable_triggers, update_triggers
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.run import transaction
-from sqlalchemy_public_id.online.sqlite import in_schema
 
 Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
 """What happens to triggers of the table; ``"skip"`` works on PostgreSQL and SQLite."""

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError
 
-log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 _WRITTEN = text("SELECT CAST(pg_current_wal_lsn() - '0/0' AS bigint)")
 _REPLAYED = text("SELECT CAST(pg_last_wal_replay_lsn() - '0/0' AS bigint)")

@@ -10,9 +10,9 @@ import click
 from sqlalchemy import Column, DefaultClause, Dialect, Engine, inspect
 
 from sqlalchemy_public_id.columns import public_id_columns, public_id_type
-from sqlalchemy_public_id.online import PublicIdColumn, Unique
-from sqlalchemy_public_id.online.server_defaults import can_generate
-from sqlalchemy_public_id.online.unique_names import name_in_database, unique_of
+from sqlalchemy_public_id.migrating import PublicIdColumn, Unique
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
+from sqlalchemy_public_id.migrating.unique_names import name_in_database, unique_of
 
 
 def fields_of(cls: Any, given: dict[str, Any]) -> dict[str, Any]:

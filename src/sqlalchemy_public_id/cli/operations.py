@@ -20,7 +20,7 @@ from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JOBS, PACE, PATIE
 from sqlalchemy_public_id.cli._progress import interruptible, logged, shown
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
-from sqlalchemy_public_id.online import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
 from sqlalchemy_public_id.operation import Phase, run_phases
 from sqlalchemy_public_id.preflight import Consent
 

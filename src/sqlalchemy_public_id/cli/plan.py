@@ -16,9 +16,9 @@ from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, exa
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, options
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
-from sqlalchemy_public_id.online import PublicIdColumn
-from sqlalchemy_public_id.online.plan import Lock
-from sqlalchemy_public_id.online.run import plan_for
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.plan import Lock
+from sqlalchemy_public_id.migrating.run import plan_for
 from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
 from sqlalchemy_public_id.preflight.report import LOCKS, in_time
 

@@ -1,1 +1,8 @@
-"""What a migration asks a database: the state of a column, indexes, triggers, free names, locks and nodes."""
+"""Add a column of public ids to a table in use, step by step, without a long lock.
+
+:func:`sqlalchemy_public_id.operation.run_phases` runs the steps. It depends on Core and the catalogs, not on Alembic.
+"""
+
+from sqlalchemy_public_id.migrating.plan import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
+
+__all__ = ["Keeps", "Patience", "PublicIdColumn", "ServerDefault", "Unique"]

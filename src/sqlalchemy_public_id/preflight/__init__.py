@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.online.plan import Plan
+from sqlalchemy_public_id.migrating.plan import Plan
 from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, rehearsal, sqlite
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
 from sqlalchemy_public_id.preflight.scene import Consent, Scene

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.errors import Obstacle, safe_repr
-from sqlalchemy_public_id.online import PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.preflight.scene import Scene
 
 

@@ -8,9 +8,9 @@ from sqlalchemy import Row, text
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.indexes import names_in_queries
-from sqlalchemy_public_id.online.plan import Lock
-from sqlalchemy_public_id.online.poolers import changes_session
-from sqlalchemy_public_id.online.server_defaults import function_body
+from sqlalchemy_public_id.migrating.plan import Lock
+from sqlalchemy_public_id.migrating.poolers import changes_session
+from sqlalchemy_public_id.migrating.server_defaults import function_body
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 

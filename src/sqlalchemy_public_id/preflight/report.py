@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.migrating.column_state import estimate_bytes
+from sqlalchemy_public_id.migrating.plan import Lock
 from sqlalchemy_public_id.migrating.triggers import update_triggers
-from sqlalchemy_public_id.online.plan import Lock
 from sqlalchemy_public_id.preflight.scene import Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}

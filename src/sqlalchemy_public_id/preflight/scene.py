@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.migrating.column_state import State, estimate_rows
-from sqlalchemy_public_id.online.plan import Plan, PublicIdColumn, Step
+from sqlalchemy_public_id.migrating.plan import Plan, PublicIdColumn, Step
 
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]

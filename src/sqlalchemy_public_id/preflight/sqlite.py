@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.online.sqlite import foreign_keys_would_fire
+from sqlalchemy_public_id.migrating.sqlite import foreign_keys_would_fire
 from sqlalchemy_public_id.preflight.scene import Scene
 from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 

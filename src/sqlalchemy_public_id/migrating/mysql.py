@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online.plan import Lock, Plan, Statements, Step, always
-from sqlalchemy_public_id.online.server_defaults import expression, is_generated, trigger_body
+from sqlalchemy_public_id.migrating.plan import Lock, Plan, Statements, Step, always
+from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated, trigger_body
 
 _NOT_CUT = 32
 """The bytes of a name that always remain after the prefix that MySQL adds to it."""

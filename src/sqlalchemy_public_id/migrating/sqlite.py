@@ -15,16 +15,16 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.indexes import read_indexes
-from sqlalchemy_public_id.online.create_table import (
+from sqlalchemy_public_id.migrating.create_table import (
     with_clause,
     with_column,
     with_constraint,
     without_clause,
     without_unique,
 )
-from sqlalchemy_public_id.online.plan import Plan, Step, always
-from sqlalchemy_public_id.online.server_defaults import can_generate, expression, is_generated
+from sqlalchemy_public_id.migrating.indexes import read_indexes
+from sqlalchemy_public_id.migrating.plan import Plan, Step, always
+from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
 
 
 class SQLitePlan(Plan):

@@ -1,4 +1,4 @@
-"""One migration at a time: an operation holds an advisory lock for its table, and an upgrade one for the database.
+"""Advisory locks: an operation holds one for its table, an upgrade one for the database, a backfill one for its rows.
 
 Two processes that change one table at once undo each other's work: each would drop the index that the other one builds.
 The lock belongs to the session that does the work, and ends with it. It is asked for again and again, because a session
@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Boolean, ColumnElement, Connection, Text, bindparam, cast, func, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.migrating.nodes import restore
-from sqlalchemy_public_id.online.poolers import changes_session
+from sqlalchemy_public_id.migrating.poolers import changes_session
 
-log: logging.Logger = logging.getLogger("sqlalchemy_public_id.online")
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
@@ -119,8 +119,7 @@ def _find_lock(connection: Connection, table: str | None, schema: str | None) ->
         return _find_lock_of_postgresql(connection, table, schema)
     if connection.dialect.name in ("mysql", "mariadb"):
         database = schema or connection.exec_driver_sql("SELECT DATABASE()").scalar()
-        digest = hashlib.sha256(repr((database, table)).encode()).hexdigest()
-        name = f"'public_id migration {digest[:40]}'"  # 64 characters at most
+        name = f"'public_id migration {_digest(database, table)[:40]}'"  # 64 characters at most
         return _Lock(f"SELECT GET_LOCK({name}, 0)", f"SELECT IS_USED_LOCK({name})", f"SELECT RELEASE_LOCK({name})")
     return None
 
@@ -155,3 +154,50 @@ def _wait_for(connection: Connection, lock: _Lock, name: str, timeout: float) ->
             raise LockNotAvailable(step="begin", table=name, attempts=1, timeout=timeout, holder=holder)
         pause = min(_LONGEST_PAUSE, pause * 2)
         time.sleep(pause)
+
+
+# --- one window of a backfill
+
+
+@contextmanager
+def try_lock(connection: Connection, *parts: object, schema: str | None) -> Generator[bool]:
+    """Lock the name that *parts* make within *schema*, or within the usual one; yield False if another process has it.
+
+    It yields True on databases without such locks, and on PostgreSQL, which has :func:`lock_of_transaction`. A schema
+    has locks of its own, as has another database if such a lock is one of the whole server.
+
+    :raises ConfigurationError: if a pooler sends the statements of one connection to several.
+    """
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        yield True
+        return
+    place = "''" if schema else "DATABASE()"
+    name = f"SHA2(CONCAT({place}, '{_digest(schema, *parts)}'), 224)"
+    if not connection.exec_driver_sql(f"SELECT GET_LOCK({name}, 0)").scalar():
+        yield False
+        return
+    release = f"SELECT RELEASE_LOCK({name})"
+    try:
+        yield True
+    except BaseException:
+        restore(connection, release)
+        raise
+    if not connection.exec_driver_sql(release).scalar():
+        raise ConfigurationError(
+            "the server did not find the advisory lock that this connection had taken; a pooler sends its statements "
+            "to several connections: connect to the server itself"
+        )
+
+
+def lock_of_transaction(*parts: object, schema: str | None) -> ColumnElement[bool]:
+    """Return an expression of PostgreSQL that locks the name that *parts* make; False if another process has it.
+
+    The lock ends with the transaction. One of the session would be lost behind a pooler that changes the session.
+    """
+    place = "" if schema else func.coalesce(cast(func.current_schema(), Text), "")
+    digest = bindparam(None, "batch " + _digest(schema, *parts), type_=Text())
+    return func.pg_try_advisory_xact_lock(func.hashtextextended(place + digest, 0), type_=Boolean)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]

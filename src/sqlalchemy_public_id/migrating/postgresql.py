@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.online.plan import Lock, Plan, Step, always
-from sqlalchemy_public_id.online.server_defaults import function_body, function_type
+from sqlalchemy_public_id.migrating.plan import Lock, Plan, Step, always
+from sqlalchemy_public_id.migrating.server_defaults import function_body, function_type
 
 
 class PostgreSQLPlan(Plan):
