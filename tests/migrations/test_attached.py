@@ -125,11 +125,6 @@ OBSTACLES = {
         "DROP TABLE IF EXISTS {schema}.visit",
         "CREATE TABLE {schema}.visit (person INT REFERENCES person (id))",
     ],
-    "no-key": [
-        "DROP TABLE {schema}.person",
-        "CREATE TABLE {schema}.person (name)",
-        "INSERT INTO {schema}.person VALUES (1)",
-    ],
 }
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import sqlalchemy.exc
-from marks import known_defect
 from people import People, migrating, send
 from sqlalchemy import Connection, Engine, event
 from support.interrupt import interrupted
@@ -349,11 +347,6 @@ def test_settings_stay_after_an_error(
     assert rows(connection, "SELECT name FROM person ORDER BY id") == [("Ada",), ("Grace",)]
 
 
-@known_defect(
-    "live tables",
-    "a COMMIT that finds the file busy leaves the transaction open, and BEGIN is refused in it",
-    raises=sqlalchemy.exc.OperationalError,
-)
 @pytest.mark.parametrize("work", ["backfill", "contract"])
 def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine, work: str) -> None:
     """A COMMIT that waits in vain for a reader of the file is tried again, as a lock is that is not acquired."""

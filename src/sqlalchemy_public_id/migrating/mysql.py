@@ -75,8 +75,9 @@ class MySQLPlan(Plan):
     def _drop_column(self) -> str:
         name = self.target.column
         # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
-        in_place = "" if name.isascii() or len(name.encode()) <= _NOT_CUT else ", ALGORITHM=INPLACE"
-        return f"ALTER TABLE {self.table} DROP COLUMN {self.column}{in_place}"
+        is_cut = not name.isascii() and len(name.encode()) > _NOT_CUT
+        algorithm = f", ALGORITHM={'COPY' if self.allow_lock else 'INPLACE'}" if is_cut else ""
+        return f"ALTER TABLE {self.table} DROP COLUMN {self.column}{algorithm}"
 
     @property
     def _lock(self) -> str:
