@@ -19,9 +19,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
+from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.locks import hold_turn
 from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
-from sqlalchemy_public_id.migrating.plan import Patience, Plan, PublicIdColumn, Step
+from sqlalchemy_public_id.migrating.plan import Plan, Step
 from sqlalchemy_public_id.migrating.run import (
     Result,
     limits_of_operation,

@@ -28,12 +28,12 @@ from sqlalchemy.orm import declarative_base
 
 from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.backfill import Pace
-from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats.guess import guesses
 from sqlalchemy_public_id.migrating import Patience, PublicIdColumn, ServerDefault, Unique
-from sqlalchemy_public_id.preflight.scene import Consent, OnDuplicate, OnInvalid
+from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
+from sqlalchemy_public_id.migrating.triggers import Triggers
 
 pytestmark = pytest.mark.backend
 

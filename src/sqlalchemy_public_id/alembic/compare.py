@@ -45,10 +45,10 @@ from sqlalchemy_public_id.migrating import Unique
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.run import plan_for
 from sqlalchemy_public_id.migrating.server_defaults import can_generate
+from sqlalchemy_public_id.migrating.structure import obstacles_of_structure
 from sqlalchemy_public_id.migrating.unique_names import name_in_database, unique_of
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.preflight.column import holds_ids
-from sqlalchemy_public_id.preflight.structure import obstacles_of_structure
 from sqlalchemy_public_id.types import IdColumnType
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from sqlalchemy_public_id.audit.report import Remedy
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.migrating.plan import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.plan import Consent, Scene
 from sqlalchemy_public_id.migrating.run import list_statements, plan_for
 from sqlalchemy_public_id.preflight import find_obstacles
-from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
 _OF_THE_FORMAT = {"wrong-type", "too-short"}
 """The codes of obstacles that are none if the format of the target is a guess."""

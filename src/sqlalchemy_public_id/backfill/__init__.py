@@ -28,7 +28,6 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sqlalchemy_public_id.backfill.rows import Place, Window, rows_of, window_for
 from sqlalchemy_public_id.backfill.triggers import (
-    Triggers,
     begin_updates,
     in_autocommit,
     obstacles_of_triggers,
@@ -44,6 +43,7 @@ from sqlalchemy_public_id.migrating.column_state import estimate_rows
 from sqlalchemy_public_id.migrating.locks import try_lock
 from sqlalchemy_public_id.migrating.nodes import restore, waits_for_nodes
 from sqlalchemy_public_id.migrating.run import can_be_retried, mode_for_old_rows
+from sqlalchemy_public_id.migrating.triggers import Triggers
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]

@@ -32,10 +32,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import CHAR
 
 from sqlalchemy_public_id.backfill.rows import Rows, rows_of
-from sqlalchemy_public_id.backfill.triggers import Triggers, transaction_without_triggers
+from sqlalchemy_public_id.backfill.triggers import transaction_without_triggers
 from sqlalchemy_public_id.formats import NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.triggers import Triggers
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 _WINDOW = 20_000

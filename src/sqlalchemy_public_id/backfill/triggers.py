@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -13,10 +12,7 @@ from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.run import transaction
 from sqlalchemy_public_id.migrating.sqlite import in_schema
-from sqlalchemy_public_id.migrating.triggers import sqlite_triggers, unskippable_triggers, update_triggers
-
-Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
-"""What happens to triggers of the table; ``"skip"`` works on PostgreSQL and SQLite."""
+from sqlalchemy_public_id.migrating.triggers import Triggers, sqlite_triggers, unskippable_triggers, update_triggers
 
 
 def obstacles_of_triggers(connection: Connection, target: PublicIdColumn, wanted: Triggers) -> Iterator[Obstacle]:

@@ -3,6 +3,6 @@
 :func:`sqlalchemy_public_id.operation.run_phases` runs the steps. It depends on Core and the catalogs, not on Alembic.
 """
 
-from sqlalchemy_public_id.migrating.plan import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.migrating.column import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
 
 __all__ = ["Keeps", "Patience", "PublicIdColumn", "ServerDefault", "Unique"]

@@ -1,145 +1,25 @@
-"""The column that a migration is to reach, and its steps: a :class:`Plan` for each database derives them."""
+"""The steps of a migration: a :class:`Plan` for each database derives them, and says what stands in the way."""
 
 from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, column, func, select, table
-from sqlalchemy import literal as sql_literal
+from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.migrating.column_state import State, read_state
-from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import column_type, format_of
-
-Unique: TypeAlias = Literal["index", "constraint"]
-ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
-Keeps: TypeAlias = Literal["unique", "not null", "all"]
-
-
-@dataclass(frozen=True)
-class PublicIdColumn:
-    """A column of public ids, as it is to be after the migration."""
-
-    table: str
-    column: str = "public_id"
-    format: Format = field(default_factory=NanoId)
-    schema: str | None = None
-    unique_name: str = ""
-    """The name of the unique index or constraint, if there is none yet; ``uq_<table>_<column>`` by default."""
-    unique: Unique = "index"
-    collation: str | None = None
-    """The collation that a column gets that exists: ``"bytes"`` or a name. None keeps the one that it has."""
-    keeps: Keeps | None = None
-    """What ``relax`` leaves as it is: the column had it before it was adopted."""
-    server_default: ServerDefault = "keep"
-    """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
-    comment: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        table: str,
-        column: str = "public_id",
-        *,
-        format: Format | type[TypedId] | None = None,
-        unique_name: str | None = None,
-        **options: Any,
-    ) -> PublicIdColumn:
-        """Build the column from the arguments of an operation, whose *options* are the other fields."""
-        _check_names(table=table, column=column, unique_name=unique_name or "", **options)
-        return cls(
-            str(table),  # not a quoted_name
-            str(column),
-            NanoId() if format is None else format_of(format),
-            unique_name=unique_name or naming.unique_name(str(table), str(column)),
-            **options,
-        )
-
-    def __post_init__(self) -> None:
-        for name, choices in (
-            ("unique", get_args(Unique)),
-            ("server_default", get_args(ServerDefault)),
-            ("keeps", (*get_args(Keeps), None)),
-        ):
-            value: object = getattr(self, name)
-            if value not in choices:
-                expected = ", ".join(map(repr, choices))
-                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
-
-    @property
-    def keeps_unique(self) -> bool:
-        """True if ``relax`` leaves the column unique."""
-        return self.keeps in ("unique", "all")
-
-    @property
-    def keeps_not_null(self) -> bool:
-        """True if ``relax`` leaves the column NOT NULL."""
-        return self.keeps in ("not null", "all")
-
-    def read_state(self, connection: Connection) -> State:
-        """Read what exists of the column.
-
-        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
-        """
-        return read_state(connection, self.table, self.schema, self.column, unique_name=self.unique_name)
-
-    def has_rows_to_fill(self, connection: Connection) -> bool:
-        """Return True if a row has no id, also because there is no column yet."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        query = select(sql_literal(1)).select_from(rows).limit(1)
-        if self.read_state(connection).exists:
-            query = query.where(rows.c[self.column].is_(None))
-        return connection.execute(query).first() is not None
-
-    def are_few_missing(self, connection: Connection) -> bool:
-        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        query = select(func.count(), func.count(rows.c[self.column])).select_from(rows)
-        total, filled = connection.execute(query).one()
-        return filled > 0 and total - filled <= max(1000, total // 100)
-
-    def count_missing(self, connection: Connection) -> int:
-        """Return how many rows have no id."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        return connection.scalar(select(func.count()).select_from(rows).where(rows.c[self.column].is_(None))) or 0
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
-
-
-_NAMES = {"table", "column", "schema", "unique_name", "collation"}
-
-
-def _check_names(**arguments: object) -> None:
-    """Refuse what is no name in the place of one: a format there would become the name of a column."""
-    for name, value in arguments.items():
-        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "collation")):
-            shown = safe_repr(value)
-            hint = f"; write format={shown}" if isinstance(value, Format) else ""
-            raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
-
-
-@dataclass(frozen=True)
-class Patience:
-    """The limits of waiting for locks, in seconds and attempts."""
-
-    lock_timeout: float = 1.0  # for strong locks: all other users of the table wait as long
-    attempts: int = 30  # with growing pauses between
-    index_timeout: float = 600.0  # for open transactions, before the build of the index
-
-    def __post_init__(self) -> None:
-        if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
-            raise ConfigurationError(f"{self!r} cannot work: expected times above 0 and at least one attempt")
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle, safe_repr
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.column_state import State, estimate_rows
+from sqlalchemy_public_id.migrating.triggers import Triggers
+from sqlalchemy_public_id.types import column_type
 
 
 class Lock(enum.Enum):
@@ -259,9 +139,87 @@ class Plan(ABC):
     def drop(self) -> list[Step]:
         """Return the steps that remove the column."""
 
+    @abstractmethod
+    def rights(self, scene: Scene) -> list[str]:
+        """Return the rights that the phases need."""
+
+    @abstractmethod
+    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+        """Yield what stands in the way of the phases, as the catalogs tell."""
+
+    def warnings(self, scene: Scene) -> Iterator[str]:
+        """Yield what the phases change elsewhere."""
+        yield from ()
+
     def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
         """Return the statements of each phase that is the same for every table; a script (``--sql``) can have these.
 
         :param lock_timeout: the time that a statement waits for its lock, in seconds.
         """
         return {}
+
+
+OnDuplicate: TypeAlias = Literal["refuse", "replace"]
+OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a migration may do to rows that it finds, and to others that use the table."""
+
+    update_triggers: Triggers = "refuse"
+    on_duplicate: OnDuplicate = "refuse"
+    on_invalid: OnInvalid = "refuse"
+    allow_lock: bool = False
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("update_triggers", get_args(Triggers)),
+            ("on_duplicate", get_args(OnDuplicate)),
+            ("on_invalid", get_args(OnInvalid)),
+        ):
+            value: object = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the checks of one migration have in common."""
+
+    connection: Connection
+    plan: Plan
+    phases: Sequence[str]
+    """``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``."""
+    consent: Consent
+    state: State
+    runs: bool = False
+    """True if the phases run afterwards."""
+
+    @property
+    def target(self) -> PublicIdColumn:
+        return self.plan.target
+
+    @cached_property
+    def rows(self) -> int | None:
+        """The number of rows of the table, as the database estimates it."""
+        return estimate_rows(self.connection, self.target.table, self.target.schema)
+
+    @cached_property
+    def steps(self) -> list[tuple[str, Step]]:
+        """The phase of each step that is needed, and the step; without those of the backfill."""
+        phases = [phase for phase in self.phases if phase != "backfill"]
+        every = [(phase, step) for phase in phases for step in getattr(self.plan, phase)()]
+        return [(phase, step) for phase, step in every if step.needed(self.state)]
+
+    @property
+    def begins_with_index(self) -> bool:
+        """True if the phases run now, and change nothing before the unique index is built."""
+        is_contract = [*self.phases] == ["contract"] and self.plan.online and self.consent.on_invalid != "replace"
+        return self.runs and is_contract and not self.plan.changes_collation(self.state)
+
+    @cached_property
+    def fills_rows(self) -> bool:
+        """True if the backfill will change rows."""
+        return "backfill" in self.phases and self.target.has_rows_to_fill(self.connection)

@@ -21,10 +21,11 @@ from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.dialects import Outcome, is_autocommit, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable, safe_repr
+from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.mysql import MySQLPlan
 from sqlalchemy_public_id.migrating.nodes import restore
-from sqlalchemy_public_id.migrating.plan import Lock, Patience, Plan, PublicIdColumn, Step
+from sqlalchemy_public_id.migrating.plan import Lock, Plan, Step
 from sqlalchemy_public_id.migrating.postgresql import PostgreSQLPlan
 from sqlalchemy_public_id.migrating.sqlite import SQLitePlan
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects.quoting import quoted
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.create_table import (
     with_clause,
@@ -23,8 +23,9 @@ from sqlalchemy_public_id.migrating.create_table import (
     without_unique,
 )
 from sqlalchemy_public_id.migrating.indexes import read_indexes
-from sqlalchemy_public_id.migrating.plan import Plan, Step, always
+from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step, always
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
+from sqlalchemy_public_id.migrating.structure import obstacles_of_structure
 
 
 class SQLitePlan(Plan):
@@ -94,6 +95,28 @@ class SQLitePlan(Plan):
             ),
             Step("drop the column", sql, lambda state: state.exists),
         ]
+
+    def rights(self, scene: Scene) -> list[str]:
+        return ["the right to write the file"]
+
+    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+        target = scene.target
+        table, connection = target.table, scene.connection
+        yield from obstacles_of_structure(connection, table, target.schema)
+        copies = {"contract", "relax"} & {*scene.phases} or ("drop" in scene.phases and scene.state.constrained)
+        if copies and foreign_keys_would_fire(connection, table, target.schema):
+            problem = f"PRAGMA foreign_keys is ON, and other tables refer to {table!r}, whose rows a copy would orphan"
+            remedy = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
+            yield Obstacle("foreign-keys", problem, remedy)
+        if "contract" not in scene.phases or scene.state.index:
+            return
+        master = scene.plan.quoted(target.schema or "main")
+        others = "lower(name) = lower(?) AND lower(tbl_name) <> lower(?)"
+        query = f"SELECT type, tbl_name FROM {master}.sqlite_master WHERE {others}"
+        row = scene.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
+        if row is not None:
+            problem = f"the name {target.unique_name} belongs to the {row.type} of {row.tbl_name}"
+            yield Obstacle("name-taken", problem, "pass unique_name= with another name")
 
     # --- parts
 
@@ -218,3 +241,6 @@ def in_schema(sql: str, schema: str) -> str:
         sql,
         flags=re.IGNORECASE,
     )
+
+
+# --- what stands in the way

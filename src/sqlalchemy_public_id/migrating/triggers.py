@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, text
 
 from sqlalchemy_public_id.migrating.indexes import names_in_queries
+
+Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
+"""What a migration does about triggers that its UPDATEs fire; ``"skip"`` works on PostgreSQL and SQLite."""
 
 # 16: for UPDATE. Without columns (UPDATE OF), a trigger fires for all. Rules: ev_type 2 is UPDATE.
 _POSTGRESQL = text("""

@@ -15,7 +15,7 @@ from sqlalchemy.schema import conv
 
 from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects.quoting import unquoted
-from sqlalchemy_public_id.migrating.plan import PublicIdColumn, Unique
+from sqlalchemy_public_id.migrating.column import PublicIdColumn, Unique
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
 """``target_metadata``: one, several or none."""

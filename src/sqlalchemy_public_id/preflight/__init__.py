@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.plan import Plan
-from sqlalchemy_public_id.preflight import column, contents, mysql, postgresql, rehearsal, sqlite
+from sqlalchemy_public_id.migrating.plan import Consent, Plan, Scene
+from sqlalchemy_public_id.preflight import column, contents, rehearsal
 from sqlalchemy_public_id.preflight.report import MigrationReport, PlannedStep, build_report
-from sqlalchemy_public_id.preflight.scene import Consent, Scene
 
 __all__ = ["Consent", "MigrationReport", "PlannedStep", "examine", "find_obstacles"]
-
-_MODULES = {"mariadb": mysql, "mysql": mysql, "postgresql": postgresql, "sqlite": sqlite}
 
 
 def examine(
@@ -31,14 +28,7 @@ def examine(
     :raises ConfigurationError: if there is no such table.
     """
     scene = Scene(connection, plan, phases, consent, plan.target.read_state(connection), runs)
-    dialect = connection.dialect.name
-    warnings = postgresql.warnings(scene) if dialect == "postgresql" else ()
-    return build_report(
-        scene,
-        obstacles=find_obstacles(scene),
-        rights=_MODULES[dialect].rights(scene),
-        warnings=[*warnings],
-    )
+    return build_report(scene, find_obstacles(scene))
 
 
 def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacle]:
@@ -48,8 +38,7 @@ def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacl
     """
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
-    checks = [_MODULES[scene.connection.dialect.name].obstacles, column.obstacles]
-    obstacles = [obstacle for check in checks for obstacle in check(scene)]
+    obstacles = [*scene.plan.obstacles(scene), *column.obstacles(scene)]
     if obstacles or catalogs_only:
         return obstacles
     return [*rehearsal.obstacles(scene)] or [*contents.obstacles(scene)]  # which reads all ids

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.errors import Obstacle, safe_repr
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.preflight.scene import Scene
+from sqlalchemy_public_id.migrating.plan import Scene
 
 
 def obstacles(scene: Scene) -> Iterator[Obstacle]:

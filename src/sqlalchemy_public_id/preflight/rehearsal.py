@@ -13,9 +13,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.plan import Plan, Step
+from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step
 from sqlalchemy_public_id.migrating.run import mode_for_old_rows, plan_for, run_inside
-from sqlalchemy_public_id.preflight.scene import Scene
 
 _COPY = "public_id_rehearsal"
 

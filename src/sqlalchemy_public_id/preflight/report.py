@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.migrating.column_state import estimate_bytes
-from sqlalchemy_public_id.migrating.plan import Lock
+from sqlalchemy_public_id.migrating.plan import Lock, Scene
 from sqlalchemy_public_id.migrating.triggers import update_triggers
-from sqlalchemy_public_id.preflight.scene import Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
@@ -84,13 +83,7 @@ class MigrationReport:
         return "\n".join(lines)
 
 
-def build_report(
-    scene: Scene,
-    *,
-    obstacles: Sequence[Obstacle],
-    rights: Sequence[str],
-    warnings: Sequence[str],
-) -> MigrationReport:
+def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
     """Build the report of a migration from its *scene*."""
     target, connection = scene.target, scene.connection
     steps = tuple(_steps(scene)) if not obstacles else ()
@@ -103,9 +96,9 @@ def build_report(
         size=estimate_bytes(connection, target.table, target.schema),
         seconds=None if scene.rows is None else sum(scene.rows / _ROWS_A_SECOND[kind] for kind in kinds),
         steps=steps,
-        rights=tuple(rights),
+        rights=tuple(scene.plan.rights(scene)),
         triggers=tuple(triggers),
-        warnings=tuple(warnings),
+        warnings=tuple(scene.plan.warnings(scene)),
         obstacles=tuple(obstacles),
     )
 

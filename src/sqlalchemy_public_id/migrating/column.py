@@ -1,0 +1,136 @@
+"""A column of public ids, as a migration is to reach it, and how long it may wait for locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import literal as sql_literal
+
+from sqlalchemy_public_id import naming
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.migrating.column_state import State, read_state
+from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.types import format_of
+
+Unique: TypeAlias = Literal["index", "constraint"]
+ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
+Keeps: TypeAlias = Literal["unique", "not null", "all"]
+
+
+@dataclass(frozen=True)
+class PublicIdColumn:
+    """A column of public ids, as it is to be after the migration."""
+
+    table: str
+    column: str = "public_id"
+    format: Format = field(default_factory=NanoId)
+    schema: str | None = None
+    unique_name: str = ""
+    """The name of the unique index or constraint, if there is none yet; ``uq_<table>_<column>`` by default."""
+    unique: Unique = "index"
+    collation: str | None = None
+    """The collation that a column gets that exists: ``"bytes"`` or a name. None keeps the one that it has."""
+    keeps: Keeps | None = None
+    """What ``relax`` leaves as it is: the column had it before it was adopted."""
+    server_default: ServerDefault = "keep"
+    """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
+    comment: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        column: str = "public_id",
+        *,
+        format: Format | type[TypedId] | None = None,
+        unique_name: str | None = None,
+        **options: Any,
+    ) -> PublicIdColumn:
+        """Build the column from the arguments of an operation, whose *options* are the other fields."""
+        _check_names(table=table, column=column, unique_name=unique_name or "", **options)
+        return cls(
+            str(table),  # not a quoted_name
+            str(column),
+            NanoId() if format is None else format_of(format),
+            unique_name=unique_name or naming.unique_name(str(table), str(column)),
+            **options,
+        )
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("unique", get_args(Unique)),
+            ("server_default", get_args(ServerDefault)),
+            ("keeps", (*get_args(Keeps), None)),
+        ):
+            value: object = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+
+    @property
+    def keeps_unique(self) -> bool:
+        """True if ``relax`` leaves the column unique."""
+        return self.keeps in ("unique", "all")
+
+    @property
+    def keeps_not_null(self) -> bool:
+        """True if ``relax`` leaves the column NOT NULL."""
+        return self.keeps in ("not null", "all")
+
+    def read_state(self, connection: Connection) -> State:
+        """Read what exists of the column.
+
+        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
+        """
+        return read_state(connection, self.table, self.schema, self.column, unique_name=self.unique_name)
+
+    def has_rows_to_fill(self, connection: Connection) -> bool:
+        """Return True if a row has no id, also because there is no column yet."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        query = select(sql_literal(1)).select_from(rows).limit(1)
+        if self.read_state(connection).exists:
+            query = query.where(rows.c[self.column].is_(None))
+        return connection.execute(query).first() is not None
+
+    def are_few_missing(self, connection: Connection) -> bool:
+        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        query = select(func.count(), func.count(rows.c[self.column])).select_from(rows)
+        total, filled = connection.execute(query).one()
+        return filled > 0 and total - filled <= max(1000, total // 100)
+
+    def count_missing(self, connection: Connection) -> int:
+        """Return how many rows have no id."""
+        rows = table(self.table, column(self.column), schema=self.schema)
+        return connection.scalar(select(func.count()).select_from(rows).where(rows.c[self.column].is_(None))) or 0
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
+
+
+_NAMES = {"table", "column", "schema", "unique_name", "collation"}
+
+
+def _check_names(**arguments: object) -> None:
+    """Refuse what is no name in the place of one: a format there would become the name of a column."""
+    for name, value in arguments.items():
+        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "collation")):
+            shown = safe_repr(value)
+            hint = f"; write format={shown}" if isinstance(value, Format) else ""
+            raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """The limits of waiting for locks, in seconds and attempts."""
+
+    lock_timeout: float = 1.0  # for strong locks: all other users of the table wait as long
+    attempts: int = 30  # with growing pauses between
+    index_timeout: float = 600.0  # for open transactions, before the build of the index
+
+    def __post_init__(self) -> None:
+        if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
+            raise ConfigurationError(f"{self!r} cannot work: expected times above 0 and at least one attempt")
