@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from sqlalchemy_public_id import PublicIdColumnMixin
 from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
-from sqlalchemy_public_id.migrating.indexes import read_indexes
+from sqlalchemy_public_id.migrating.catalog import read_indexes
 
 pytestmark = pytest.mark.backend
 

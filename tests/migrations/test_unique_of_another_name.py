@@ -15,7 +15,7 @@ from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.alembic import contract_public_id, drop_public_id
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.migrating import Unique
-from sqlalchemy_public_id.migrating.indexes import IndexFacts, read_indexes
+from sqlalchemy_public_id.migrating.catalog import IndexFacts, read_indexes
 
 pytestmark = pytest.mark.backend
 

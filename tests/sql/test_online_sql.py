@@ -12,8 +12,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.catalog import IndexFacts
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.indexes import IndexFacts
 from sqlalchemy_public_id.migrating.plan import Lock, Plan, Step
 from sqlalchemy_public_id.migrating.run import plan_for
 

@@ -19,8 +19,8 @@ from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.migrating.catalog import Triggers
 from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
-from sqlalchemy_public_id.migrating.triggers import Triggers
 from sqlalchemy_public_id.typed import TypedId
 
 P = ParamSpec("P")

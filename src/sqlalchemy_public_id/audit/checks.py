@@ -31,8 +31,8 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import guess_from
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.catalog import IndexFacts
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.indexes import IndexFacts
 from sqlalchemy_public_id.naming import derived_name, not_null_check_name
 from sqlalchemy_public_id.preflight.column import obstacles_of_the_type
 

@@ -21,8 +21,7 @@ from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.guess import guess_from
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
-from sqlalchemy_public_id.migrating.indexes import IndexFacts, read_indexes
+from sqlalchemy_public_id.migrating.catalog import IndexFacts, columns_of, primary_key_of, read_indexes
 from sqlalchemy_public_id.migrating.unique_names import Models, name_in_models
 
 _UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)

@@ -39,11 +39,11 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.catalog import Triggers
 from sqlalchemy_public_id.migrating.column_state import estimate_rows
 from sqlalchemy_public_id.migrating.locks import try_lock
 from sqlalchemy_public_id.migrating.nodes import restore, waits_for_nodes
 from sqlalchemy_public_id.migrating.run import can_be_retried, mode_for_old_rows
-from sqlalchemy_public_id.migrating.triggers import Triggers
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]

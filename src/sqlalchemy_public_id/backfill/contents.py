@@ -36,7 +36,7 @@ from sqlalchemy_public_id.backfill.triggers import transaction_without_triggers
 from sqlalchemy_public_id.formats import NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.triggers import Triggers
+from sqlalchemy_public_id.migrating.catalog import Triggers
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 _WINDOW = 20_000

@@ -17,8 +17,7 @@ from sqlalchemy.sql.elements import literal_column
 from sqlalchemy.types import Date, NullType, TypeEngine, UserDefinedType
 
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.catalog import primary_key_of
-from sqlalchemy_public_id.migrating.indexes import names_in_queries
+from sqlalchemy_public_id.migrating.catalog import names_in_queries, primary_key_of
 
 Expression = Callable[[Any], ColumnElement[Any]]
 

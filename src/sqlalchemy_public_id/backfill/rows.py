@@ -40,9 +40,8 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.indexes import names_in_queries
+from sqlalchemy_public_id.migrating.catalog import columns_changed_by_updates, names_in_queries
 from sqlalchemy_public_id.migrating.locks import lock_of_transaction
-from sqlalchemy_public_id.migrating.triggers import columns_changed_by_updates
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 Place: TypeAlias = tuple[Any, ...]

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.catalog import Triggers, sqlite_triggers, unskippable_triggers, update_triggers
 from sqlalchemy_public_id.migrating.run import transaction
 from sqlalchemy_public_id.migrating.sqlite import in_schema
-from sqlalchemy_public_id.migrating.triggers import Triggers, sqlite_triggers, unskippable_triggers, update_triggers
 
 
 def obstacles_of_triggers(connection: Connection, target: PublicIdColumn, wanted: Triggers) -> Iterator[Obstacle]:

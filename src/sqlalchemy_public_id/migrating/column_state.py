@@ -11,7 +11,7 @@ from sqlalchemy import table as sql_table
 
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.migrating.indexes import IndexFacts, names_in_queries, read_indexes
+from sqlalchemy_public_id.migrating.catalog import IndexFacts, names_in_queries, read_indexes
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from sqlalchemy import Connection, text
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrating.catalog import names_in_queries, read_indexes
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.indexes import names_in_queries, read_indexes
 from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Statements, Step, always
 from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated, trigger_body
 from sqlalchemy_public_id.migrating.structure import obstacles_of_structure

@@ -16,9 +16,9 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle, safe_repr
+from sqlalchemy_public_id.migrating.catalog import Triggers
 from sqlalchemy_public_id.migrating.column import PublicIdColumn
 from sqlalchemy_public_id.migrating.column_state import State, estimate_rows
-from sqlalchemy_public_id.migrating.triggers import Triggers
 from sqlalchemy_public_id.types import column_type
 
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Row, text
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.catalog import names_in_queries
 from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.indexes import names_in_queries
 from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Step, always
 from sqlalchemy_public_id.migrating.poolers import changes_session
 from sqlalchemy_public_id.migrating.server_defaults import function_body, function_type

@@ -98,11 +98,13 @@ def list_statements(steps: Sequence[Step], connection: Connection, state: State,
 
 def run_inside(steps: Sequence[Step], target: PublicIdColumn, connection: Connection) -> None:
     """Run the *steps* that are still needed inside the open transaction."""
+    state: State | None = None
     for step in steps:
-        state = target.read_state(connection)
+        state = state or target.read_state(connection)
         if step.needed(state):
             log.info("%s: %s", target, step.name)
             _execute(connection, step, state)
+            state = None
 
 
 def run(steps: Sequence[Step], target: PublicIdColumn, connection: Connection, patience: Patience) -> None:
@@ -110,20 +112,27 @@ def run(steps: Sequence[Step], target: PublicIdColumn, connection: Connection, p
 
     :raises LockNotAvailable: if others keep the table locked.
     """
+    state: State | None = None
     for step in steps:
-        _run_one(step, target, connection, patience)
+        state = _run_one(step, target, connection, patience, state)
 
 
-def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patience: Patience) -> None:
+def _run_one(
+    step: Step, target: PublicIdColumn, connection: Connection, patience: Patience, known: State | None
+) -> State | None:
+    """Run *step*, and return the state if it changes nothing.
+
+    :param known: the state, if nothing was changed since it was read.
+    """
     settings = _SESSION_SETTINGS[connection.dialect.name]
     timeout = _timeout(step, patience)
     is_announced = False
 
-    def attempt() -> None:
-        nonlocal is_announced
-        state = target.read_state(connection)
+    def attempt() -> State | None:
+        nonlocal is_announced, known
+        state, known = known or target.read_state(connection), None
         if not step.needed(state):
-            return
+            return state
         if not is_announced:
             log.info("%s: %s", target, step.name)
             is_announced = True
@@ -144,10 +153,11 @@ def _run_one(step: Step, target: PublicIdColumn, connection: Connection, patienc
                 raise LockNotAvailable(step=step.name, table=target.table, attempts=1, timeout=timeout) from error
             can_tell = not connection.invalidated and not is_locked
             if can_tell and not step.needed(target.read_state(connection)):
-                return  # a process that was killed had sent it, and the server has completed it
+                return None  # a process that was killed had sent it, and the server has completed it
             raise
+        return None
 
-    until_locked(attempt, step.name, target, connection, patience, timeout)
+    return until_locked(attempt, step.name, target, connection, patience, timeout)
 
 
 class _TableInUse(Exception):

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrating.catalog import read_indexes
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.create_table import (
     with_clause,
@@ -22,7 +23,6 @@ from sqlalchemy_public_id.migrating.create_table import (
     without_clause,
     without_unique,
 )
-from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step, always
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrating.structure import obstacles_of_structure

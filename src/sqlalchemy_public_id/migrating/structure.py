@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.indexes import names_in_queries
+from sqlalchemy_public_id.migrating.catalog import names_in_queries
 
 _POSTGRESQL = text("""
 SELECT c.relkind = 'p' AS is_partitioned, c.relispartition AS is_partition,

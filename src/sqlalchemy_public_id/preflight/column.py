@@ -17,9 +17,8 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.migrating.catalog import columns_of
+from sqlalchemy_public_id.migrating.catalog import columns_of, read_indexes
 from sqlalchemy_public_id.migrating.column_state import FEW_ROWS, has_few_rows
-from sqlalchemy_public_id.migrating.indexes import read_indexes
 from sqlalchemy_public_id.migrating.plan import Scene
 from sqlalchemy_public_id.types import column_type
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.migrating.catalog import update_triggers
 from sqlalchemy_public_id.migrating.column_state import estimate_bytes
 from sqlalchemy_public_id.migrating.plan import Lock, Scene
-from sqlalchemy_public_id.migrating.triggers import update_triggers
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
