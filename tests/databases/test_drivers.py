@@ -113,7 +113,7 @@ def full_space(session: Session) -> None:
     for count in (1, 3):
         with pytest.raises(PublicIdCollision) as caught, session.begin_nested():
             flush(session, numbered(count))
-        assert (caught.value.rows, caught.value.capacity) == (36, 36)
+        assert caught.value.capacity == 36
     flush(session, [User(name="after")])
     session.commit()
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step
-from sqlalchemy_public_id.migrating.run import mode_for_old_rows, plan_for, run_inside
+from sqlalchemy_public_id.migrating.run import can_be_retried, mode_for_old_rows, plan_for, run_inside
 
 _COPY = "public_id_rehearsal"
 
@@ -65,6 +65,8 @@ def _on_mysql(scene: Scene) -> Iterator[Obstacle]:
                     if sql.startswith(f"ALTER TABLE {plan.table} "):  # and not the trigger of the table itself
                         _send(connection, sql)
             except DBAPIError as error:
+                if can_be_retried(error, dialect):
+                    raise
                 yield _refused(scene, step, error)
                 break
         _send(connection, f"DROP TEMPORARY TABLE {plan.table}")

@@ -61,7 +61,10 @@ def busy(table: Table) -> Iterator[Callable[[Any], None]]:
         timer.join()
 
 
-STEPS = {"postgresql": ("ALTER TABLE", "CREATE UNIQUE INDEX"), "mysql": ("ALTER TABLE", "ALTER TABLE person MODIFY")}
+STEPS = {
+    "postgresql": ("ALTER TABLE", "CREATE UNIQUE INDEX"),
+    "mysql": ("ALTER TABLE person ADD COLUMN", "ALTER TABLE person ADD UNIQUE"),
+}
 """The beginnings of the statements that have to wait."""
 
 CASES = [
