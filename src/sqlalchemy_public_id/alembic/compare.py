@@ -23,7 +23,19 @@ from alembic.operations.ops import (
     ModifyTableOps,
     UpgradeOps,
 )
-from sqlalchemy import TEXT, VARCHAR, Column, DefaultClause, Dialect, FetchedValue, Identity, Integer, Table
+from sqlalchemy import (
+    TEXT,
+    VARCHAR,
+    Column,
+    DefaultClause,
+    Dialect,
+    FetchedValue,
+    Identity,
+    Index,
+    Integer,
+    Table,
+    UniqueConstraint,
+)
 
 from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
@@ -241,7 +253,7 @@ def _finish(
     if column.nullable:
         return
     if state.valid:
-        _adopt_unique(changes, column)
+        _adopt_unique(changes, column, existing)
         options.pop("unique", None)
         options.pop("unique_name", None)
     without_default = _wants_default(column) and state.default is None and state.trigger is None
@@ -262,15 +274,25 @@ def _finish(
     _replace(changes, column, [], op)
 
 
-def _adopt_unique(changes: ModifyTableOps, column: Column[Any]) -> None:
+def _adopt_unique(changes: ModifyTableOps, column: Column[Any], existing: Column[Any]) -> None:
     """Keep what makes *column* unique in the database if the model's has another name, or is the other kind."""
     created = [op for op in changes.ops if _makes_unique(op, column)]
+    # with Alembic 1.13, a dropped index does not tell that it was unique: the reflected table does
+    uniques = [
+        item
+        for item in (*existing.table.indexes, *existing.table.constraints)
+        if isinstance(item, UniqueConstraint) or (isinstance(item, Index) and item.unique)
+    ]
+    names = {str(item.name) for item in uniques if [part.name for part in item.columns] == [column.name]}
     if created:
-        changes.ops[:] = [op for op in changes.ops if op not in created and not _drops_unique(op, column)]
+        changes.ops[:] = [op for op in changes.ops if op not in created and _dropped(op) not in names]
 
 
-def _drops_unique(op: MigrateOperation, column: Column[Any]) -> bool:
-    return isinstance(op, (DropIndexOp, DropConstraintOp)) and _makes_unique(op.reverse(), column)
+def _dropped(op: MigrateOperation) -> str | None:
+    """Return the name of the index or constraint that *op* drops."""
+    if isinstance(op, DropIndexOp):
+        return str(op.index_name)
+    return str(op.constraint_name) if isinstance(op, DropConstraintOp) else None
 
 
 def _reduce(alter: AlterColumnOp, column: Column[Any], existing: Column[Any], state: State) -> None:
