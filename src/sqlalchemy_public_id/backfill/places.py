@@ -29,10 +29,11 @@ class Written(UserDefinedType[Any]):
     :param read: returns the expression that is compared, for a parameter with such a value.
     """
 
-    cache_ok = False
+    cache_ok: bool | None = False
 
     def __init__(self, write: Expression, read: Expression) -> None:
-        self.write, self.read = write, read
+        self.write: Expression = write
+        self.read: Expression = read
 
     def column_expression(self, colexpr: ColumnElement[Any]) -> ColumnElement[Any]:
         return self.write(colexpr)
@@ -44,7 +45,7 @@ class Written(UserDefinedType[Any]):
 class Tid(UserDefinedType[str]):
     """A place in a table of PostgreSQL as text, such as ``(7,1)``: the page, and the row in it."""
 
-    cache_ok = True
+    cache_ok: bool | None = True
 
     def get_col_spec(self, **options: Any) -> str:
         return "tid"

@@ -89,7 +89,7 @@ class PauseFile(_Wait):
     """Return True while the file *path* exists."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def _reason(self, connection: Connection) -> str | None:
         return f"the file {self.path} exists" if self.path.exists() else None
