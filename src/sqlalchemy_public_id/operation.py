@@ -36,6 +36,15 @@ from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
 from sqlalchemy_public_id.preflight.contents import obstacles_of_duplicates
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
+PHASES: dict[str, tuple[Phase, ...]] = {
+    "add": ("expand", "backfill", "contract"),
+    "expand": ("expand",),
+    "backfill": ("backfill",),
+    "contract": ("contract",),
+    "loosen": ("relax",),
+    "drop": ("drop",),
+}
+"""The phases of each operation, by the name of its command; that of Alembic's has "_public_id" behind it."""
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 

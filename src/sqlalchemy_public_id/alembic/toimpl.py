@@ -21,17 +21,11 @@ from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.plan import Plan
 from sqlalchemy_public_id.migrating.run import plan_for
 from sqlalchemy_public_id.migrating.unique_names import name_in_models
-from sqlalchemy_public_id.operation import Phase, run_phases
+from sqlalchemy_public_id.operation import PHASES, Phase, run_phases
 
-_PHASES: dict[str, tuple[Phase, ...]] = {
-    "add_public_id": ("expand", "backfill", "contract"),
-    "expand_public_id": ("expand",),
-    "backfill_public_id": ("backfill",),
-    "contract_public_id": ("contract",),
-    "loosen_public_id": ("relax",),
-    "drop_public_id": ("drop",),
-}
-"""The phases of each directive."""
+
+def _phases_of(op: ops.PublicIdOp) -> tuple[Phase, ...]:
+    return PHASES[op.name.removesuffix("_public_id")]
 
 
 @Operations.implementation_for(ops.PublicIdOp)
@@ -50,7 +44,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
         run_phases(
             connection,
             target,
-            _PHASES[op.name],
+            _phases_of(op),
             online=op.online,
             consent=op.consent,
             patience=op.patience,
@@ -132,7 +126,7 @@ def _write_script(context: MigrationContext, op: ops.PublicIdOp, plan: Plan) -> 
 
     :raises ConfigurationError: if *op* looks at the table, for which it needs a connection.
     """
-    target, phases, scripts = op.target, _PHASES[op.name], plan.scripts(op.patience.lock_timeout)
+    target, phases, scripts = op.target, _phases_of(op), plan.scripts(op.patience.lock_timeout)
     if op.dry_run or not scripts.keys() >= {*phases}:
         instead = "; op.expand_public_id() can be a script" if scripts and op.name == "add_public_id" else ""
         raise ConfigurationError(

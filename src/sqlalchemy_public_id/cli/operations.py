@@ -21,19 +21,11 @@ from sqlalchemy_public_id.cli._progress import interruptible, logged, shown
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
 from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
-from sqlalchemy_public_id.operation import Phase, run_phases
+from sqlalchemy_public_id.operation import PHASES, run_phases
 from sqlalchemy_public_id.preflight import Consent
 
 _INTERRUPTED = 130
 
-_PHASES: dict[str, tuple[Phase, ...]] = {
-    "add": ("expand", "backfill", "contract"),
-    "expand": ("expand",),
-    "backfill": ("backfill",),
-    "contract": ("contract",),
-    "loosen": ("relax",),
-    "drop": ("drop",),
-}
 _DONE = {
     "add": "has an id in each row, unique and NOT NULL",
     "expand": "is there, and may be NULL",
@@ -136,7 +128,7 @@ class _Operation:
                 run_phases(
                     connection,
                     target,
-                    _PHASES[self.name],
+                    PHASES[self.name],
                     consent=self.consent,
                     patience=self.patience,
                     pace=self.pace,
