@@ -143,7 +143,7 @@ def test_rows_from_before(parcels: Parcels) -> None:
     parcels.add(id=7)
     parcels.add(id=ClusterKey.of(5, 1))
 
-    with pytest.raises(ConfigurationError, match="and 7 is from before there were clusters: other databases may have"):
+    with pytest.raises(ConfigurationError, match=": 7 is from before there were clusters: other databases may have"):
         parcels.run(set_cluster, NAME, cluster=10)
 
 

@@ -32,10 +32,10 @@ from sqlalchemy_public_id.alembic import (
     drop_cluster_config,
     drop_cluster_sequence,
     set_cluster,
-    toimpl_clusters,
     unset_cluster,
 )
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
+from sqlalchemy_public_id.keys.cluster import operations
 from sqlalchemy_public_id.migrating import Patience
 
 pytestmark = pytest.mark.backend
@@ -47,7 +47,7 @@ SERVERS = ("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=lambda each: each.__name__)
 def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """While another session has the table for itself, an operation gives up; settings of the session stay."""
-    monkeypatch.setattr(toimpl_clusters, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
+    monkeypatch.setattr(operations, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
     is_postgresql = parcels.engine.name == "postgresql"
     limit = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
     options: dict[str, Any] = {"cluster": 10} if operation is set_cluster else {}

@@ -30,7 +30,7 @@ from sqlalchemy_public_id.alembic.ops import (
     expand_public_id,
     loosen_public_id,
 )
-from sqlalchemy_public_id.alembic.ops_clusters import (
+from sqlalchemy_public_id.keys.cluster.operations import (
     ClusterOp,
     CreateClusterConfigOp,
     CreateClusterSequenceOp,

@@ -37,7 +37,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from sqlalchemy_public_id.alembic.compare_clusters import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
@@ -53,6 +52,7 @@ from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public
 from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.migrating import Unique
 from sqlalchemy_public_id.migrating.column_state import State
 from sqlalchemy_public_id.migrating.run import plan_for

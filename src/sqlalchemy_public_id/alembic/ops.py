@@ -6,80 +6,29 @@ Each is a method of :class:`Operations <alembic.operations.Operations>`, and of
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Concatenate, Protocol
+from typing import Any, Protocol
 
-from alembic.operations import BatchOperations, MigrateOperation, Operations
+from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
-from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
+from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id.backfill import Pace
+from sqlalchemy_public_id.directives import Directive, as_function, registered
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.migrating.catalog import Triggers
 from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
 from sqlalchemy_public_id.typed import TypedId
 
-P = ParamSpec("P")
-
-
-class Directive(MigrateOperation):
-    """Base of all directives."""
-
-    name: ClassVar[str]
-    """The name of the method of ``op``."""
-    reversed_by: ClassVar[type[Any]]
-    """The directive that undoes it."""
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments that a migration has to spell out, in order. ``table`` and ``column`` are positional."""
-        raise NotImplementedError
-
-    @classmethod
-    def invoke(cls, operations: Any, *args: Any, **kwargs: Any) -> None:
-        operations.invoke(cls(*args, **kwargs))
-
-    def to_diff_tuple(self) -> tuple[object, ...]:
-        return self.name, *self.arguments().values()
-
 
 @Operations.implementation_for(Directive)
-def _load_implementations(operations: Operations, directive: Directive) -> None:
+def _load_implementation(operations: Operations, directive: Directive) -> None:
     # at the first call: Alembic is only half imported while it loads plugins
-    for module in ("toimpl", "toimpl_clusters"):
-        import_module(f"sqlalchemy_public_id.alembic.{module}")
+    import_module("sqlalchemy_public_id.alembic.toimpl")
     operations.invoke(directive)  # now finds the implementation of its class
-
-
-DirectiveT = TypeVar("DirectiveT", bound=Directive)
-
-
-def registered(cls: type[DirectiveT]) -> type[DirectiveT]:
-    """Add the method of the directive to ``op``, and to ``batch_op`` if the directive has a batch form."""
-    for operations, source in ((Operations, "invoke"), (BatchOperations, "batch_invoke")):
-        if method := getattr(cls, source, None):
-            method.__func__.__doc__ = cls.__doc__  # Alembic copies it to the method of op
-            operations.register_operation(cls.name, source)(cls)
-    return cls
-
-
-def as_function(directive: Callable[P, Directive]) -> Callable[Concatenate[Any, P], None]:
-    """Return a function with the arguments of *directive* after ``op``, for type checkers and ``help()``."""
-    cls: Any = directive
-
-    def function(op: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        getattr(op, cls.name)(*args, **kwargs)
-
-    documented: Any = function
-    parameters = inspect.signature(cls).parameters.values()
-    first = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY, annotation="Any")
-    documented.__signature__ = inspect.Signature([first, *parameters], return_annotation="None")
-    documented.__name__ = documented.__qualname__ = cls.name
-    documented.__doc__ = cls.__doc__
-    return function
 
 
 class Options(TypedDict, total=False):

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, Inspector, inspect
 
-from sqlalchemy_public_id.audit.clusters import Clusters
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport
 from sqlalchemy_public_id.audit.tables import TableAudit
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.migrating.unique_names import Models
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]

@@ -13,13 +13,13 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.audit import sampling
 from sqlalchemy_public_id.audit.checks import Subject, findings, with_free_name
-from sqlalchemy_public_id.audit.clusters import Clusters, cluster_findings
 from sqlalchemy_public_id.audit.keys import key_findings
 from sqlalchemy_public_id.audit.report import Finding, Severity, TableReport, worst_first
 from sqlalchemy_public_id.columns import public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.guess import guess_from
+from sqlalchemy_public_id.keys.cluster.audit import Clusters, cluster_problems
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.catalog import IndexFacts, columns_of, primary_key_of, read_indexes
 from sqlalchemy_public_id.migrating.unique_names import Models, name_in_models
@@ -51,9 +51,11 @@ class TableAudit:
             with _undone_alone(self.connection):
                 columns = columns_of(self.inspector, name, self.schema)
                 has_column = self.column in columns
-                found = cluster_findings(*place, self.clusters)
-                if found is None:  # a key that counts within a range is full at the end of the range, not of its type
+                of_cluster = cluster_problems(*place, self.clusters)
+                if of_cluster is None:
                     found = list(key_findings(*place, full_name))
+                else:  # a key that counts within a range is full at the end of the range, not of its type
+                    found = [Finding(full_name, *problem) for problem in of_cluster]
                 if not has_column:
                     return TableReport(full_name, has_column=False), found
                 subject = self._subject(name, full_name, columns[self.column]["type"])

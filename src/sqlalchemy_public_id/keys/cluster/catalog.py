@@ -1,4 +1,4 @@
-"""What the catalogs of a database say of the keys of one table: their default or trigger, and their range."""
+"""What the catalogs of a database say of the keys of one table: their counter, and their range."""
 
 from __future__ import annotations
 
@@ -13,19 +13,34 @@ from sqlalchemy_public_id.keys.ranges import LAST_KEY, Range
 from sqlalchemy_public_id.naming import cluster_name
 
 _BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
+_NAME = r"""(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[^\s`".()]+)"""
+_DRAW = re.compile(rf"(?:NEXTVAL\(|INSERT INTO )(?:{_NAME}\.)?({_NAME})")
+"""What takes a number from a counter in a trigger, after the schema of the counter."""
 
 
-def read_key_source(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
-    """Return the default or trigger that makes the keys of the table *name*, in SQL; ``None`` if there is none."""
+def read_counter(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
+    """Return the name of the counter of ``strategy="function"`` that the table *name* has, or ``None``.
+
+    It is that in the default or in the trigger that makes the keys.
+    """
     if connection.dialect.name == "postgresql":
         query = (
-            "SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d JOIN pg_attribute a "
-            "ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = to_regclass(:name) AND a.attname = :key"
+            "SELECT coalesce((SELECT relname FROM pg_class WHERE oid = pg_get_serial_sequence(:name, :key)::regclass), "
+            "'') FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum "
+            "WHERE d.adrelid = to_regclass(:name) AND a.attname = :key "
+            "AND strpos(pg_get_expr(d.adbin, d.adrelid), :function) > 0"
         )
-        parameters = {"name": quoted_table(name, schema, connection.dialect), "key": key}
-        default = connection.scalar(text(query), parameters)
-        return str(default) if default is not None and FUNCTION in default else None
-    return _trigger(connection, cluster_name("key", name), schema)
+        names = {"name": quoted_table(name, schema, connection.dialect), "key": key, "function": FUNCTION}
+        counter = connection.scalar(text(query), names)
+        return None if counter is None else str(counter)
+    body = _trigger(connection, cluster_name("key", name), schema)
+    if body is None:
+        return None
+    drawn = _DRAW.search(body)
+    if drawn is None:
+        return ""  # somebody else's
+    quote = drawn[1][0]
+    return drawn[1][1:-1].replace(quote * 2, quote) if quote in '"`' else drawn[1]
 
 
 def read_key_range(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:

@@ -90,7 +90,7 @@ def cluster_key(
     ...     ClusterKey(order.id).hex
     'a000000000001'
     """
-    _check(cluster, key_range, strategy, enforce_range)
+    check_settings(cluster, key_range, strategy, enforce_range)
     if cluster is None and key_range is None and strategy == "identity":
         cluster = cluster_of_environment
     for option in ("autoincrement", "default", "insert_default", "nullable", "primary_key", "server_default"):
@@ -143,14 +143,20 @@ def is_config(table: Table) -> bool:
     return _CONFIG in table.info
 
 
-def _check(cluster: object, key_range: object, strategy: object, enforce_range: bool) -> None:
+def check_settings(
+    cluster: object, key_range: object, strategy: object = "identity", enforce_range: bool = False
+) -> None:
+    """Check what is declared.
+
+    :raises ConfigurationError: for settings that cannot work.
+    """
     if strategy not in ("identity", "function"):
         raise ConfigurationError(f'strategy is {safe_repr(strategy)}, expected "identity" or "function"')
     if key_range is not None and not isinstance(key_range, Range):
         raise ConfigurationError(f"key_range is {safe_repr(key_range)}, expected one of ranges(shards=...)")
     if key_range is not None and (cluster is not None or strategy == "function"):
         raise ConfigurationError(
-            'key_range is a range that takes the place of a cluster, with strategy="identity" only; leave one out'
+            'key_range takes the place of a cluster, with strategy="identity" only; leave one of them out'
         )
     if enforce_range and strategy == "function":
         raise ConfigurationError(

@@ -69,6 +69,12 @@ class Config(_Statements):
         self.wrong: str = f"{name} must have one row with a cluster from 0 to {LAST_CLUSTER}"
 
     def create(self) -> list[str]:
+        """Create the table.
+
+        :raises ConfigurationError: on SQLite.
+        """
+        if self.dialect.name == "sqlite":
+            raise self.no_functions()
         columns = "singleton SMALLINT DEFAULT 1 NOT NULL, cluster SMALLINT NOT NULL, PRIMARY KEY (singleton)"
         check = f"CONSTRAINT {CHECK} CHECK (singleton = 1 AND cluster BETWEEN 0 AND {LAST_CLUSTER})"
         return [f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}, {check})"]

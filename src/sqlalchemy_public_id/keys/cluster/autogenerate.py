@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from alembic.operations.ops import AlterColumnOp, CreateTableOp, DropTableOp, MigrateOperation, UpgradeOps
 from sqlalchemy import Column, Connection, Identity, Table
 
-from sqlalchemy_public_id.alembic.ops_clusters import (
-    ClusterOp,
-    CreateClusterConfigOp,
-    CreateClusterSequenceOp,
-    DropClusterConfigOp,
-    DropClusterSequenceOp,
-    SetClusterOp,
-)
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.keys.cluster.catalog import read_key_range, read_key_source
+from sqlalchemy_public_id.keys.cluster.catalog import read_counter, read_key_range
 from sqlalchemy_public_id.keys.cluster.column import (
     ENVIRONMENT,
     ClusterSpec,
@@ -28,6 +19,14 @@ from sqlalchemy_public_id.keys.cluster.column import (
     is_config,
 )
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, sequence_name
+from sqlalchemy_public_id.keys.cluster.operations import (
+    ClusterOp,
+    CreateClusterConfigOp,
+    CreateClusterSequenceOp,
+    DropClusterConfigOp,
+    DropClusterSequenceOp,
+    SetClusterOp,
+)
 from sqlalchemy_public_id.keys.ranges import range_of
 from sqlalchemy_public_id.migrating.catalog import columns_of
 
@@ -35,48 +34,30 @@ if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
 
 _PREFIX = sequence_name("")
-_COUNTER = re.compile(
-    r"""(?:nextval\(|INSERT\ INTO\ )        # what takes a number from the counter
-        (?P<escaping>E?)(?P<literal>'?)      # on PostgreSQL the name is a literal
-        (?:(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.(]+)\.)?  # the schema
-        (?P<name>"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^\s"`'.()]+)""",
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def replace_cluster_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> bool:
     """Add the operations of cluster keys for each table that is new, changed or dropped."""
-    tables: dict[tuple[str | None, str], Table] = {
-        (table.schema, table.name): table for table in context.sorted_tables or ()
-    }
+    tables = {(table.schema, table.name): table for table in context.sorted_tables or ()}
     created = {(op.schema, op.table_name) for op in upgrade.ops if isinstance(op, CreateTableOp)}
-    changes = [
-        change
-        for name, table in tables.items()
-        if name not in created
-        for column in table.columns
-        for change in _changes_of(context, column)
-    ]
+    dropped = [op for op in upgrade.ops if isinstance(op, DropTableOp)]
     configured = {table.schema for table in tables.values() if is_config(table)}
-    configured |= {op.schema for op in upgrade.ops if isinstance(op, DropTableOp) and _drops_config(op)}
-    ops: list[Any] = []
-    last: list[ClusterOp] = []
+    configured |= {op.schema for op in dropped if _drops_config(op)}  # elsewhere are no counters, and none is read
+    ops: list[MigrateOperation] = []
     for op in upgrade.ops:
+        if isinstance(op, DropTableOp) and op.schema in configured:
+            ops += _drop_table(context, op)
+            continue
         table = tables.get((op.schema, op.table_name)) if isinstance(op, CreateTableOp) else None
-        if isinstance(op, DropTableOp):
-            if _drops_config(op):
-                last.append(DropClusterConfigOp(schema=op.schema))
-            else:  # without the config table there are no such keys, and no catalog is read
-                ops += _drop_table(context, op) if op.schema in configured else [op]
-        elif table is None:
-            ops.append(op)
-        elif is_config(table):
+        if table is not None and is_config(table):
             ops.append(CreateClusterConfigOp(schema=table.schema))
-        else:
-            ops += [op, *(added for column in table.columns for added in _added_with(column))]
-    ops += [*changes, *last]
-    counters = _counter_tables(tables.values(), ops)
-    upgrade.ops[:] = [op for op in ops if not isinstance(op, DropTableOp) or (op.schema, op.table_name) not in counters]
+            continue
+        ops += [op, *(added for column in (() if table is None else table.columns) for added in _added_with(column))]
+    for name, table in tables.items():
+        for column in table.columns if name not in created else ():
+            ops += _changes_of(context, column)
+    ops += [DropClusterConfigOp(schema=op.schema) for op in dropped if _drops_config(op)]
+    upgrade.ops[:] = ops
     return False
 
 
@@ -118,11 +99,11 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
         return []
     if not context.run_object_filters(table, table.name, "table", False, None):
         return []
-    key_sql = read_key_source(connection, table.name, table.schema, column.name)
+    counter = read_counter(connection, table.name, table.schema, column.name)
     if spec.strategy == "function":
-        return [] if key_sql or connection.dialect.name == "sqlite" else _added_with(column)
-    if key_sql is not None:
-        return [*_dropped(table.name, column.name, table.schema, key_sql), *_added_with(column)]
+        return [] if counter is not None or connection.dialect.name == "sqlite" else _added_with(column)
+    if counter is not None:
+        return [*_drop_counter(table.name, column.name, table.schema, counter), *_added_with(column)]
     return [] if _is_within(context, column, spec) else _added_with(column)
 
 
@@ -154,56 +135,30 @@ def _auto_increment(connection: Connection, table: Table) -> int:
     return 1 if match is None else int(match[1])
 
 
+def _drops_config(op: DropTableOp) -> bool:
+    return op.table_name == CONFIG and set(op.to_table().columns.keys()) == {"singleton", "cluster"}
+
+
 def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperation]:
     """Return the operations that drop a table and the counter of its cluster keys, so that a downgrade has both."""
     table, connection = op.to_table(), context.connection
     assert connection is not None
+    if _drops_config(op) or (op.table_name.startswith(_PREFIX) and set(table.columns.keys()) == {"number"}):
+        return []  # the config goes last; a counter, which is a table on MySQL, goes with its keys
     keys = list(table.primary_key.columns)
-    key_sql = read_key_source(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
-    dropped = _dropped(op.table_name, keys[0].name, op.schema, key_sql) if key_sql is not None else []
-    if not dropped:
-        return [op]
-    if connection.dialect.name == "postgresql":  # on downgrade, the default would need its counter too early
+    counter = read_counter(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
+    dropped = _drop_counter(op.table_name, keys[0].name, op.schema, counter or "")
+    if (
+        dropped and connection.dialect.name == "postgresql"
+    ):  # on downgrade, the default would need its counter too early
         keys[0].server_default = keys[0].identity = Identity()
         op = DropTableOp.from_table(table)
     return [*dropped, op]
 
 
-def _drops_config(op: DropTableOp) -> bool:
-    return op.table_name == CONFIG and set(op.to_table().columns.keys()) == {"singleton", "cluster"}
-
-
-def _dropped(table: str, column: str, schema: str | None, key_sql: str) -> list[ClusterOp]:
-    """Return the operation that drops the counter in *key_sql*; none if the counter is not ours."""
-    counter = _counter_in(key_sql)
-    for sequence in (None, counter.removeprefix(_PREFIX)):
-        if counter == sequence_name(sequence or table):
-            return [DropClusterSequenceOp(table, column, schema=schema, sequence=sequence)]
-    return []
-
-
-def _counter_in(key_sql: str) -> str:
-    """Return the name of the counter in *key_sql*, without its schema."""
-    match = _COUNTER.search(key_sql)
-    if match is None:
-        return ""
-    name = match["name"]
-    if match["literal"]:
-        name = name.replace("''", "'")
-    if match["escaping"]:
-        name = name.replace("\\\\", "\\")
-    return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '"`' else name
-
-
-def _counter_tables(tables: Iterable[Table], ops: Iterable[object]) -> set[tuple[str | None, str]]:
-    """Return the names of counters. On MySQL these are tables, which come and go with their keys."""
-    declared = {
-        (table.schema, sequence_name(spec.sequence or table.name))
-        for table in tables
-        for column in table.columns
-        if (spec := cluster_spec(column)) is not None and spec.strategy == "function"
-    }
-    dropped = {
-        (op.schema, sequence_name(op.sequence or op.table_name)) for op in ops if isinstance(op, DropClusterSequenceOp)
-    }
-    return declared | dropped
+def _drop_counter(table: str, column: str, schema: str | None, counter: str) -> list[ClusterOp]:
+    """Return the operation that drops *counter*; none if it is not ours."""
+    if not counter.startswith(_PREFIX):
+        return []
+    sequence = None if counter == sequence_name(table) else counter.removeprefix(_PREFIX)
+    return [DropClusterSequenceOp(table, column, schema=schema, sequence=sequence)]
