@@ -371,6 +371,19 @@ def test_other_length(project: Project) -> None:
     assert upgrade_of(ours) == ["op.add_public_id('customer')"]
 
 
+@on("sqlite")
+def test_column_of_another_key(project: Project) -> None:
+    """A column whose ``key`` is not its name is altered, as Alembic does, beside the public id."""
+    project.configure("compare_type=True,")
+    project.execute("ALTER TABLE customer ADD COLUMN town VARCHAR(50)")
+    metadata = shop()
+    metadata.tables["customer"].append_column(Column("town", String(99), key="city"))
+    others, ours = project.files(metadata)
+
+    assert "existing_type=sa.VARCHAR(length=50)" in others
+    assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+
+
 @on("postgresql")
 def test_schema(project: Project) -> None:
     """A table in a schema of its own is found there, and not mistaken for its namesake in the default one."""

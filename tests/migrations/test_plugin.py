@@ -110,7 +110,6 @@ def test_registered_once() -> None:
         ("schema", "cluster_key"): 1,
         ("schema", "public_id_structure"): 1,
         ("column", "server_default"): 2,
-        ("column", "public_id"): 1,
         ("table", "public_id"): 1,
     }
 

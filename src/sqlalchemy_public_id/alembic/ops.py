@@ -20,6 +20,7 @@ from sqlalchemy_public_id.directives import Directive, as_function, registered
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
 from sqlalchemy_public_id.migrating.catalog import Triggers
+from sqlalchemy_public_id.migrating.declared import take_fields
 from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
 from sqlalchemy_public_id.typed import TypedId
 
@@ -91,12 +92,6 @@ class PublicIdDirective(Protocol):
     def __call__(self, op: Any, /, table: str, column: str = "public_id", **options: Unpack[Options]) -> None: ...
 
 
-_OF_TARGET = ("format", "schema", "unique_name", "unique", "collation", "keeps", "server_default", "comment")
-_OF_CONSENT = ("update_triggers", "on_duplicate", "on_invalid", "allow_lock")
-_OF_PATIENCE = ("lock_timeout", "attempts", "index_timeout")
-_OF_PACE = ("batch_seconds", "pause", "wait_while")
-
-
 class PublicIdOp(Directive):
     """Base of the directives for public ids."""
 
@@ -112,14 +107,12 @@ class PublicIdOp(Directive):
                 f"op.{self.name}() takes no {', '.join(sorted(unknown))}; it takes {', '.join(Options.__annotations__)}"
             )
         values: dict[str, Any] = dict(options)
-        self.target: PublicIdColumn = PublicIdColumn.of(
-            table, column, **{name: values[name] for name in _OF_TARGET if name in values}
-        )
-        self.patience: Patience = Patience(**{name: values[name] for name in _OF_PATIENCE if name in values})
+        self.target: PublicIdColumn = PublicIdColumn.of(table, column, **take_fields(PublicIdColumn, values))
+        self.consent: Consent = Consent(**take_fields(Consent, values))
+        self.patience: Patience = Patience(**take_fields(Patience, values))
+        self.pace: Pace = Pace(**take_fields(Pace, values))
         self.online: bool = bool(values.get("online", True))
-        self.consent: Consent = Consent(**{name: values[name] for name in _OF_CONSENT if name in values})
         self.dry_run: bool = bool(values.get("dry_run", False))
-        self.pace: Pace = Pace(**{name: values[name] for name in _OF_PACE if name in values})
         self.options = options
         self.table_name: str = self.target.table
         self.column_name: str = self.target.column
@@ -129,23 +122,16 @@ class PublicIdOp(Directive):
         arguments: dict[str, Any] = {"table": self.table_name}
         if self.column_name != "public_id":
             arguments["column"] = self.column_name
-        default = type(self)(self.table_name, self.column_name)
+        own, default = self._values(), type(self)(self.table_name, self.column_name)._values()
         for name in self.options:
-            value = self._option(name)
-            if name != "wait_while" and value != default._option(name):  # a function, which cannot be rendered
-                arguments[name] = value
+            if name != "wait_while" and own[name] != default[name]:  # a function, which cannot be rendered
+                arguments[name] = own[name]
         return arguments
 
-    def _option(self, name: str) -> object:
-        for holder, names in (
-            (self.target, _OF_TARGET),
-            (self.patience, _OF_PATIENCE),
-            (self.consent, _OF_CONSENT),
-            (self.pace, _OF_PACE),
-        ):
-            if name in names:
-                return getattr(holder, name)
-        return getattr(self, name)
+    def _values(self) -> dict[str, Any]:
+        """Return the value of each option, also of those that were left out."""
+        parts = (self, self.target, self.consent, self.patience, self.pace)
+        return {name: value for part in parts for name, value in vars(part).items()}
 
     def reverse(self) -> MigrateOperation:
         if self.undone_by is not None:

@@ -18,9 +18,9 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, backfill_command
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.declared import name_in_models
 from sqlalchemy_public_id.migrating.plan import Plan
 from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.migrating.unique_names import name_in_models
 from sqlalchemy_public_id.operation import PHASES, Phase, run_phases
 
 

@@ -24,7 +24,7 @@ from sqlalchemy_public_id.audit.tables import TableAudit
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
-from sqlalchemy_public_id.migrating.unique_names import Models
+from sqlalchemy_public_id.migrating.declared import Models
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 

@@ -22,7 +22,7 @@ from sqlalchemy_public_id.formats.guess import guess_from
 from sqlalchemy_public_id.keys.cluster.audit import Clusters, cluster_problems
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.catalog import IndexFacts, columns_of, primary_key_of, read_indexes
-from sqlalchemy_public_id.migrating.unique_names import Models, name_in_models
+from sqlalchemy_public_id.migrating.declared import Models, name_in_models
 
 _UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)
 """A privilege is missing, the table is damaged, or it was dropped since it was listed."""

@@ -1,0 +1,96 @@
+"""What an operation is told about a column of public ids: by the models of the project, and by its arguments.
+
+An operation that is written by hand names the table alone. Its unique index is to have the name that the model
+declares, or ``alembic check`` finds one too few and one too many. The models are the ``target_metadata`` of ``env.py``;
+a table that they have no more, or not yet, is named by their naming convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias, get_args
+
+from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
+from sqlalchemy.schema import conv
+
+from sqlalchemy_public_id.columns import public_id_type
+from sqlalchemy_public_id.declare import name_index
+from sqlalchemy_public_id.dialects.quoting import unquoted
+from sqlalchemy_public_id.migrating.column import PublicIdColumn, Unique
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
+
+Models: TypeAlias = MetaData | Sequence[MetaData] | None
+"""``target_metadata``: one, several or none."""
+
+
+def take_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are fields of the dataclass *cls*."""
+    return {field.name: given[field.name] for field in fields(cls) if field.name in given}
+
+
+def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:
+    """Return what a model declares of its *column* of public ids; ``None`` if the column is not unique."""
+    format = public_id_type(column).id_format
+    generates = not has_own_default(column) and can_generate(format, dialect.name)
+    for kind in get_args(Unique):
+        unique = _unique_of(column.table, column.name, kind)
+        if unique is not None:
+            return PublicIdColumn.of(
+                column.table.name,
+                column.name,
+                format=format,
+                schema=column.table.schema,
+                unique=kind,
+                unique_name=_name_in_database(unique, dialect),
+                server_default="keep" if generates else "none",
+                comment=column.comment,
+            )
+    return None
+
+
+def has_own_default(column: Column[Any]) -> bool:
+    """Return True if the model says itself how the database generates the ids of *column*."""
+    return isinstance(column.server_default, DefaultClause)
+
+
+def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> str | None:
+    """Return the name of the unique index, or the constraint, of *target*; ``None`` if there are no models."""
+    several = [models] if isinstance(models, MetaData) else list(models or ())
+    key = f"{target.schema}.{target.table}" if target.schema else target.table
+    for metadata in several:
+        if key in metadata.tables:
+            unique = _unique_of(metadata.tables[key], target.column, target.unique)
+            return _name_in_database(unique or _by_convention(metadata, target), dialect)
+    return _name_in_database(_by_convention(several[0], target), dialect) if len(several) == 1 else None
+
+
+def _unique_of(table: Table, column: str, kind: Unique) -> Index | UniqueConstraint | None:
+    """Return the unique index or constraint of *column* alone that *table* declares, if there is one."""
+    indexes = (index for index in table.indexes if index.unique and not index.dialect_kwargs)
+    constraints = (constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint))
+    for unique in indexes if kind == "index" else constraints:
+        if [getattr(part, "name", None) for part in unique.columns] == [column]:
+            return unique
+    return None
+
+
+def _name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect) -> str | None:
+    """Return the name of *unique*, cut to the length that the database allows; ``None`` if it has none.
+
+    SQLAlchemy cuts names that a convention has made, when it writes them.
+    """
+    if unique is None or not isinstance(unique.name, str):  # without a name, there may be a symbol in its place
+        return None
+    if not isinstance(unique.name, conv):
+        return str(unique.name)
+    preparer: Any = dialect.identifier_preparer
+    is_index = isinstance(unique, Index)
+    return unquoted(preparer.format_index(unique) if is_index else preparer.format_constraint(unique), dialect)
+
+
+def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | UniqueConstraint | None:
+    column = Column(target.column, String(), unique=True, index=target.unique == "index")
+    event.listen(column, "after_parent_attach", name_index)
+    conventional = MetaData(naming_convention=metadata.naming_convention)
+    return _unique_of(Table(target.table, conventional, column, schema=target.schema), target.column, target.unique)
