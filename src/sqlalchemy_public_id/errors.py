@@ -231,14 +231,15 @@ class DuplicatePrefix(ConfigurationError):
         """The name of the other class."""
 
 
-def backfill_command(table: str, column: str, format: object, schema: str | None) -> str:
-    """Return the command that gives ids to the rows without one."""
+def command_line(name: str, table: str, **options: object) -> str:
+    """Return the command ``public-id`` *name* for *table*, without the options that are ``None``."""
     import shlex  # only for migrations
 
-    options = ["--column", column, "--format", repr(format), *(["--schema", schema] if schema else [])]
+    given = {option: str(value) for option, value in options.items() if value is not None}
+    words = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
     if table.startswith("-"):
-        options.append("--")  # what follows is no option
-    return f"public-id backfill URL {shlex.join([*options, table])}"
+        words.append("--")  # what follows is no option
+    return f'public-id {name} "$DATABASE_URL" {shlex.join([*words, table])}'
 
 
 class BackfillIncomplete(PublicIdError):
@@ -250,7 +251,7 @@ class BackfillIncomplete(PublicIdError):
         super().__init__(
             f"{rows} no {column} yet; fill them first, with "
             f"op.backfill_public_id({table!r}) in an earlier migration, or with: "
-            f"{backfill_command(table, column, format, schema)}"
+            f"{command_line('backfill', table, column=column, format=format, schema=schema)}"
         )
         self.table: str = table
         self.column: str = column

@@ -16,7 +16,7 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, backfill_command
+from sqlalchemy_public_id.errors import ConfigurationError, command_line
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.declared import name_in_models
 from sqlalchemy_public_id.migrating.plan import Plan
@@ -135,7 +135,8 @@ def _write_script(context: MigrationContext, op: ops.PublicIdOp, plan: Plan) -> 
         )
     lines = in_script([sql for phase in phases for sql in scripts[phase]], context.dialect)
     if "drop" not in phases:
-        command = backfill_command(target.table, target.column, target.format, target.schema)
+        options = {"column": target.column, "format": target.format, "schema": target.schema}
+        command = command_line("backfill", target.table, **options)
         lines.append(commented(f"Give ids to the rows without one, while the table is in use:\n{command}"))
     for line in lines:
         context.impl.static_output(line)

@@ -18,9 +18,12 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, Inspector, inspect
+from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, SQLAlchemyError, UnreflectableTableError
 
-from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport
-from sqlalchemy_public_id.audit.tables import TableAudit
+from sqlalchemy_public_id.audit.checks import find_problems
+from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport, worst_first
+from sqlalchemy_public_id.audit.tables import AuditedTable, Options
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
@@ -29,6 +32,8 @@ from sqlalchemy_public_id.migrating.declared import Models
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
 _DATABASES = ("mariadb", "mysql", "postgresql", "sqlite")
+_UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)
+"""A privilege is missing, the table is damaged, or it was dropped since it was listed."""
 
 
 def run(
@@ -47,8 +52,8 @@ def run(
 
     :param schema: the schema, instead of the default one of the connection.
     :param tables: the tables; all of them by default.
-    :param formats: table → format of its ids. In tables that neither this names nor *models*, the most frequent form is
-        taken as the right one.
+    :param formats: table → format of its ids. In tables that neither this names nor *models*, it is guessed from the
+        most of them.
     :param models: the ``MetaData`` of the models, or several: the formats of the ids, and the names of unique indexes
         that are missing.
     :param clusters: table → the number of its cluster, or the range of its keys, if the database does not show it: for
@@ -83,12 +88,47 @@ def run(
                 f"there is no table {', '.join(map(repr, unknown))}{place}; "
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
-        table_audit = TableAudit(connection, inspector, schema, column, formats, models, clusters, sample, defaults)
+        options = Options(schema, column, formats, models, clusters, sample)
         for name in sorted(audited):
-            table, found = table_audit.run(name)
+            table, found = _audit(AuditedTable(connection, inspector, name, options))
             report.tables.append(table)
-            report.findings.extend(found)
+            report.findings.extend(each for each in found if defaults or each.problem != "default-missing")
     return report
+
+
+def _audit(table: AuditedTable) -> tuple[TableReport, list[Finding]]:
+    """Audit *table*, or return the reason why it cannot be read."""
+    has_column: bool | None = None
+    try:
+        with _undone_alone(table.connection):
+            has_column = table.has_column
+            return table.report(), worst_first(find_problems(table))
+    except _UNREADABLE as error:
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        reason = _reason(error)
+        message = f"the table cannot be read, and was not checked: {reason}"
+        severity: Severity = "info" if has_column is False else "warning"
+        report = TableReport(table.full_name, has_column=bool(has_column), readable=False)
+        return report, [table.finding("table-unreadable", severity, message, error=reason)]
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    if isinstance(error, (NoResultFound, NoSuchTableError)):
+        return "it is gone"
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    message = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
+    return next(iter(message.splitlines()), type(cause).__name__)
+
+
+@contextmanager
+def _undone_alone(connection: Connection) -> Generator[None]:
+    """Keep the transaction of the caller: on PostgreSQL, a statement that fails aborts it."""
+    if not traits_for(connection.dialect).aborts_transaction or is_autocommit(connection):
+        yield
+        return
+    with connection.begin_nested():
+        yield
 
 
 def _check_schema(inspector: Inspector, schema: str) -> None:

@@ -1,298 +1,273 @@
-"""Checks of the public ids of one table: one function for each problem."""
+"""What is wrong with one table, and what mends it: a function for each kind of problem."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import (
     JSON,
     BigInteger,
-    Connection,
     Date,
     DateTime,
     Float,
     Integer,
     Numeric,
-    column,
+    SmallInteger,
     func,
     select,
-    table,
+    text,
 )
-from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.audit import remedies
-from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity
-from sqlalchemy_public_id.audit.sampling import Sample, forms_of
-from sqlalchemy_public_id.errors import safe_repr
+from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
+from sqlalchemy_public_id.audit.tables import AuditedTable
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError, command_line, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.formats.guess import guess_from
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.catalog import IndexFacts
-from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.naming import derived_name, not_null_check_name
+from sqlalchemy_public_id.formats.guess import ranked_guesses
+from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
+from sqlalchemy_public_id.keys.ranges import LAST_KEY
+from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.plan import Consent, Scene
+from sqlalchemy_public_id.migrating.run import list_statements, plan_for
+from sqlalchemy_public_id.naming import not_null_check_name
+from sqlalchemy_public_id.preflight import find_obstacles
 from sqlalchemy_public_id.preflight.column import obstacles_of_the_type
 
-_FREQUENT = 0.01
-"""A form that fewer ids have is a mistake, and no second format."""
 _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
 """Formats are stored as text, as bytes, as a UUID or as a BIGINT. A type that SQLAlchemy cannot name may be any."""
+_BYTEWISE = {None, "C", "POSIX", "ucs_basic", "pg_c_utf8"}
+_HALF_FULL, _NEARLY_FULL = 0.5, 0.9
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A table, the state of its column of public ids, and its sample."""
-
-    connection: Connection
-    name: str
-    target: PublicIdColumn
-    """The column, with the unique index that it has."""
-    state: State
-    type: TypeEngine[Any]
-    indexes: Sequence[IndexFacts]
-    """The indexes on the column alone."""
-    sample: Sample
-    forms: Mapping[str, list[str]]
-    format: Format | None
-    """The format of the ids, if the caller names it."""
-    size: int
-    """The number of rows that may be read."""
-
-    @property
-    def dialect(self) -> str:
-        return self.connection.dialect.name
-
-    @property
-    def guard(self) -> IndexFacts | None:
-        """The best of the indexes that keep duplicates out: that of a constraint, or of the library's name."""
-        name = self.target.unique_name
-        return min(
-            (index for index in self.indexes if index.guards),
-            key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != name),
-            default=None,
-        )
-
-    @property
-    def is_searchable(self) -> bool:
-        """True if an index finds the rows without an id."""
-        return any(index.valid and not index.partial for index in self.indexes)
-
-    @cached_property
-    def completed(self) -> Remedy | None:
-        """What completes the column."""
-        return self.complete(self.target)
-
-    def complete(self, target: PublicIdColumn) -> Remedy | None:
-        """Return what completes the column as *target* describes it."""
-        return remedies.contract(self.connection, target, is_format_known=self.format is not None)
-
-    def finding(
-        self, problem: Problem, severity: Severity, message: str, remedy: Remedy | None = None, **facts: Any
-    ) -> Finding:
-        return Finding(self.name, self.target.column, problem, severity, message, facts, remedy)
+def find_problems(table: AuditedTable) -> Iterator[Finding]:
+    """Yield all problems of *table*. Without public ids, only its key is checked."""
+    if table.has_column:
+        for check in (_check_missing, _check_null, _check_type, _check_indexes, _check_ids, _check_collation):
+            yield from check(table)
+        if table.state.default is None and not table.state.filled:
+            target = replace(table.target, server_default="keep")
+            message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
+            yield table.finding("default-missing", "info", message, _command("expand", target))
+    place = (table.connection, table.inspector, table.name, table.schema)
+    of_cluster = cluster_problems(*place, table.options.clusters)
+    if of_cluster is None:
+        yield from _check_key(table)
+    else:  # a key that counts within a range is full at the end of the range, not of its type
+        yield from (Finding(table.full_name, *problem) for problem in of_cluster)
 
 
-def with_free_name(target: PublicIdColumn, indexes: Sequence[IndexFacts]) -> PublicIdColumn:
-    """Return *target* with a name that its unique index can have, if there is none yet."""
-    candidates = [index.name for index in indexes if index.can_be_unique_index_of(target.column)]
-    if candidates and target.unique_name not in candidates:
-        return replace(target, unique_name=candidates[0])  # an INVALID index is built again
-    if target.unique_name in {index.name for index in indexes} - {*candidates}:
-        return replace(target, unique_name=derived_name("uq", target.table, target.column, "2"))
-    return target
-
-
-def findings(subject: Subject) -> Iterator[Finding]:
-    """Yield all problems of the table."""
-    for check in _CHECKS:
-        yield from check(subject)
-
-
-def _check_missing_ids(subject: Subject) -> Iterator[Finding]:
-    sample, is_counted = subject.sample, subject.is_searchable
-    if not subject.state.nullable:
+def _check_missing(table: AuditedTable) -> Iterator[Finding]:
+    if not table.state.nullable:
         return
-    count = _count_missing(subject) if is_counted else sample.missing
-    if not count:
-        return
-    if not is_counted:
-        message = f"{count} of {sample.rows} rows that were read have no id"
-    elif count > subject.size:
-        message = f"more than {subject.size} rows have no id"
-    else:
+    limit, rows = table.options.sample, table.sample.rows
+    if any(index.valid and not index.partial for index in table.indexes):  # which finds them
+        ids = table.source.c[table.column]
+        some = select(ids).where(ids.is_(None)).limit(limit + 1).subquery()
+        count, is_exact = table.connection.scalar(select(func.count()).select_from(some)) or 0, True
         message = f"{count} row{'s have' if count > 1 else ' has'} no id"
-    counted = {"rows": min(count, subject.size), "exact": is_counted and count <= subject.size}
-    remedy = remedies.command("backfill", subject.target)
-    yield subject.finding("missing-ids", "error", message, remedy, **counted, sampled=sample.rows)
-
-
-def _count_missing(subject: Subject) -> int:
-    """Count the rows without an id in the index, up to one more than may be read."""
-    target = subject.target
-    source = table(target.table, column(target.column), schema=target.schema)
-    missing = source.c[target.column].is_(None)
-    some = select(source.c[target.column]).where(missing).limit(subject.size + 1).subquery()
-    return subject.connection.scalar(select(func.count()).select_from(some)) or 0
-
-
-def _check_unique_index(subject: Subject) -> Iterator[Finding]:
-    indexes = subject.indexes
-    if any(index.unique and (index.guards or not index.valid or index.prefix_of) for index in indexes):
-        return
-    names = [index.name for index in indexes]
-    reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
-    others = f" ({', '.join(names)} {reason})" if names else ""
-    message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
-    yield subject.finding("unique-missing", "error", message, subject.completed, indexes=names)
-
-
-def _check_prefixes(subject: Subject) -> Iterator[Finding]:
-    for index in subject.indexes:
-        if index.unique and index.prefix_of:
-            message = (
-                f"the unique index {index.name} has the first {index.prefix} characters only: an id that begins like "
-                f"another is refused; drop it when there is another one"
-            )
-            facts = {"index": index.name, "length": index.prefix}
-            yield subject.finding("unique-prefix", "error", message, subject.completed, **facts)
-
-
-def _check_deferrable(subject: Subject) -> Iterator[Finding]:
-    guard = subject.guard
-    if guard is not None and guard.deferrable:  # the best of all
-        message = (
-            f"the constraint {guard.name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
-            f"COMMIT, which is not retried; drop it when there is a unique index"
-        )
-        yield subject.finding("unique-deferrable", "warning", message, subject.completed, constraint=guard.name)
-
-
-def _check_invalid(subject: Subject) -> Iterator[Finding]:
-    for index in subject.indexes:
-        if not index.valid:
-            message = f"the index {index.name} is INVALID: no query uses it, and it guarantees nothing"
-            is_rebuilt = index.name == subject.target.unique_name
-            remedy = subject.completed if is_rebuilt else None
-            message += "" if is_rebuilt else "; drop it"
-            yield subject.finding("index-invalid", "error", message, remedy, index=index.name)
-
-
-def _check_redundant(subject: Subject) -> Iterator[Finding]:
-    guard = subject.guard
-    for index in subject.indexes if guard is not None else ():
-        if guard is not None and index is not guard and index.valid and not (index.unique and index.prefix_of):
-            message = (
-                f"the index {index.name} does nothing that {guard.name} does not do, and costs time at every write; "
-                f"drop it"
-            )
-            names = {"index": index.name, "beside": guard.name}
-            yield subject.finding("index-redundant", "warning", message, None, **names)
-
-
-def _check_nullable(subject: Subject) -> Iterator[Finding]:
-    if subject.state.nullable:
-        message = "the column may be NULL: rows can be stored without an id"
-        yield subject.finding("nullable", "warning", message, subject.completed)
-    elif subject.state.check:
-        name = not_null_check_name(subject.target.table, subject.target.column)
-        message = f"the CHECK constraint {name} is left over from a migration"
-        yield subject.finding("check-left-over", "info", message, subject.completed, check=name)
-
-
-def _check_type(subject: Subject) -> Iterator[Finding]:
-    format, type_ = subject.format, subject.state.type
-    severity: Severity = "error"
-    if format is not None and subject.dialect != "sqlite":
-        scene = remedies.contract_of(subject.connection, subject.target)
-        problem = next((str(one) for one in obstacles_of_the_type(scene)), None)
-    elif isinstance(subject.type, _OTHER_TYPES) and not isinstance(subject.type, BigInteger):
-        problem = f"the type of the column is {type_}, in which no format is stored: "
-        if subject.dialect != "sqlite":
-            problem += "ids are refused, or stored as other values"
-        elif isinstance(format, BitsFormat) and format.bits == 64:
-            problem = None  # SQLite stores 64 bits in an INTEGER, but turns text of digits into a number
-        else:
-            severity = "warning"
-            problem += "an id of digits only is stored as a number, without its leading zeros"
+        if count > limit:
+            count, is_exact, message = limit, False, f"more than {limit} rows have no id"
     else:
-        problem = None
-    if problem is None and format is not None and subject.sample.ids and subject.dialect == "sqlite":
-        problem = _stored_otherwise(format, is_text=subject.sample.is_text)
+        count, is_exact = rows - len(table.sample.ids), False
+        message = f"{count} of {rows} rows that were read have no id"
+    if count:
+        facts = {"rows": count, "exact": is_exact, "sampled": rows}
+        yield table.finding("missing-ids", "error", message, _command("backfill", table.target), **facts)
+
+
+def _check_null(table: AuditedTable) -> Iterator[Finding]:
+    if table.state.nullable:
+        message = "the column may be NULL: rows can be stored without an id"
+        yield table.finding("nullable", "warning", message, _complete(table))
+    elif table.state.check:
+        name = not_null_check_name(table.name, table.column)
+        message = f"the CHECK constraint {name} is left over from a migration"
+        yield table.finding("check-left-over", "info", message, _complete(table), check=name)
+
+
+def _check_type(table: AuditedTable) -> Iterator[Finding]:
+    format, type_, sample = table.format, table.state.type, table.sample
+    reflected, is_sqlite = table.columns[table.column]["type"], table.dialect == "sqlite"
+    is_of_64_bits = isinstance(format, BitsFormat) and format.bits == 64  # which an INTEGER of SQLite stores
+    problem: str | None = None
+    severity: Severity = "error"
+    if format is not None and not is_sqlite:
+        problem = next(map(str, obstacles_of_the_type(_contract(table))), None)
+    elif isinstance(reflected, _OTHER_TYPES) and not isinstance(reflected, BigInteger) and not is_of_64_bits:
+        effect = "ids are refused, or stored as other values"
+        if is_sqlite:
+            severity, effect = "warning", "an id of digits only is stored as a number, without its leading zeros"
+        problem = f"the type of the column is {type_}, in which no format is stored: {effect}"
+    elif format is not None and sample.ids and format.is_native == sample.is_text:
+        stored, expected, advice = "numbers", "text", "take a format that is stored as numbers"
+        if sample.is_text:
+            stored, expected, advice = "text", "numbers", 'pass storage="text"'
+        problem = f"the column has {stored}, and ids of {format!r} are stored as {expected}; {advice}"
     if problem is not None:
-        yield subject.finding("column-type", severity, problem, type=type_)
+        yield table.finding("column-type", severity, problem, type=type_)
 
 
-def _stored_otherwise(format: Format, *, is_text: bool) -> str | None:
-    if format.is_native != is_text:
-        return None
-    stored, expected = ("text", "numbers") if is_text else ("numbers", "text")
-    option = '; pass storage="text"' if is_text else "; take a format that is stored as numbers"
-    return f"the column has {stored}, and ids of {format!r} are stored as {expected}{option}"
+def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
+    guard, indexes = table.guard, table.indexes
+    if all(not index.unique or (index.valid and index.partial) for index in indexes):
+        names = [index.name for index in indexes]
+        reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
+        others = f" ({', '.join(names)} {reason})" if names else ""
+        message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
+        yield table.finding("unique-missing", "error", message, _complete(table), indexes=names)
+    for index in indexes:
+        name = index.name
+        if not index.valid:
+            message = f"the index {name} is INVALID: no query uses it, and it guarantees nothing"
+            if name == table.target.unique_name:  # which is built again
+                yield table.finding("index-invalid", "error", message, _complete(table), index=name)
+            else:
+                yield table.finding("index-invalid", "error", f"{message}; drop it", index=name)
+        elif index.unique and index.prefix_of:
+            message = (
+                f"the unique index {name} has the first {index.prefix} characters only: an id that begins like another "
+                f"is refused; drop it when there is another one"
+            )
+            facts = {"index": name, "length": index.prefix}
+            yield table.finding("unique-prefix", "error", message, _complete(table), **facts)
+        elif index is guard and index.deferrable:  # the best of all
+            message = (
+                f"the constraint {name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
+                f"COMMIT, which is not retried; drop it when there is a unique index"
+            )
+            yield table.finding("unique-deferrable", "warning", message, _complete(table), constraint=name)
+        elif guard is not None and index is not guard:
+            message = f"the index {name} does nothing that {guard.name} does not do, and slows down writes; drop it"
+            yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
 
 
-def _check_ids(subject: Subject) -> Iterator[Finding]:
-    ids, forms, format = subject.sample.ids, subject.forms, subject.format
-    if format is not None:
-        malformed = [id for id in ids if not format.is_valid(id)]
-        if malformed:
-            [first, *_] = forms_of(malformed).values()
-            if isinstance(format, BitsFormat) and format.is_native and subject.sample.is_text:
-                as_text: Format = replace(cast("Any", format), storage="text")
-                format = as_text.accepting(*format.forms[1:])
-            remedy = remedies.accept(format, first)
-            yield _malformed(subject, malformed, f"expected {format.expected}", "error", remedy)
+def _check_ids(table: AuditedTable) -> Iterator[Finding]:
+    ids, format, is_known = table.sample.ids, table.likely_format, table.format is not None
+    if not is_known and not table.sample.is_text:
+        return  # numbers have no form
+    malformed = [id for id in ids if format is None or not format.is_valid(id)]
+    if not malformed:
         return
-    frequent = [form for form, of_form in forms.items() if len(of_form) >= max(2, _FREQUENT * len(ids))]
-    if len(frequent) > 1:
-        counts = {form: len(forms[form]) for form in frequent}
-        message = "the ids have several forms: " + "; ".join(f"{count} of {form}" for form, count in counts.items())
-        newer = guess_from(forms[frequent[0]])
-        remedy = None if newer is None else remedies.accept(newer, forms[frequent[1]])
-        yield subject.finding("mixed-formats", "warning", message, remedy, forms=counts, sampled=len(ids))
-    odd = [id for form, of_form in forms.items() if frequent and form not in frequent for id in of_form]
-    if odd:
-        yield _malformed(subject, odd, f"ids here are {' or '.join(frequent)}", "warning", None)
+    shown = ", ".join(map(safe_repr, malformed[:_SHOWN])) + (", …" if len(malformed) > _SHOWN else "")
+    expected, remedy = "no format has such ids", None
+    if format is not None:
+        expected = f"expected {format.expected}{'' if is_known else ', a guess from the others'}"
+        remedy = _accept(format, malformed, is_text=table.sample.is_text)
+    message = f"{len(malformed)} of {len(ids)} ids that were read are malformed: {shown} ({expected})"
+    facts = {"malformed": len(malformed), "sampled": len(ids), "examples": malformed[:_SHOWN]}
+    yield table.finding("malformed-ids", "error" if is_known else "warning", message, remedy, **facts)
 
 
-def _malformed(subject: Subject, ids: list[str], expected: str, severity: Severity, remedy: Remedy | None) -> Finding:
-    sampled, examples = len(subject.sample.ids), ids[:_SHOWN]
-    shown_ids = ", ".join(map(safe_repr, examples)) + (", …" if len(ids) > _SHOWN else "")
-    message = f"{len(ids)} of {sampled} ids that were read are malformed: {shown_ids} ({expected})"
-    counts = {"malformed": len(ids), "sampled": sampled}
-    return subject.finding("malformed-ids", severity, message, remedy, **counts, examples=examples)
-
-
-_BYTEWISE = {"C", "POSIX", "ucs_basic", "pg_c_utf8"}
-
-
-def _check_collation(subject: Subject) -> Iterator[Finding]:
-    state = subject.state
-    collation, target = state.order or state.collation, replace(subject.target, collation="bytes")
+def _check_collation(table: AuditedTable) -> Iterator[Finding]:
+    state = table.state
+    collation = state.order or state.collation
     if not state.exact:
         name = f"the collation {collation}" if collation else "its collation"
         message = f"{name} finds an id by other spellings: aB and Ab may be one id"
-        yield subject.finding("collation", "warning", message, subject.complete(target), collation=collation)
-    elif state.order is not None and state.order not in _BYTEWISE:
+        yield table.finding("collation", "warning", message, _complete(table, collation="bytes"), collation=collation)
+    elif state.order not in _BYTEWISE:
         message = (
             f"the collation {collation} has the order of a language, which upgrades of the server's libraries change: "
             f"REINDEX after each, or lookups miss rows"
         )
-        yield subject.finding("collation", "info", message, subject.complete(target), collation=collation)
+        yield table.finding("collation", "info", message, _complete(table, collation="bytes"), collation=collation)
 
 
-def _check_default(subject: Subject) -> Iterator[Finding]:
-    state = subject.state
-    if state.default is None and not state.filled:
-        message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
-        target = replace(subject.target, server_default="keep")
-        yield subject.finding("default-missing", "info", message, remedies.command("expand", target))
+def _check_key(table: AuditedTable) -> Iterator[Finding]:
+    """Yield the problem of an integer key that no cluster or range limits."""
+    name = table.primary_key[0] if len(table.primary_key) == 1 else None
+    type_ = None if name is None else table.columns[name]["type"]
+    if name is None or not isinstance(type_, Integer):
+        return
+    value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # the last one of its index
+    limit = _limit(type_, table.dialect)
+    if table.dialect == "postgresql":
+        # a sequence that was created for serial ends at 2**31 on a bigint, too
+        query = text("SELECT seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :column)::regclass")
+        names = {"name": quoted_table(table.name, table.schema, table.connection.dialect), "column": name}
+        limit = min(limit, table.connection.scalar(query, names) or limit)
+    full = value / limit
+    if full < _HALF_FULL:
+        return
+    # no counter that begins at 1 gets to the end of a BIGINT
+    advice = "make it a BIGINT, after the foreign keys that refer to it"
+    if limit == LAST_KEY:
+        advice = "if its keys are those of a cluster, pass the cluster: clusters=, or --cluster"
+    shown_type = str(type_.compile(table.connection.dialect))
+    message = (
+        f"the key {name} ({shown_type}) is {full:.0%} full, at {value} of {limit}: it runs out after another "
+        f"{(limit - value) / value:.0%} of the rows so far; {advice}"
+    )
+    facts = {"type": shown_type, "value": value, "limit": limit, "full": round(full, 4)}
+    severity: Severity = "error" if full >= _NEARLY_FULL else "warning"
+    yield Finding(table.full_name, name, "key-nearly-full", severity, message, facts)
 
 
-_CHECKS = (
-    *(_check_missing_ids, _check_nullable, _check_type, _check_unique_index, _check_prefixes, _check_deferrable),
-    *(_check_invalid, _check_redundant, _check_ids, _check_collation, _check_default),
-)
+def _limit(type_: Integer, dialect: str) -> int:
+    """Return the largest number of *type_*."""
+    bits = {"TINYINT": 8, "MEDIUMINT": 24}.get(type(type_).__name__.upper(), 32)
+    if dialect == "sqlite" or isinstance(type_, BigInteger):  # SQLite stores 64 bits, whatever the type is called
+        bits = 64
+    elif isinstance(type_, SmallInteger):
+        bits = 16
+    return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
+
+
+# --- remedies
+
+
+def _contract(table: AuditedTable, **changes: Any) -> Scene:
+    """Return what the contract of the column finds, with these *changes* of what the column is to be.
+
+    :raises ConfigurationError: if the operations do not take its names.
+    """
+    target, dialect = replace(table.target, **changes), table.connection.dialect
+    plan = plan_for(target, dialect)
+    if plan.has_own_default(table.state):  # which stays
+        plan = plan_for(replace(target, server_default="keep"), dialect)
+    return Scene(table.connection, plan, ["contract"], Consent(), table.state)
+
+
+def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
+    """Return what completes the column, or what stands in the way of that; ``None`` if no step is left."""
+    try:
+        scene = _contract(table, **changes)
+    except ConfigurationError as error:  # such as a name that the operations do not take
+        return Remedy("text", (str(error),))
+    of_a_guess = {"wrong-type", "too-short"} if table.format is None else set[str]()
+    obstacles = [each for each in find_obstacles(scene, catalogs_only=True) if each.code not in of_a_guess]
+    if obstacles:
+        return Remedy("text", tuple(map(str, obstacles)))
+    steps = [step for _, step in scene.steps]
+    if not steps:
+        return None
+    if table.dialect == "sqlite":
+        # a shell goes on after an error: if a row had no id, it would drop the old table and keep an empty copy
+        return _command("contract", scene.target)
+    lines = list_statements(steps, table.connection, scene.state, Patience())
+    return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
+
+
+def _command(name: str, target: PublicIdColumn) -> Remedy:
+    """Return the command ``public-id`` *name* for *target*, with the options that are not the usual ones."""
+    usual = replace(PublicIdColumn.of(target.table, target.column), column="public_id")
+    of_the_column = () if name == "backfill" else ("unique_name", "collation", "server_default")
+    options = ("column", "schema", "format", *of_the_column)
+    unusual = {each: value for each in options if (value := getattr(target, each)) != getattr(usual, each)}
+    return Remedy("sh", (command_line(name, target.table, **unusual),))
+
+
+def _accept(format: Format, malformed: Sequence[str], *, is_text: bool) -> Remedy | None:
+    """Return the declaration of *format* that accepts the *malformed* ids, or the most of them, too."""
+    if isinstance(format, BitsFormat) and format.is_native and is_text:
+        as_text: Format = replace(cast("Any", format), storage="text")
+        format = as_text.accepting(*format.forms[1:])
+    for guess in ranked_guesses(malformed):
+        with suppress(ConfigurationError):  # numbers are stored, and the guess has none of as many bits
+            return Remedy("python", (f"__public_id__ = {format.accepting(guess)!r}",))
+    return None

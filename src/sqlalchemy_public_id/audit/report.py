@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +19,6 @@ Problem: TypeAlias = Literal[
     "index-invalid",
     "index-redundant",
     "malformed-ids",
-    "mixed-formats",
     "column-type",
     "collation",
     "key-nearly-full",
@@ -80,8 +79,9 @@ class TableReport:
     """``False`` if there is no column of public ids. Nothing but the key was read then."""
     sampled: int = 0
     """The number of ids that were read."""
-    forms: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The number of ids by form: ``cus_ and 12 characters`` → 9998. The most frequent form is the first."""
+    format: str | None = None
+    """The format of the ids in words, such as ``cus_ and 12 of 0-9 a-z``: the one that *formats* or *models* name, else
+    a guess from the most of them."""
     has_default: bool = False
     """``True`` if the database generates ids, by a default or a trigger."""
     readable: bool = True
@@ -131,6 +131,6 @@ class Report:
         }
 
 
-def worst_first(findings: list[Finding]) -> list[Finding]:
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Sort *findings* by severity."""
     return sorted(findings, key=lambda finding: -_RANK[finding.severity])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from typing import Any
 
 import click
@@ -22,7 +23,6 @@ from sqlalchemy_public_id.cli._console import (
 )
 from sqlalchemy_public_id.cli._models import base_argument
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -43,6 +43,10 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
         raise click.BadParameter(str(error)) from None
 
 
+def _as_dict(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(pairs)
+
+
 @click.command(
     epilog=example_lines(
         "public-id audit postgresql+psycopg://app@localhost/shop",
@@ -59,6 +63,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     type=table_format_argument,
     metavar="TABLE=FORMAT",
     multiple=True,
+    callback=_as_dict,
     help="The format of a table; repeatable.",
 )
 @click.option(
@@ -73,45 +78,24 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     type=_table_cluster_argument,
     metavar="TABLE=CLUSTER",
     multiple=True,
+    callback=_as_dict,
     help="The cluster of a table if the database does not store it, or its keys, TABLE=FIRST-LAST; repeatable.",
 )
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
 @click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
 @click.option("--remedies/--no-remedies", default=True, help="Show the statements that mend a problem.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form.")
-def audit(
-    url: str,
-    schema: str | None,
-    tables: tuple[str, ...],
-    column: str,
-    formats: tuple[tuple[str, Format], ...],
-    models: Any,
-    clusters: tuple[tuple[str, Range], ...],
-    sample: int,
-    defaults: bool,
-    remedies: bool,
-    output: str,
-) -> None:
+def audit(url: str, tables: tuple[str, ...], models: Any, remedies: bool, output: str, **options: Any) -> None:
     """Check the public ids of every table in the database at URL. Changes nothing.
 
     The exit status is 1 if there is a warning or an error, and 2 if the database could not be checked.
     """
     with connect(url) as engine:
-        report = run_audit(
-            engine,
-            schema=schema,
-            tables=tables or None,
-            column=column,
-            formats=dict(formats),
-            models=None if models is None else models.metadata,
-            clusters=dict(clusters),
-            sample=sample,
-            defaults=defaults,
-        )
+        report = run_audit(engine, tables=tables or None, models=getattr(models, "metadata", None), **options)
     if output == "json":
         click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:
-        _show(report, column, defaults, remedies)
+        _show(report, options["column"], options["defaults"], remedies)
     sys.exit(1 if report.at_least("warning") else 0)
 
 
@@ -119,31 +103,27 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
     for table in report.tables:
         findings = [finding for finding in report.findings if finding.table == table.name]
         if table.has_column and table.readable:
-            forms = ", ".join(f"{count} of {form}" for form, count in list(table.forms.items())[:3])
-            click.echo(f"{table.name}: {forms or 'no ids'}{'' if findings else '; nothing is wrong'}")
+            ids = f"{counted(table.sampled, 'id')} ({table.format or 'of no format'})" if table.sampled else "no ids"
+            click.echo(f"{table.name}: {ids}{'' if findings else '; nothing is wrong'}")
         elif findings:
             click.echo(f"{table.name}: no {column}" if table.readable else table.name)
-        left = [finding.remedy for finding in findings if finding.severity != "info"]
+        last = {finding.remedy: finding for finding in findings if finding.severity != "info"}
         for finding in findings:
             _show_problem(finding.severity, finding.problem, finding.message)
-            if remedies and finding.severity != "info":
-                remedy = left.pop(0)
-                if remedy is not None and remedy not in left:  # the last of those with the same remedy shows it
-                    click.echo("\n".join(f"               {line}" for line in remedy.lines))
+            if remedies and finding.remedy is not None and last.get(finding.remedy) is finding:
+                click.echo("\n".join(f"               {line}" for line in finding.remedy.lines))
     if report.without_column:
         click.echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:
-        tables = counted(len(report.without_default), "table")
         message = (
-            f"the database generates no ids in {tables}: programs without the column cannot insert, or insert NULL"
+            f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs without the "
+            f"column cannot insert, or insert NULL"
         )
         _show_problem("info", "default-missing", message)
+    names: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "remark"}
+    counts = Counter(finding.severity for finding in report.findings)
+    totals = [counted(counts[severity], name) for severity, name in names.items() if severity in counts]
     audited = sum(table.has_column for table in report.tables)
-    totals = [
-        counted(count, name)
-        for name, severity in (("error", "error"), ("warning", "warning"), ("remark", "info"))
-        if (count := sum(finding.severity == severity for finding in report.findings))
-    ]
     tables = counted(len(report.tables), "table")
     echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy_public_id import formats
@@ -42,45 +45,59 @@ def alphabets() -> list[tuple[str, str]]:
 
 
 def guesses(text: str) -> Iterator[Format]:
-    """Return the formats that accept *text*, one per class, with settings taken from it."""
-    if not is_printable(text) or len(text) > MAX_LENGTH:
-        return
+    """Yield the formats that accept *text*, one per class, with settings taken from it."""
+    if is_printable(text) and len(text) <= MAX_LENGTH:
+        found = groupby(_candidates(text, BASE36), key=type)
+        yield from (next(of_one_class) for _, of_one_class in found)
+
+
+def ranked_guesses(texts: Sequence[str]) -> list[Format]:
+    """Return formats that accept some of *texts*, that of the most first.
+
+    If no two texts have the same prefix, the alphabet may contain the separator.
+
+    >>> ranked_guesses(["cus_izkpm55j334u", "cus_0z3n8s4kq2vh", "oops"])
+    [NanoId(prefix='cus')]
+    """
+    printable = [text for text in texts if is_printable(text) and len(text) <= MAX_LENGTH]
+    tried = printable[:: len(printable) // 100 + 1]
+    leads = Counter("".join(split(text)[:2]) for text in tried)
+    lead, count = max(leads.items(), key=lambda each: each[1], default=("", 0))
+    characters = "".join(sorted({*"".join(printable)}))
+    candidates = dict.fromkeys(
+        format
+        for text in tried
+        for format in _candidates(text, characters)
+        if count == 1 or lead == (f"{format.prefix}{format.separator}" if format.prefix else "")
+    )
+    return sorted(candidates, key=lambda guess: -sum(map(guess.is_valid, tried)))
+
+
+def _candidates(text: str, characters: str) -> Iterator[Format]:
+    """Yield the formats that accept *text*.
+
+    :param characters: the alphabet to try if *text* is of none that is exported.
+    """
     prefix, separator, body = split(text)
     splits: list[tuple[dict[str, Any], str]] = [({"prefix": prefix, "separator": separator}, body)] if prefix else []
     # formats of a fixed number of bits accept fewer texts than a NanoId: they come first
     for cls in sorted(known_formats().values(), key=lambda cls: not issubclass(cls, BitsFormat)):
-        for settings in (settings for lead, rest in [*splits, ({}, text)] for settings in _settings(cls, lead, rest)):
-            try:
+        for settings in (
+            each for lead, rest in [*splits, ({}, text)] for each in _settings(cls, lead, rest, characters)
+        ):
+            with suppress(ConfigurationError, TypeError, ValueError):
                 format = cls(**settings)
-            except (ConfigurationError, TypeError, ValueError):
-                continue
-            if format.is_valid(text):
-                yield format
-                break
+                if format.is_valid(text):
+                    yield format
 
 
-def guess_from(texts: Iterable[str]) -> Format | None:
-    """Return a format that accepts all of *texts*; ``None`` if no guess from one of the first of them does.
-
-    >>> guess_from(["izkpm55j334u", "0z3n8s4kq2vh"]), guess_from(["izkpm55j334u", "izkpm55j"])
-    (NanoId(), None)
-    """
-    values = list(texts)
-    candidates = (format for text in values[:_TRIED] for format in guesses(text))
-    return next((format for format in candidates if all(map(format.is_valid, values))), None)
-
-
-_TRIED = 100
-"""A single id may lack characters that others have."""
-
-
-def _settings(cls: type[Format], lead: dict[str, Any], body: str) -> Iterator[dict[str, Any]]:
-    """Return the arguments of *cls* to try, one for each encoding if it has encodings."""
+def _settings(cls: type[Format], lead: dict[str, Any], body: str, characters: str) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of *cls* to try, one for each encoding if it has encodings."""
     parameters = inspect.signature(cls).parameters
     settings = lead | {"length": len(body), "machine_id": 0}  # any machine id accepts the ids of all machines
     if "alphabet" in parameters:
         known = [parameters["alphabet"].default, *(alphabet for _, alphabet in alphabets()), BASE36.upper()]
-        settings["alphabet"] = next((alphabet for alphabet in known if set(body) <= set(alphabet)), BASE36)
+        settings["alphabet"] = next((alphabet for alphabet in known if set(body) <= set(alphabet)), characters)
     accepted = {name: value for name, value in settings.items() if name in parameters}
     for encoding in ENCODINGS if "encoding" in parameters else [None]:
         yield accepted if encoding is None else accepted | {"encoding": encoding}
