@@ -12,7 +12,7 @@ from projects import Project, downgrade_of, upgrade_of
 from shops import old_shop, shop
 from sqlalchemy import Column, Index, MetaData, String, inspect
 
-from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id import NanoId, public_id_column
 from sqlalchemy_public_id.dialects import traits_for
 
 pytestmark = pytest.mark.backend
@@ -91,6 +91,29 @@ def test_other_changes_come_first(project: Project) -> None:
     assert len(upgrade_of(other)) == 1
     assert "city" in upgrade_of(other)[0]
     assert "city" in downgrade_of(other)[0]
+
+
+@on("postgresql")
+def test_column_that_needs_its_index_alone(project: Project) -> None:
+    """One line of revisions has other changes, a column that is NOT NULL already, and the phases of a new one."""
+    project.execute('ALTER TABLE "order" ADD COLUMN public_id VARCHAR(12) COLLATE "C" NOT NULL')
+
+    def all_of_it() -> MetaData:
+        metadata = wanted()
+        metadata.tables["customer"].append_column(Column("city", String(20)))
+        column = public_id_column(NanoId()).column
+        column.name = column.key = "public_id"
+        metadata.tables["order"].append_column(column)
+        return metadata
+
+    written = files(project.migrate(all_of_it(), "all"))
+
+    assert history(project)[1:] == ["all", "all: public ids", "all: expand", "all: backfill", "all: contract"]
+    assert [upgrade_of(file)[0].partition("(")[0] for file in written[:2]] == ["op.add_column", "op.contract_public_id"]
+    assert project.check(all_of_it()) is None
+    project.downgrade("-5")
+    project.upgrade()
+    assert project.check(all_of_it()) is None
 
 
 @on("sqlite")

@@ -16,7 +16,8 @@ hours or days in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alembic.operations.ops import (
@@ -26,7 +27,6 @@ from alembic.operations.ops import (
     CreateTableOp,
     CreateUniqueConstraintOp,
     DowngradeOps,
-    DropTableOp,
     MigrateOperation,
     MigrationScript,
     ModifyTableOps,
@@ -55,17 +55,24 @@ __all__ = ["three_revisions", "three_revisions_after"]
 
 Directives: TypeAlias = "Callable[[MigrationContext, Any, list[MigrationScript]], None]"
 
-_PHASES = {"expand": ExpandPublicIdOp, "backfill": BackfillPublicIdOp, "contract": ContractPublicIdOp}
+Changes: TypeAlias = tuple[list[Any], list[Any]]
+"""The operations of an upgrade, and those of its downgrade."""
+
+_PHASES: dict[str, type[PublicIdOp]] = {
+    "expand": ExpandPublicIdOp,
+    "backfill": BackfillPublicIdOp,
+    "contract": ContractPublicIdOp,
+}
 
 
 def three_revisions(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Split each ``op.add_public_id()`` into its phases, a revision each. For ``process_revision_directives``."""
-    directives[:] = [part for script in directives for part in _in_phases(script)]
+    directives[:] = [part for script in directives for part in _split(script, _PHASES)]
 
 
 def three_revisions_after(own: Directives) -> Directives:
     """Call *own*, another function for ``process_revision_directives``, and then :func:`three_revisions`."""
-    return _after(own, three_revisions)
+    return _chain(own, three_revisions)
 
 
 def separate_revisions(context: AutogenContext, *schemas: object) -> bool:
@@ -74,7 +81,7 @@ def separate_revisions(context: AutogenContext, *schemas: object) -> bool:
     several = context.opts.get("upgrade_token") != "upgrades"
     own: Directives | None = context.opts.get("process_revision_directives")
     if not several and getattr(own, "_separates", None) is None:
-        process: Any = one_revision if own is None else _after(own, one_revision)
+        process: Any = one_revision if own is None else _chain(own, one_revision)
         process._separates = True
         context.opts["process_revision_directives"] = process
     return False
@@ -82,10 +89,10 @@ def separate_revisions(context: AutogenContext, *schemas: object) -> bool:
 
 def one_revision(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Move the operations that commit into a revision of their own, after one for all other changes."""
-    directives[:] = [part for script in directives for part in _apart(script)]
+    directives[:] = [part for script in directives for part in _split(script, {})]
 
 
-def _after(first: Directives, second: Directives) -> Directives:
+def _chain(first: Directives, second: Directives) -> Directives:
     def process(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
         first(context, revision, directives)
         second(context, revision, directives)
@@ -93,132 +100,124 @@ def _after(first: Directives, second: Directives) -> Directives:
     return process
 
 
-def _apart(script: MigrationScript) -> list[MigrationScript]:
-    """Return *script* without the operations that commit, and one with these."""
-    ops = [op for upgrade in script.upgrade_ops_list for op in _each(upgrade)]
-    if all(map(_commits, ops)) or not any(map(_commits, ops)):
+def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]]) -> list[MigrationScript]:
+    """Return *script* with its other operations, if any, scripts for public ids, and one for what depends on these.
+
+    :param phases: those that new public ids have scripts for, each with its operation.
+    """
+
+    def is_new(op: MigrateOperation) -> bool:
+        return bool(phases) and isinstance(op, AddPublicIdOp)
+
+    databases = [*zip(script.upgrade_ops_list, script.downgrade_ops_list, strict=True)]
+    every = [op for upgrade, _ in databases for op in _each(upgrade.ops)]
+    if len({_commits(op) for op in every}) < 2 and not any(map(is_new, every)):
         return [script]
-    split = _Split(script, _commits)
-    split.add("public ids", [_in_tables(ops) for ops in split.taken], [_in_tables(ops) for ops in split.undone])
-    return split.scripts()
+    parts: dict[str, list[Changes]] = defaultdict(list)
+    for database in databases:
+        new, _ = _take(*database, is_new)
+        ours, undone = _take(*database, _commits)
+        parts["public ids"].append((ours, undone))
+        for phase, kind in phases.items():
+            parts[phase].append(_in_phase(kind, _each(new)))
+        columns = {_name(op.schema, op.table_name, op.column_name) for op in _each(new + ours)}
+        parts["after public ids"].append(_take_dependent(*database, columns))
+    message, scripts = script.message or "public ids", [script]
+    is_free = all(ops.is_empty() for database in databases for ops in database)
+    for what, changes in parts.items():
+        if any(upgrade for upgrade, _ in changes):
+            if not is_free:
+                scripts.append(_follow(scripts[-1]))
+            is_free = False
+            last = scripts[-1]
+            last.message = f"{message}: {what}"
+            for up, down, ops in zip(last.upgrade_ops_list, last.downgrade_ops_list, changes, strict=True):
+                up.ops[:], down.ops[:] = ops
+    return scripts
+
+
+class _LaterOps(UpgradeOps):
+    """The operations of a script after the first one. ``alembic check`` looks at the last script only."""
+
+    def __init__(self, before: UpgradeOps) -> None:
+        super().__init__([], upgrade_token=before.upgrade_token)
+        self.before = before
+
+    def as_diffs(self) -> Any:
+        earlier: list[Any] = self.before.as_diffs()
+        return [*earlier, *super().as_diffs()]
+
+
+def _follow(script: MigrationScript) -> MigrationScript:
+    """Return a script on top of *script*, without operations."""
+    # the type stubs name one UpgradeOps; MigrationScript accepts lists
+    upgrades: Any = [_LaterOps(ops) for ops in script.upgrade_ops_list]
+    downgrades: Any = [DowngradeOps([], downgrade_token=ops.downgrade_token) for ops in script.downgrade_ops_list]
+    place: dict[str, Any] = {"head": script.rev_id, "splice": False, "version_path": script.version_path}
+    return MigrationScript(rev_id(), upgrades, downgrades, imports=set(script.imports), **place)
 
 
 def _commits(op: MigrateOperation) -> bool:
     return isinstance(op, PublicIdOp) and op.online
 
 
-def _in_phases(script: MigrationScript) -> list[MigrationScript]:
-    """Return *script* with its other operations, if any, and a script for each phase."""
-    split = _Split(script, lambda op: isinstance(op, AddPublicIdOp))
-    if not any(split.taken):
-        return [script]
-    for phase in _PHASES:
-        split.add(phase, [_of_phase(phase, ops) for ops in split.taken], [_undone(phase, ops) for ops in split.taken])
-    return split.scripts()
+def _in_phase(kind: type[PublicIdOp], added: list[Any]) -> Changes:
+    """Return what one phase of *added* operations does, and what undoes it."""
+    ops = [kind(op.table_name, op.column_name, **op.options) for op in added]
+    undone = [_undo(op, of) for op, of in zip(reversed(ops), reversed(added), strict=True)]
+    return [*map(_in_table, ops)], [_in_table(op) for op in undone if isinstance(op, PublicIdOp)]
 
 
-class _LaterOps(UpgradeOps):
-    """The operations of a script after the first one. ``alembic check`` looks at the last script only."""
+def _undo(op: PublicIdOp, of: AddPublicIdOp) -> MigrateOperation:
+    """Return what undoes *op*, a phase *of* another operation."""
+    if isinstance(op, ContractPublicIdOp) and of.undone_by is not None:
+        options = of.undone_by.options.copy()
+        options["server_default"] = op.target.server_default  # which the downgrade of the expand removes
+        return LoosenPublicIdOp(op.table_name, op.column_name, **options)
+    if isinstance(op, ExpandPublicIdOp) and isinstance(of, FinishPublicIdOp):
+        return of.reverse()  # a column that existed before stays
+    return op.reverse()
 
-    def __init__(self, ops: Sequence[MigrateOperation], token: str, before: UpgradeOps | None) -> None:
-        super().__init__(ops, upgrade_token=token)
-        self.before = before
 
-    def as_diffs(self) -> Any:
-        earlier: list[Any] = self.before.as_diffs() if self.before is not None else []
-        return [*earlier, *super().as_diffs()]
+def _each(ops: Iterable[Any]) -> list[Any]:
+    """Return *ops*, in the place of a container for a table those that it contains."""
+    return [op for top in ops for op in (top.ops if isinstance(top, ModifyTableOps) else [top])]
 
 
-class _Split:
-    """The scripts that one script becomes: its rest, those for the operations taken out, and what depends on these.
+def _in_table(op: PublicIdOp) -> ModifyTableOps:
+    return ModifyTableOps(op.table_name, [op], schema=op.schema)
 
-    Each list of operations has an entry for each database.
+
+def _take(upgrade: OpContainer, downgrade: OpContainer, condition: Callable[[MigrateOperation], bool]) -> Changes:
+    """Remove operations from *upgrade*, and what undoes them from *downgrade*, and return both.
+
+    Other operations of the downgrade stay: the project may have written them.
     """
-
-    def __init__(self, script: MigrationScript, condition: Callable[[MigrateOperation], bool]) -> None:
-        self.script = script
-        self.taken = [_take(upgrade, condition) for upgrade in script.upgrade_ops_list]
-        self.undone = self._take_reversed(self.taken)
-        self.dependent = [
-            _take_dependent(upgrade, {_name(op.schema, op.table_name, op.column_name) for op in ops})
-            for upgrade, ops in zip(script.upgrade_ops_list, self.taken, strict=True)
-        ]
-        self.dependent_undone = self._take_reversed(self.dependent)
-        others = [*script.upgrade_ops_list, *script.downgrade_ops_list]
-        self.parts = [] if all(ops.is_empty() for ops in others) else [script]
-
-    def add(self, what: str, upgrades: list[list[Any]], downgrades: list[list[Any]]) -> None:
-        """Add a script on top of the last one, or else in the place of the whole."""
-        script = self.script
-        before = self.parts[-1].upgrade_ops_list if self.parts else [None] * len(upgrades)
-        pairs_up = zip(upgrades, script.upgrade_ops_list, before, strict=True)
-        pairs_down = zip(downgrades, script.downgrade_ops_list, strict=True)
-        # the type stubs name one UpgradeOps; the properties accept lists
-        ops: Any = {
-            "upgrade_ops": [_LaterOps(ops, old.upgrade_token, earlier) for ops, old, earlier in pairs_up],
-            "downgrade_ops": [DowngradeOps(ops, downgrade_token=old.downgrade_token) for ops, old in pairs_down],
-        }
-        place: Any = (
-            {"head": self.parts[-1].rev_id, "splice": False}
-            if self.parts
-            else {name: getattr(script, name) for name in ("head", "splice", "branch_label", "depends_on")}
-        )
-        part = MigrationScript(
-            rev_id() if self.parts else script.rev_id,
-            message=f"{script.message or 'public ids'}: {what}",
-            imports=set(script.imports),
-            version_path=script.version_path,
-            **ops,
-            **place,
-        )
-        self.parts.append(part)
-
-    def scripts(self) -> list[MigrationScript]:
-        if any(self.dependent):
-            upgrades = [_in_tables(ops) for ops in self.dependent]
-            self.add("after public ids", upgrades, [_in_tables(ops) for ops in self.dependent_undone])
-        return self.parts
-
-    def _take_reversed(self, taken: Sequence[Sequence[MigrateOperation]]) -> list[list[Any]]:
-        # only the reverse of these: the project may have written other downgrades
-        pairs = zip(self.script.downgrade_ops_list, taken, strict=True)
-        return [_take(downgrade, _is_reverse_of(ops)) for downgrade, ops in pairs]
+    taken = _remove(upgrade, condition)
+    undone = {_identity(op.reverse()) for op in _each(taken)}
+    return taken, _remove(downgrade, lambda op: _identity(op) in undone)
 
 
-def _each(ops: OpContainer) -> list[MigrateOperation]:
-    return [op for top in ops.ops for op in (top.ops if isinstance(top, ModifyTableOps) else [top])]
+def _take_dependent(upgrade: OpContainer, downgrade: OpContainer, columns: set[str]) -> Changes:
+    """Take the operations that need *columns*, such as an index on one of them and another one."""
+    taken, undone = _take(upgrade, downgrade, lambda op: not _needs(op).isdisjoint(columns))
+    if taken:
+        more, more_undone = _take_dependent(upgrade, downgrade, {name for op in _each(taken) for name in _makes(op)})
+        taken, undone = taken + more, more_undone + undone
+    return taken, undone
 
 
-def _take(ops: OpContainer, condition: Callable[[MigrateOperation], bool]) -> list[Any]:
-    """Remove operations from *ops*, with the containers that are empty then, and return them."""
-    taken: list[Any] = []
-    for container in [ops, *(op for op in ops.ops if isinstance(op, ModifyTableOps))]:
-        matching = [op for op in container.ops if condition(op)]
-        container.ops[:] = [op for op in container.ops if op not in matching]
-        if matching and container is not ops and container.is_empty():
-            ops.ops.remove(container)
-        taken += matching
-    return taken
-
-
-def _take_dependent(ops: OpContainer, columns: set[str]) -> list[Any]:
-    """Remove operations that need *columns*, such as an index on one of them and another one, and return them."""
-    taken, needed = list[Any](), set(columns)
-    while more := _take(ops, lambda op: not _columns_of(op).isdisjoint(needed)):
-        taken += more
-        needed.update(*map(_made_by, more))
-    return taken
-
-
-def _made_by(op: MigrateOperation) -> set[str]:
-    if isinstance(op, CreateTableOp):
-        return {f"{op.to_table().fullname}.{column.name}" for column in op.to_table().columns}
-    return {_name(op.schema, op.table_name, op.column.name)} if isinstance(op, AddColumnOp) else set()
-
-
-def _is_reverse_of(ops: Sequence[MigrateOperation]) -> Callable[[MigrateOperation], bool]:
-    undone = [_identity(op.reverse()) for op in ops]
-    return lambda op: _identity(op) in undone
+def _remove(container: OpContainer, condition: Callable[[MigrateOperation], bool]) -> list[Any]:
+    """Remove operations from *container*, and return them, each in a container for its table."""
+    removed: list[Any] = []
+    for op in [*container.ops]:
+        if isinstance(op, ModifyTableOps):
+            removed += [ModifyTableOps(op.table_name, [each], schema=op.schema) for each in _remove(op, condition)]
+        elif condition(op):
+            removed.append(op)
+            container.ops.remove(op)
+    container.ops[:] = [op for op in container.ops if not isinstance(op, ModifyTableOps) or op.ops]
+    return removed
 
 
 def _identity(op: object) -> tuple[Any, ...]:
@@ -227,32 +226,23 @@ def _identity(op: object) -> tuple[Any, ...]:
     return type(op), *(getattr(op, name, None) for name in names)
 
 
-def _in_tables(ops: Iterable[Any]) -> list[MigrateOperation]:
-    return [
-        op
-        if isinstance(op, (CreateTableOp, DropTableOp, ModifyTableOps))
-        else ModifyTableOps(_table_of(op), [op], schema=getattr(op, "schema", None))
-        for op in ops
-    ]
+def _makes(op: MigrateOperation) -> set[str]:
+    """Return the columns that an operation makes, as ``schema.table.column``."""
+    if isinstance(op, CreateTableOp):
+        return {f"{op.to_table().fullname}.{column.name}" for column in op.to_table().columns}
+    return {_name(op.schema, op.table_name, op.column.name)} if isinstance(op, AddColumnOp) else set()
 
 
-def _table_of(op: Any) -> str:
-    return str(op.source_table if isinstance(op, CreateForeignKeyOp) else op.table_name)
-
-
-def _columns_of(op: MigrateOperation) -> set[str]:
+def _needs(op: MigrateOperation) -> set[str]:
     """Return the columns that an operation needs, as ``schema.table.column``."""
     if isinstance(op, (CreateIndexOp, CreateUniqueConstraintOp)):
         return {_name(op.schema, op.table_name, column) for part in op.columns for column in _names_in(part)}
     if isinstance(op, CreateForeignKeyOp):
         local = {_name(op.kw.get("source_schema"), op.source_table, column) for column in op.local_cols}
-        remote = {_name(op.kw.get("referent_schema"), op.referent_table, column) for column in op.remote_cols}
-        return local | remote
+        return local | {_name(op.kw.get("referent_schema"), op.referent_table, column) for column in op.remote_cols}
     if isinstance(op, CreateTableOp):
         return {key.target_fullname for key in op.to_table().foreign_keys}
-    if isinstance(op, AddColumnOp):
-        return {key.target_fullname for key in op.column.foreign_keys}
-    return set()
+    return {key.target_fullname for key in op.column.foreign_keys} if isinstance(op, AddColumnOp) else set()
 
 
 def _names_in(part: Any) -> list[str]:
@@ -263,29 +253,3 @@ def _names_in(part: Any) -> list[str]:
 
 def _name(schema: str | None, table: str, column: str) -> str:
     return ".".join(filter(None, (schema, table, column)))
-
-
-def _of_phase(phase: str, added: Iterable[AddPublicIdOp]) -> list[MigrateOperation]:
-    return _in_tables(_PHASES[phase](op.table_name, op.column_name, **op.options) for op in added)
-
-
-def _undone(phase: str, added: list[AddPublicIdOp]) -> list[MigrateOperation]:
-    if phase == "backfill":
-        return []  # the ids go with the column
-    if phase == "contract":
-        return _in_tables(_undo_contract(op) for op in reversed(added))
-    # a column that existed before stays
-    return _in_tables(
-        op.reverse()
-        if isinstance(op, FinishPublicIdOp)
-        else ExpandPublicIdOp(op.table_name, op.column_name, **op.options).reverse()
-        for op in reversed(added)
-    )
-
-
-def _undo_contract(op: AddPublicIdOp) -> MigrateOperation:
-    if op.undone_by is None:
-        return ContractPublicIdOp(op.table_name, op.column_name, **op.options).reverse()
-    options = op.undone_by.options.copy()
-    options["server_default"] = op.options.get("server_default", "keep")  # which the downgrade of the expand removes
-    return LoosenPublicIdOp(op.table_name, op.column_name, **options)
