@@ -968,7 +968,7 @@ def test_a_lost_connection_ends_the_audit(engine: Engine, make: Make, monkeypatc
     def lose(table: AuditedTable) -> None:
         raise DBAPIError("SELECT 1", None, Exception("server closed the connection"), connection_invalidated=True)
 
-    monkeypatch.setattr(AuditedTable, "sample", property(lose))
+    monkeypatch.setattr(AuditedTable, "values", property(lose))
 
     with pytest.raises(DBAPIError, match="server closed the connection"):
         audit.run(engine, tables=[NAME])

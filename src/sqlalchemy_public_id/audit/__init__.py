@@ -15,15 +15,15 @@ in a sample, and rows without an id are counted in an index.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from sqlalchemy import Connection, Engine, Inspector, inspect
-from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, SQLAlchemyError, UnreflectableTableError
+from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError
 
 from sqlalchemy_public_id.audit.checks import find_problems
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport, worst_first
-from sqlalchemy_public_id.audit.tables import AuditedTable, Options
-from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.audit.tables import AuditedTable
+from sqlalchemy_public_id.dialects import is_autocommit, message_of, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
@@ -78,9 +78,7 @@ def run(
         inspector, dialect = inspect(connection), connection.dialect.name
         if dialect not in _DATABASES:
             raise ConfigurationError(f"an audit reads the catalogs of {', '.join(_DATABASES)}, and not of {dialect}")
-        if schema is not None:
-            _check_schema(inspector, schema)
-        existing = inspector.get_table_names(schema=schema)
+        existing = _list_tables(inspector, schema)
         audited = set(existing if tables is None else tables)
         if unknown := sorted({*audited, *formats, *clusters} - {*existing}):
             place = f" in schema {schema!r}" if schema else ""
@@ -88,64 +86,48 @@ def run(
                 f"there is no table {', '.join(map(repr, unknown))}{place}; "
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
-        options = Options(schema, column, formats, models, clusters, sample)
         for name in sorted(audited):
-            table, found = _audit(AuditedTable(connection, inspector, name, options))
-            report.tables.append(table)
+            table = AuditedTable(connection, inspector, name, schema, column, formats, models, clusters, sample)
+            of_table, found = _audit(table)
+            report.tables.append(of_table)
             report.findings.extend(each for each in found if defaults or each.problem != "default-missing")
     return report
 
 
+@contextmanager
+def _connected(bind: Engine | Connection) -> Generator[Connection]:
+    with bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
+        began = connection.in_transaction()
+        try:
+            yield connection
+        finally:
+            if not began and connection.in_transaction():
+                connection.rollback()  # nothing was written; the caller gets the connection back as it was
+
+
+def _list_tables(inspector: Inspector, schema: str | None) -> list[str]:
+    # PostgreSQL does not list its own schemas
+    if schema is not None and schema not in inspector.get_schema_names() and not inspector.has_schema(schema):
+        schemas = ", ".join(sorted(inspector.get_schema_names()))
+        raise ConfigurationError(f"there is no schema {safe_repr(schema)}; there are: {schemas}")
+    return inspector.get_table_names(schema=schema)
+
+
 def _audit(table: AuditedTable) -> tuple[TableReport, list[Finding]]:
     """Audit *table*, or return the reason why it cannot be read."""
-    has_column: bool | None = None
+    connection, has_column = table.connection, None
+    # on PostgreSQL, a statement that fails aborts the transaction of the caller
+    is_aborted = traits_for(connection.dialect).aborts_transaction and not is_autocommit(connection)
     try:
-        with _undone_alone(table.connection):
+        with connection.begin_nested() if is_aborted else nullcontext():
             has_column = table.has_column
             return table.report(), worst_first(find_problems(table))
     except _UNREADABLE as error:
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             raise
-        reason = _reason(error)
+        is_gone = isinstance(error, (NoResultFound, NoSuchTableError))
+        reason = "it is gone" if is_gone else message_of(error).partition("\n")[0]
         message = f"the table cannot be read, and was not checked: {reason}"
         severity: Severity = "info" if has_column is False else "warning"
         report = TableReport(table.full_name, has_column=bool(has_column), readable=False)
         return report, [table.finding("table-unreadable", severity, message, error=reason)]
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    if isinstance(error, (NoResultFound, NoSuchTableError)):
-        return "it is gone"
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    message = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
-    return next(iter(message.splitlines()), type(cause).__name__)
-
-
-@contextmanager
-def _undone_alone(connection: Connection) -> Generator[None]:
-    """Keep the transaction of the caller: on PostgreSQL, a statement that fails aborts it."""
-    if not traits_for(connection.dialect).aborts_transaction or is_autocommit(connection):
-        yield
-        return
-    with connection.begin_nested():
-        yield
-
-
-def _check_schema(inspector: Inspector, schema: str) -> None:
-    existing = inspector.get_schema_names()
-    if schema not in existing and not inspector.has_schema(schema):  # PostgreSQL does not list its own schemas
-        raise ConfigurationError(f"there is no schema {safe_repr(schema)}; there are: {', '.join(sorted(existing))}")
-
-
-@contextmanager
-def _connected(bind: Engine | Connection) -> Generator[Connection]:
-    if isinstance(bind, Engine):
-        with bind.connect() as connection:
-            yield connection
-        return
-    began = bind.in_transaction()
-    try:
-        yield bind
-    finally:
-        if not began and bind.in_transaction():
-            bind.rollback()  # nothing was written; the caller gets the connection back as it was

@@ -7,19 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Date,
-    DateTime,
-    Float,
-    Integer,
-    Numeric,
-    SmallInteger,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric, func, select, text
 
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
@@ -41,6 +29,7 @@ _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
 """Formats are stored as text, as bytes, as a UUID or as a BIGINT. A type that SQLAlchemy cannot name may be any."""
 _BYTEWISE = {None, "C", "POSIX", "ucs_basic", "pg_c_utf8"}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
 
 
@@ -54,7 +43,7 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
             message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
             yield table.finding("default-missing", "info", message, _command("expand", target))
     place = (table.connection, table.inspector, table.name, table.schema)
-    of_cluster = cluster_problems(*place, table.options.clusters)
+    of_cluster = cluster_problems(*place, table.clusters)
     if of_cluster is None:
         yield from _check_key(table)
     else:  # a key that counts within a range is full at the end of the range, not of its type
@@ -62,21 +51,19 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_missing(table: AuditedTable) -> Iterator[Finding]:
-    if not table.state.nullable:
-        return
-    limit, rows = table.options.sample, table.sample.rows
-    if any(index.valid and not index.partial for index in table.indexes):  # which finds them
+    rows, limit, is_counted = len(table.values), table.limit, False
+    count = rows - len(table.ids)
+    message = f"{count} of {rows} rows that were read have no id"
+    if table.state.nullable and any(index.valid and not index.partial for index in table.indexes):  # which finds them
         ids = table.source.c[table.column]
         some = select(ids).where(ids.is_(None)).limit(limit + 1).subquery()
-        count, is_exact = table.connection.scalar(select(func.count()).select_from(some)) or 0, True
+        found = table.connection.scalar(select(func.count()).select_from(some)) or 0
+        count, is_counted = min(found, limit), found <= limit
         message = f"{count} row{'s have' if count > 1 else ' has'} no id"
-        if count > limit:
-            count, is_exact, message = limit, False, f"more than {limit} rows have no id"
-    else:
-        count, is_exact = rows - len(table.sample.ids), False
-        message = f"{count} of {rows} rows that were read have no id"
+        if not is_counted:
+            message = f"more than {limit} rows have no id"
     if count:
-        facts = {"rows": count, "exact": is_exact, "sampled": rows}
+        facts = {"rows": count, "exact": is_counted, "sampled": rows}
         yield table.finding("missing-ids", "error", message, _command("backfill", table.target), **facts)
 
 
@@ -91,8 +78,8 @@ def _check_null(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_type(table: AuditedTable) -> Iterator[Finding]:
-    format, type_, sample = table.format, table.state.type, table.sample
-    reflected, is_sqlite = table.columns[table.column]["type"], table.dialect == "sqlite"
+    format, type_, is_text = table.format, table.state.type, table.is_text
+    reflected, is_sqlite = table.columns[table.column]["type"], table.dialect.name == "sqlite"
     is_of_64_bits = isinstance(format, BitsFormat) and format.bits == 64  # which an INTEGER of SQLite stores
     problem: str | None = None
     severity: Severity = "error"
@@ -103,9 +90,9 @@ def _check_type(table: AuditedTable) -> Iterator[Finding]:
         if is_sqlite:
             severity, effect = "warning", "an id of digits only is stored as a number, without its leading zeros"
         problem = f"the type of the column is {type_}, in which no format is stored: {effect}"
-    elif format is not None and sample.ids and format.is_native == sample.is_text:
+    elif format is not None and table.ids and format.is_native == is_text:
         stored, expected, advice = "numbers", "text", "take a format that is stored as numbers"
-        if sample.is_text:
+        if is_text:
             stored, expected, advice = "text", "numbers", 'pass storage="text"'
         problem = f"the column has {stored}, and ids of {format!r} are stored as {expected}; {advice}"
     if problem is not None:
@@ -113,7 +100,12 @@ def _check_type(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
-    guard, indexes = table.guard, table.indexes
+    indexes, own_name = table.indexes, table.target.unique_name
+    guard = min(  # the best of them: that of a constraint, or of the library's name
+        (index for index in indexes if index.guards),
+        key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != own_name),
+        default=None,
+    )
     if all(not index.unique or (index.valid and index.partial) for index in indexes):
         names = [index.name for index in indexes]
         reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
@@ -123,11 +115,9 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
     for index in indexes:
         name = index.name
         if not index.valid:
-            message = f"the index {name} is INVALID: no query uses it, and it guarantees nothing"
-            if name == table.target.unique_name:  # which is built again
-                yield table.finding("index-invalid", "error", message, _complete(table), index=name)
-            else:
-                yield table.finding("index-invalid", "error", f"{message}; drop it", index=name)
+            remedy, advice = (_complete(table), "") if name == own_name else (None, "; drop it")
+            message = f"the index {name} is INVALID: no query uses it, and it guarantees nothing{advice}"
+            yield table.finding("index-invalid", "error", message, remedy, index=name)
         elif index.unique and index.prefix_of:
             message = (
                 f"the unique index {name} has the first {index.prefix} characters only: an id that begins like another "
@@ -147,8 +137,8 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_ids(table: AuditedTable) -> Iterator[Finding]:
-    ids, format, is_known = table.sample.ids, table.likely_format, table.format is not None
-    if not is_known and not table.sample.is_text:
+    ids, format, is_known = table.ids, table.likely_format, table.format is not None
+    if not is_known and not table.is_text:
         return  # numbers have no form
     malformed = [id for id in ids if format is None or not format.is_valid(id)]
     if not malformed:
@@ -157,7 +147,7 @@ def _check_ids(table: AuditedTable) -> Iterator[Finding]:
     expected, remedy = "no format has such ids", None
     if format is not None:
         expected = f"expected {format.expected}{'' if is_known else ', a guess from the others'}"
-        remedy = _accept(format, malformed, is_text=table.sample.is_text)
+        remedy = _accept(format, malformed, is_text=table.is_text)
     message = f"{len(malformed)} of {len(ids)} ids that were read are malformed: {shown} ({expected})"
     facts = {"malformed": len(malformed), "sampled": len(ids), "examples": malformed[:_SHOWN]}
     yield table.finding("malformed-ids", "error" if is_known else "warning", message, remedy, **facts)
@@ -185,20 +175,20 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     if name is None or not isinstance(type_, Integer):
         return
     value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # the last one of its index
-    limit = _limit(type_, table.dialect)
-    if table.dialect == "postgresql":
+    bits = 64 if table.dialect.name == "sqlite" else _BITS.get(type(type_).__name__, 32)  # SQLite has one size
+    limit = (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
+    if table.dialect.name == "postgresql":
         # a sequence that was created for serial ends at 2**31 on a bigint, too
         query = text("SELECT seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :column)::regclass")
-        names = {"name": quoted_table(table.name, table.schema, table.connection.dialect), "column": name}
+        names = {"name": quoted_table(table.name, table.schema, table.dialect), "column": name}
         limit = min(limit, table.connection.scalar(query, names) or limit)
     full = value / limit
     if full < _HALF_FULL:
         return
-    # no counter that begins at 1 gets to the end of a BIGINT
     advice = "make it a BIGINT, after the foreign keys that refer to it"
-    if limit == LAST_KEY:
+    if limit >= LAST_KEY:  # no counter that begins at 1 gets so far
         advice = "if its keys are those of a cluster, pass the cluster: clusters=, or --cluster"
-    shown_type = str(type_.compile(table.connection.dialect))
+    shown_type = str(type_.compile(table.dialect))
     message = (
         f"the key {name} ({shown_type}) is {full:.0%} full, at {value} of {limit}: it runs out after another "
         f"{(limit - value) / value:.0%} of the rows so far; {advice}"
@@ -206,16 +196,6 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     facts = {"type": shown_type, "value": value, "limit": limit, "full": round(full, 4)}
     severity: Severity = "error" if full >= _NEARLY_FULL else "warning"
     yield Finding(table.full_name, name, "key-nearly-full", severity, message, facts)
-
-
-def _limit(type_: Integer, dialect: str) -> int:
-    """Return the largest number of *type_*."""
-    bits = {"TINYINT": 8, "MEDIUMINT": 24}.get(type(type_).__name__.upper(), 32)
-    if dialect == "sqlite" or isinstance(type_, BigInteger):  # SQLite stores 64 bits, whatever the type is called
-        bits = 64
-    elif isinstance(type_, SmallInteger):
-        bits = 16
-    return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
 
 
 # --- remedies
@@ -226,7 +206,7 @@ def _contract(table: AuditedTable, **changes: Any) -> Scene:
 
     :raises ConfigurationError: if the operations do not take its names.
     """
-    target, dialect = replace(table.target, **changes), table.connection.dialect
+    target, dialect = replace(table.target, **changes), table.dialect
     plan = plan_for(target, dialect)
     if plan.has_own_default(table.state):  # which stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
@@ -246,7 +226,7 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     steps = [step for _, step in scene.steps]
     if not steps:
         return None
-    if table.dialect == "sqlite":
+    if table.dialect.name == "sqlite":
         # a shell goes on after an error: if a row had no id, it would drop the old table and keep an empty copy
         return _command("contract", scene.target)
     lines = list_statements(steps, table.connection, scene.state, Patience())

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, Inspector, MetaData, TableClause, column, func, literal, select, table
+from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity, TableReport
@@ -24,42 +25,28 @@ from sqlalchemy_public_id.migrating.declared import Models, name_in_models
 from sqlalchemy_public_id.naming import derived_name
 
 
-@dataclass(frozen=True)
-class Options:
-    """The arguments of :func:`~sqlalchemy_public_id.audit.run` that are the same for all tables."""
+@dataclass(eq=False)
+class AuditedTable:
+    """One table, and the arguments of :func:`~sqlalchemy_public_id.audit.run`. Its parts are read when asked for."""
 
+    connection: Connection
+    inspector: Inspector
+    name: str
     schema: str | None
     column: str
     formats: Mapping[str, Format]
     models: Models
     clusters: Clusters
-    sample: int
+    limit: int
+    """The number of rows that may be read."""
 
+    @property
+    def dialect(self) -> Dialect:
+        return self.connection.dialect
 
-@dataclass(frozen=True)
-class Sample:
-    """Rows of a table: the first and the last ones by primary key."""
-
-    rows: int
-    """The number of rows that were read."""
-    ids: tuple[str, ...]
-    """The ids of those that have one. Stored numbers are in the format if it is known, else plain."""
-    is_text: bool
-    """True if the database returns all of them as strings."""
-
-
-class AuditedTable:
-    """One table. Each part of it is read when a check asks for it."""
-
-    def __init__(self, connection: Connection, inspector: Inspector, name: str, options: Options) -> None:
-        self.connection = connection
-        self.inspector = inspector
-        self.name = name
-        self.options = options
-        self.schema = options.schema
-        self.column = options.column
-        self.dialect: str = connection.dialect.name
-        self.full_name = f"{self.schema}.{name}" if self.schema else name
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @cached_property
     def columns(self) -> dict[str, ReflectedColumn]:
@@ -81,41 +68,45 @@ class AuditedTable:
     @cached_property
     def format(self) -> Format | None:
         """The format of the ids, if the caller names it."""
-        if self.name in self.options.formats:
-            return self.options.formats[self.name]
-        models = self.options.models
-        for metadata in [models] if isinstance(models, MetaData) else models or ():
-            model = metadata.tables.get(self.full_name)
-            for each in () if model is None else public_id_columns(model):
-                if each.name == self.column:
-                    return public_id_type(each).id_format
-        return None
+        several = [self.models] if isinstance(self.models, MetaData) else self.models or ()
+        declared = [each.tables[self.full_name] for each in several if self.full_name in each.tables]
+        columns = [each for model in declared for each in public_id_columns(model) if each.name == self.column]
+        return self.formats.get(self.name) or next((public_id_type(each).id_format for each in columns), None)
 
     @cached_property
     def likely_format(self) -> Format | None:
         """The format, or that of most ids in the sample; ``None`` if no format has such ids."""
-        return self.format or next(iter(ranked_guesses(self.sample.ids)), None)
+        return self.format or next(iter(ranked_guesses(self.ids)), None)
 
     @cached_property
-    def sample(self) -> Sample:
-        """Half as many rows as may be read from either end of the primary key."""
-        size, keys = self.options.sample, [self.source.c[name] for name in self.primary_key]
-        query, half = select(self.source.c[self.column]), max(size // 2, 1)
-        oldest = query.order_by(*(key.asc() for key in keys)).limit(half if keys else size)
+    def values(self) -> list[Any]:
+        """A sample of the column: half as many rows as may be read from either end of the primary key."""
+        keys = [self.source.c[name] for name in self.primary_key]
+        query, half = select(self.source.c[self.column]), max(self.limit // 2, 1)
+        oldest = query.order_by(*(key.asc() for key in keys)).limit(half if keys else self.limit)
         values: list[Any] = [*self.connection.scalars(oldest)]
         if keys and len(values) == half:
-            some = select(literal(1)).select_from(self.source).limit(size).subquery()
+            some = select(literal(1)).select_from(self.source).limit(self.limit).subquery()
             others = (self.connection.scalar(select(func.count()).select_from(some)) or 0) - half
             newest = query.order_by(*(key.desc() for key in keys)).limit(max(others, 0))
             values += self.connection.scalars(newest)
-        stored = [value for value in values if value is not None]
-        return Sample(len(values), tuple(map(self._text, stored)), all(isinstance(value, str) for value in stored))
+        return values
+
+    @property
+    def is_text(self) -> bool:
+        """True if the database returns all ids of the sample as strings."""
+        return all(value is None or isinstance(value, str) for value in self.values)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the sample. Stored numbers are in the format if it is known, else plain."""
+        return [self._text(value) for value in self.values if value is not None]
 
     def _text(self, value: Any) -> str:
         if isinstance(value, str):
             return value
         if isinstance(self.format, BitsFormat) and self.format.is_native:
-            return self.format.from_int(traits_for(self.connection.dialect).from_native(value))
+            return self.format.from_int(traits_for(self.dialect).from_native(value))
         return value.hex() if isinstance(value, bytes) else str(value)
 
     @cached_property
@@ -126,22 +117,12 @@ class AuditedTable:
             indexes.insert(0, IndexFacts("primary key", unique=True, constraint=True, primary=True))
         return indexes
 
-    @property
-    def guard(self) -> IndexFacts | None:
-        """The best of the indexes that keep duplicates out: that of a constraint, or of the library's name."""
-        name = self.target.unique_name
-        return min(
-            (index for index in self.indexes if index.guards),
-            key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != name),
-            default=None,
-        )
-
     @cached_property
     def target(self) -> PublicIdColumn:
         """The column as it is to be, with the unique index that it has, or with a name that its index can have."""
         options: dict[str, Any] = {"schema": self.schema, "format": self.likely_format, "server_default": "none"}
         target = PublicIdColumn.of(self.name, self.column, **options)
-        name = name_in_models(self.options.models, target, self.connection.dialect) or target.unique_name
+        name = name_in_models(self.models, target, self.dialect) or target.unique_name
         candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(self.column)]
         if candidates and name not in candidates:
             name = candidates[0]  # an INVALID index is built again
@@ -163,4 +144,4 @@ class AuditedTable:
             return TableReport(self.full_name, has_column=False)
         format = None if self.likely_format is None else self.likely_format.expected
         has_default = self.state.default is not None or self.state.filled
-        return TableReport(self.full_name, True, len(self.sample.ids), format, has_default)
+        return TableReport(self.full_name, True, len(self.ids), format, has_default)

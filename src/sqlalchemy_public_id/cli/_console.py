@@ -10,8 +10,9 @@ from typing import Any
 import click
 from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
 
+from sqlalchemy_public_id.dialects import message_of
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
     ConfigurationError,
@@ -138,9 +139,7 @@ def _parse_url(text: str) -> URL:
 
 
 def _one_line(error: Exception, url: URL) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    message = cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
-    return _without_secrets(" ".join(message.split()), url)
+    return _without_secrets(" ".join(message_of(error).split()), url)
 
 
 def _without_secrets(text: str, url: URL) -> str:

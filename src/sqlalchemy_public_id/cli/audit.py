@@ -43,10 +43,6 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
         raise click.BadParameter(str(error)) from None
 
 
-def _as_dict(context: click.Context, parameter: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    return dict(pairs)
-
-
 @click.command(
     epilog=example_lines(
         "public-id audit postgresql+psycopg://app@localhost/shop",
@@ -63,7 +59,6 @@ def _as_dict(context: click.Context, parameter: click.Parameter, pairs: tuple[tu
     type=table_format_argument,
     metavar="TABLE=FORMAT",
     multiple=True,
-    callback=_as_dict,
     help="The format of a table; repeatable.",
 )
 @click.option(
@@ -78,7 +73,6 @@ def _as_dict(context: click.Context, parameter: click.Parameter, pairs: tuple[tu
     type=_table_cluster_argument,
     metavar="TABLE=CLUSTER",
     multiple=True,
-    callback=_as_dict,
     help="The cluster of a table if the database does not store it, or its keys, TABLE=FIRST-LAST; repeatable.",
 )
 @click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
@@ -90,8 +84,9 @@ def audit(url: str, tables: tuple[str, ...], models: Any, remedies: bool, output
 
     The exit status is 1 if there is a warning or an error, and 2 if the database could not be checked.
     """
+    options |= {name: dict(options[name]) for name in ("formats", "clusters")}  # from pairs
     with connect(url) as engine:
-        report = run_audit(engine, tables=tables or None, models=getattr(models, "metadata", None), **options)
+        report = run_audit(engine, tables=tables or None, models=models and models.metadata, **options)
     if output == "json":
         click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:

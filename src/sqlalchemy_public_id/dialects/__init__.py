@@ -22,6 +22,7 @@ __all__ = [
     "begin_to_write",
     "is_autocommit",
     "is_retryable",
+    "message_of",
     "missing_for_retries",
     "sees_commits",
     "traits_for",
@@ -123,6 +124,12 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
                 return True
         cause = cause.__context__
     return False
+
+
+def message_of(error: Exception) -> str:
+    """Return what the driver says, without the number and the statement that *error* has beside it."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
 
 
 def sees_commits(connection: Connection) -> bool:
