@@ -34,7 +34,9 @@ def run(async_engine: AsyncEngine) -> Callable[..., None]:
 
     async def tell(story: Story, options: dict[str, Any]) -> None:
         name = f"order {next(_names)}"
-        async with BlockAllocator(async_engine, name, **({"block": 100, "timeout": 30} | options)) as allocator:
+        async with BlockAllocator(
+            async_engine, name, **({"block": 100, "timeout": 30, "start": 0} | options)
+        ) as allocator:
             await allocator.acreate_table()
             try:
                 await story(allocator, async_engine)

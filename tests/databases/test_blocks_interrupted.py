@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from marks import on
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_public_id import ConfigurationError
@@ -31,7 +31,9 @@ def allocators(engine: Engine) -> Iterator[Allocators]:
     made[0].create_table()
 
     def make(**options: Any) -> BlockAllocator:
-        made.append(BlockAllocator(engine, "order", table="interrupted", **({"timeout": 30, "block": 20} | options)))
+        made.append(
+            BlockAllocator(engine, "order", table="interrupted", **({"timeout": 30, "block": 20, "start": 0} | options))
+        )
         return made[-1]
 
     yield make
@@ -86,42 +88,6 @@ def test_close_while_one_waits(engine: Engine, allocators: Allocators) -> None:
     assert sum(map(len, got)) == 50
 
 
-def test_interrupted_before_the_lease(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt that comes while the thread is started leaves nothing behind that others would wait for."""
-    allocator = allocators(timeout=10)
-
-    def interrupted(thread: threading.Thread) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            allocator.next()
-    got = [allocator.next() for _ in range(3)]
-    allocator.close()
-
-    assert got == [0, 1, 2]
-
-
-def test_interrupted_while_the_thread_runs(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt that comes when the thread has begun leaves the lease to it, and its numbers to the next one."""
-    allocator = allocators()
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        start(thread)
-        thread.join()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            allocator.next()
-
-    assert allocator.reserved == 20
-    assert allocator.next() == 0
-
-
 @on("postgresql", "mysql", "mariadb")
 def test_another_schema(engine: Engine) -> None:
     """With a ``schema_translate_map``, the table is made, looked for and found in the schema that is meant."""
@@ -132,7 +98,7 @@ def test_another_schema(engine: Engine) -> None:
     try:
         there = engine.execution_options(schema_translate_map={None: elsewhere})
         here.create_table()  # a table of that name in the usual schema is another one
-        with BlockAllocator(there, "order", create=True, timeout=10) as allocator:
+        with BlockAllocator(there, "order", create=True, start=0, timeout=10) as allocator:
             got = allocator.take(3)
         with engine.connect() as connection:
             stored = connection.exec_driver_sql(f"SELECT name FROM {elsewhere}.public_id_block").scalars().all()
@@ -146,7 +112,7 @@ def test_another_schema(engine: Engine) -> None:
 
 
 def test_what_has_to_be_awaited(async_engine: AsyncEngine) -> None:
-    """With an AsyncEngine, what cannot wait by itself says what to await, and hides no error of the caller."""
+    """With an AsyncEngine, what cannot wait by itself says what to await."""
     told: list[str] = []
 
     async def story() -> None:
@@ -155,20 +121,9 @@ def test_what_has_to_be_awaited(async_engine: AsyncEngine) -> None:
             allocator.create_table()
         told.append(str(caught.value))
         await allocator.acreate_table()
-        await allocator.areserve(10)
-        lease = asyncio.create_task(allocator.areserve(500))
-        await asyncio.sleep(0)
-        while allocator.reserved == 10 and not lease.done():
-            try:
-                allocator.close()
-            except ConfigurationError as error:
-                told.append(str(error))
-                break
-            await asyncio.sleep(0)
-        with pytest.raises(LookupError, match="mine"), allocator:
-            raise LookupError("mine")
-        await lease
-        await allocator.aclose()
+        with pytest.raises(ConfigurationError) as caught:
+            allocator.take(5)
+        told.append(str(caught.value))
         async with async_engine.begin() as connection:
             await connection.run_sync(allocator.table.drop)
         await async_engine.dispose()
@@ -176,21 +131,22 @@ def test_what_has_to_be_awaited(async_engine: AsyncEngine) -> None:
     asyncio.run(story())
 
     assert "await allocator.acreate_table()" in told[0]
-    assert "await allocator.aclose(), or async with" in told[1]
+    assert "await allocator.anext() or atake()" in told[1]
 
 
-@on("sqlite")
-def test_interrupted_with_numbers_in_hand(allocators: Allocators, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt while ``take()`` waits for a lease returns the numbers that it has taken from memory."""
-    allocator = allocators(block=10)
+def test_interrupted_lease(engine: Engine, allocators: Allocators) -> None:
+    """An interrupt in the midst of a lease leaves the numbers in memory, and nothing that others would wait for."""
+    allocator = allocators(block=10, timeout=10)
     assert allocator.take(7) == [range(7)]
 
-    def interrupted(thread: threading.Thread) -> None:
-        raise KeyboardInterrupt
+    def interrupt(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("UPDATE"):
+            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            allocator.take(5)
+    event.listen(engine, "before_cursor_execute", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        allocator.take(5)
+    event.remove(engine, "before_cursor_execute", interrupt)
 
     assert (allocator.reserved, allocator.next()) == (3, 7)
+    assert allocator.take(5) == [range(8, 13)]

@@ -21,7 +21,7 @@ class Base(DeclarativeBase):
 
 
 _engines: list[Engine] = []
-NOTES = BlockAllocator(lambda: _engines[-1], "note", block=1000)
+NOTES = BlockAllocator(lambda: _engines[-1], "note", block=1000, start=0)
 
 
 class Owner(Base):

@@ -50,7 +50,7 @@ def ranges(path: Path) -> list[range]:
 
 def work(server: Engine, path: Path) -> None:
     """Take keys with several threads, and write them down, until killed."""
-    allocator = BlockAllocator(server, "order", block=BLOCK, timeout=60)
+    allocator = BlockAllocator(server, "order", block=BLOCK, start=0, timeout=60)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def take() -> None:
@@ -121,7 +121,7 @@ def test_forks_in_the_midst_of_leases(
     its parent, which goes on.
     """
     own = new_engine(engine.name, engine.url)
-    allocator = BlockAllocator(own, "order", block=20, timeout=60)
+    allocator = BlockAllocator(own, "order", block=20, start=0, timeout=60)
     mine: list[list[int]] = [[] for _ in range(4)]
     done = threading.Event()
 
@@ -166,7 +166,7 @@ def test_forks_in_the_midst_of_leases(
 @on("sqlite")
 def test_fork_within_a_transaction(engine: Engine, server: Engine, tmp_path: Path) -> None:
     """A child that is forked while its parent writes to a SQLite file, which SQLite forbids, gets an error in time."""
-    allocator = BlockAllocator(engine, "order", timeout=0.3)
+    allocator = BlockAllocator(engine, "order", start=0, timeout=0.3)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
         connection.exec_driver_sql("INSERT INTO note VALUES (1)")

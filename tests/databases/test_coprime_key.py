@@ -42,7 +42,7 @@ SECRET = bytes(range(32))
 @pytest.fixture
 def allocator(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[BlockAllocator]:
     """A sequence of its own for each test; blocks are large enough for one lease to do."""
-    with BlockAllocator(engine, "order", block=1000, timeout=20) as allocator:
+    with BlockAllocator(engine, "order", block=1000, start=0, timeout=20) as allocator:
         create(allocator.table.metadata)
         yield allocator
 
@@ -286,7 +286,7 @@ def test_async(async_engine: AsyncEngine) -> None:
         metadata = MetaData()
 
     async def main() -> list[str]:
-        allocator = BlockAllocator(async_engine, "order", block=1000, timeout=20)
+        allocator = BlockAllocator(async_engine, "order", block=1000, start=0, timeout=20)
 
         class Row(PublicIdMixin, Base):
             __tablename__ = "counted_async"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marks import known_defect
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from sqlalchemy.pool import NullPool
@@ -12,7 +11,6 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 
-@known_defect("edge", "the first key of a block_key() is 0, which is false", raises=AssertionError)
 def test_first_key(tmp_path: Path) -> None:
     """The first key is 1, as it is for a sequence, so that ``if order.id`` is true for every stored row."""
     engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}", poolclass=NullPool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,121 +14,12 @@ from sqlalchemy.schema import CreateTable
 
 from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
-from sqlalchemy_public_id.keys.blocks.buffer import FIRST_SIZE, LARGEST, SMALLEST, BlockSize, Buffer
 
 
 @pytest.fixture
 def engine() -> Engine:
     """An engine that nothing connects to."""
     return create_engine("sqlite:///nowhere/shop.db", poolclass=NullPool)
-
-
-# --- the size of a block
-
-
-def test_size_follows_the_rate() -> None:
-    """After some blocks, the size is what one second needs."""
-    block_size = BlockSize(None)
-    for _ in range(5):
-        size = block_size.adapt(seconds=0.25, issued=5000)
-
-    assert size == 20_000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "issued", "expected"),
-    [(0.0001, 100, FIRST_SIZE * 10), (3600, 50, FIRST_SIZE // 2), (1, 0, FIRST_SIZE), (0, 10**9, FIRST_SIZE * 10)],
-    ids=["fast", "slow", "unused", "at-once"],
-)
-def test_size_changes_step_by_step(seconds: float, issued: int, expected: int) -> None:
-    """From one block to the next the size grows tenfold at most, and shrinks by half at most."""
-    assert BlockSize(None).adapt(seconds=seconds, issued=issued) == expected
-
-
-@pytest.mark.parametrize(("seconds", "issued", "bound"), [(1e-6, 10**9, LARGEST), (1e6, 1, SMALLEST)])
-def test_size_is_bounded(seconds: float, issued: int, bound: int) -> None:
-    """However fast or slow a program is, a block stays between the bounds."""
-    block_size = BlockSize(None)
-    sizes = [block_size.adapt(seconds=seconds, issued=issued) for _ in range(30)]
-
-    assert sizes[-1] == bound
-    assert all(SMALLEST <= size <= LARGEST for size in sizes)
-
-
-def test_fixed_size_is_fixed() -> None:
-    """A size that was given never changes."""
-    assert BlockSize(7).adapt(seconds=0.001, issued=10**6) == 7
-
-
-# --- numbers in memory
-
-
-def test_numbers_come_in_order() -> None:
-    """Numbers leave in the order in which they came, and each once, however they are asked for."""
-    buffer = Buffer()
-    for start in range(0, 5000, 1000):
-        buffer.add(range(start, start + 1000))
-    taken = [number for count in (1, 10, 1500, 0, 3000) for numbers in buffer.take(count) for number in numbers]
-    loose = [buffer.current.pop() for _ in range(len(buffer.current))]
-
-    assert taken + loose == list(range(4511 + len(loose)))
-    assert buffer.left == 5000 - 4511 - len(loose)
-    assert buffer.issued == 4511 + len(loose)
-
-
-def test_no_more_than_there_is() -> None:
-    """Who asks for more than there is gets what there is, in as few ranges as possible."""
-    buffer = Buffer()
-    buffer.add(range(10, 20))
-    buffer.add(range(20, 30))
-    buffer.add(range(50, 51))
-
-    assert buffer.take(100) == [range(10, 30), range(50, 51)]
-    assert buffer.take(1) == []
-
-
-def test_what_is_given_back_comes_first() -> None:
-    """Numbers that were taken in vain are the next ones again."""
-    buffer = Buffer()
-    buffer.add(range(3000))
-    taken = buffer.take(2)
-    buffer.give_back(taken)
-
-    assert buffer.take(3000) == [range(3000)]
-
-
-@pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("rounds", [500, pytest.param(2000, marks=pytest.mark.slow)])
-def test_threads_share_nothing(rounds: int) -> None:
-    """Threads that take one number, many, or give some back never get the same one, and none is lost."""
-    buffer, got = Buffer(), [[] for _ in range(8)]
-    together = threading.Barrier(len(got))
-    total = 40 * rounds  # more than the threads take
-    for start in range(0, total, total // 10):
-        buffer.add(range(start, start + total // 10))
-
-    def work(mine: list[int], number: int) -> None:
-        together.wait()
-        for _ in range(rounds):
-            try:
-                mine.append(buffer.current.pop())
-            except IndexError:
-                mine += [each for numbers in buffer.take(1) for each in numbers]
-            taken = buffer.take(3)
-            if number % 2:
-                buffer.give_back(taken)
-            else:
-                mine += [each for numbers in taken for each in numbers]
-
-    threads = [threading.Thread(target=work, args=(mine, number)) for number, mine in enumerate(got)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    rest = [each for numbers in buffer.take(10**6) for each in numbers]
-
-    assert sorted([number for mine in got for number in mine] + rest) == list(range(total))
-    assert (buffer.left, buffer.issued) == (0, total)
 
 
 # --- what is refused

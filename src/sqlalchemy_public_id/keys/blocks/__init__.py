@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import Column, Connection, Engine, Table, event
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util import await_only, greenlet_spawn
 from typing_extensions import Self
 
 from sqlalchemy_public_id.dialects import BigIntegerKey
-from sqlalchemy_public_id.errors import ConfigurationError, LeaseNotAvailable, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats.pool import reset_in_child
-from sqlalchemy_public_id.keys.blocks.buffer import BlockSize, Buffer, joined
 from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
-from sqlalchemy_public_id.keys.blocks.waiting import Pause, TaskLeases, ThreadLeases
 from sqlalchemy_public_id.orm import Listener, Listeners
+from sqlalchemy_public_id.orm.inspection import is_in_greenlet
 
 __all__ = ["block_key", "BlockAllocator"]
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 T = TypeVar("T")
+
+_FIRST_BLOCK, _LARGEST_BLOCK = 100, 1_000_000
 
 
 class BlockAllocator:
@@ -46,12 +52,13 @@ class BlockAllocator:
         called at the first lease, until it returns one. With an ``AsyncEngine``, :meth:`next` works in a flush and in
         column defaults; everywhere else, use :meth:`anext`, :meth:`atake` and :meth:`areserve`.
     :param name: the name of the sequence, 1 to 100 printable ASCII characters; each byte counts.
-    :param block: how many numbers a lease takes. By default the numbers used in one second, at the rate since the last
-        lease; at most ten times, at least half of the block before: 100 at first, then 10 to 1,000,000.
+    :param block: how many numbers a lease takes. By default 100, and twice as many as before, up to 1,000,000, after a
+        block that lasted less than a second.
     :param table: the name of the table.
     :param schema: its schema.
     :param start: the first number of a sequence that has no row yet.
-    :param timeout: for how many seconds a call waits for a lease.
+    :param timeout: for how many seconds a call waits for a lease. The waits of the engine come on top: for a new
+        connection, and for one of the pool.
     :param create: whether the first lease creates a missing table.
     :raises ConfigurationError: if this cannot work, as with ``StaticPool`` or with SQLite in memory.
 
@@ -62,7 +69,7 @@ class BlockAllocator:
     >>> engine = create_engine(f"sqlite:///{folder.name}/shop.db")
     >>> with BlockAllocator(engine, "order", block=1000, create=True) as orders:
     ...     orders.next(), orders.next(), orders.take(500)
-    (0, 1, [range(2, 502)])
+    (1, 2, [range(3, 503)])
     >>> engine.dispose(); folder.cleanup()
     """
 
@@ -74,33 +81,36 @@ class BlockAllocator:
         block: int | None = None,
         table: str = "public_id_block",
         schema: str | None = None,
-        start: int = 0,
+        start: int = 1,
         timeout: float = 5.0,
         create: bool = False,
     ) -> None:
         self.name: str = checked_name(name)
         """The name of the sequence."""
-        self.block: int | None = block
+        self.block: int | None = block if block is None else _checked("block", block, 1, END, ConfigurationError)
         """The size of a block if it is fixed."""
         self.timeout: float = _checked_timeout(timeout)
         """For how many seconds a call waits for a lease."""
-        self.start: int = _checked("start", start, END - 1, ConfigurationError)
+        self.start: int = _checked("start", start, 0, END - 1, ConfigurationError)
         """The first number of the sequence."""
         self.table: Table = counter_table(table, schema)
         """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
+        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create)
         self._begin()
-        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create, timeout=self.timeout)
         reset_in_child(self)
 
     def __repr__(self) -> str:
         return f"BlockAllocator({self.name!r}{'' if self.block is None else f', block={self.block}'})"
 
     def _begin(self) -> None:
-        self._buffer = Buffer()
-        self._size = BlockSize(self.block)
-        self._last_lease = time.monotonic()
-        self._issued_before = 0
-        self._leases: ThreadLeases | TaskLeases | None = None
+        self._next = self._stop = 0  # the block in use
+        self._later: deque[range] = deque()
+        self._memory = threading.Lock()  # held for moments, never during a lease
+        self._turn = threading.Lock()
+        _turns.add(self._turn)
+        self._turns_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._size = self.block or _FIRST_BLOCK
+        self._leased_at: float | None = None
 
     def reset(self) -> None:
         """Leave all numbers to the parent process. Called in a forked child."""
@@ -115,40 +125,25 @@ class BlockAllocator:
         :raises LeaseNotAvailable: if no number is in memory, and none was leased in time.
         :raises KeySpaceExhausted: if the counter is at 2⁶³ - 1, which is not issued.
         """
-        try:
-            return self._buffer.current.pop()  # atomic
-        except IndexError:
-            [numbers] = self.take(1)
-            return numbers.start
+        with self._memory:
+            number = self._next
+            if number < self._stop:
+                self._next = number + 1
+                return number
+        [numbers] = self.take(1)
+        return numbers.start
 
     def take(self, count: int) -> list[range]:
-        """Return the next *count* numbers as ranges in order.
-
-        If memory has fewer, it waits for the lease under way, and one more, unless other threads take those numbers.
+        """Return the next *count* numbers as ranges in order, after a lease if memory has fewer.
 
         :raises LeaseNotAvailable: as :meth:`next`. Numbers that were in memory stay there.
         :raises KeySpaceExhausted: as :meth:`next`.
         :raises ValueError: unless *count* is a whole number from 0 to 2⁶³ - 1.
         """
-        buffer, deadline = self._buffer, time.monotonic() + self.timeout
-        taken: list[range] = []
-        missing = _checked("count", count, END, ValueError)
-        try:
-            while missing:
-                more = buffer.take(missing)
-                taken += more
-                missing -= sum(map(len, more))
-                if missing:
-                    if self._buffer is not buffer:  # closed meanwhile: later leases fill another buffer
-                        buffer, taken, missing = self._buffer, [], count
-                        continue
-                    self._wait(missing, deadline)
-        except BaseException:
-            buffer.give_back(taken)
-            raise
-        if self._buffer is not buffer:  # closed, or forked by a signal handler: these numbers belong to the parent
-            return self.take(count)
-        return joined(taken)
+        count = _checked("count", count, 0, END, ValueError)
+        while (taken := self._pop(count)) is None:
+            self._fill(count)
+        return taken
 
     def reserve(self, count: int) -> None:
         """Lease until *count* numbers are in memory, for all threads of this process.
@@ -159,22 +154,18 @@ class BlockAllocator:
         :raises KeySpaceExhausted: as :meth:`next`.
         :raises ValueError: as :meth:`take`.
         """
-        deadline = time.monotonic() + self.timeout
-        count = _checked("count", count, END, ValueError)
-        while (left := self._buffer.left) < count:
-            self._wait(count - left, deadline)
+        count = _checked("count", count, 0, END, ValueError)
+        while self.reserved < count:
+            self._fill(count)
 
     @property
     def reserved(self) -> int:
         """The number of numbers in memory."""
-        return self._buffer.left
+        return self._stop - self._next + sum(map(len, self._later.copy()))
 
     async def anext(self) -> int:
         """:meth:`next`, awaited; with an ``AsyncEngine``."""
-        try:
-            return self._buffer.current.pop()
-        except IndexError:
-            return await self._awaited(self.next)
+        return self.next() if self.reserved else await self._awaited(self.next)
 
     async def atake(self, count: int) -> list[range]:
         """:meth:`take`, awaited."""
@@ -191,6 +182,7 @@ class BlockAllocator:
 
         :raises ConfigurationError: with an ``AsyncEngine``, outside of SQLAlchemy's greenlet.
         """
+        self._require_greenlet("write await allocator.acreate_table()")
         self._lessor.create_table()
 
     async def acreate_table(self) -> None:
@@ -198,37 +190,81 @@ class BlockAllocator:
         await self._awaited(self.create_table)
 
     def close(self) -> None:
-        """Wait for a lease under way, :attr:`timeout` at most, and drop all numbers. The next call leases a new block.
-
-        A program may end without it. Its numbers are lost as well.
-
-        :raises ConfigurationError: with an ``AsyncEngine``, if a lease is under way that has to be awaited.
-        """
-        if self._leases is not None:
-            self._leases.end(self.timeout)
-        self._begin()
+        """Drop all numbers. The next call leases a new block, and so does a program that simply ends."""
+        with self._memory:
+            self._next = self._stop
+            self._later.clear()
 
     async def aclose(self) -> None:
-        """:meth:`close`, awaited. Call it before the event loop ends or the engine is disposed of."""
-        await self._awaited(self.close)
+        """:meth:`close`, which waits for nothing."""
+        self.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        try:
-            self.close()
-        except ConfigurationError:
-            if error is None:  # otherwise, the error of the caller is worth more
-                raise
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
+        self.close()
 
-    # --- leases
+    # --- memory and leases
+
+    def _pop(self, count: int) -> list[range] | None:
+        """Take *count* numbers out of memory; ``None``, and nothing, if it has fewer."""
+        with self._memory:
+            if self.reserved < count:
+                return None
+            taken: list[range] = []
+            while count:
+                if self._next == self._stop:
+                    block = self._later.popleft()
+                    self._next, self._stop = block.start, block.stop
+                taken.append(range(self._next, min(self._next + count, self._stop)))
+                self._next = taken[-1].stop
+                count -= len(taken[-1])
+            return taken
+
+    def _fill(self, count: int) -> None:
+        """Lease a block unless memory has *count* numbers by now: one thread, or task, leases for all who wait."""
+        deadline = time.monotonic() + self.timeout
+        with self._turn_until(deadline):
+            if (missing := count - self.reserved) <= 0:
+                return
+            if self.block is None and self._leased_at is not None and time.monotonic() - self._leased_at < 1:
+                self._size = min(self._size * 2, _LARGEST_BLOCK)
+            leased = self._lessor.lease(max(self._size, missing), self.timeout, deadline)
+            self._leased_at = time.monotonic()
+            with self._memory:
+                if self._stop == leased.start and not self._later:
+                    self._stop = leased.stop
+                else:
+                    self._later.append(leased)
+
+    @contextmanager
+    def _turn_until(self, deadline: float) -> Generator[None]:
+        turn: threading.Lock | asyncio.Lock = self._turn
+        if self._lessor.is_async:
+            self._require_greenlet(
+                "write await allocator.anext() or atake(), or await allocator.areserve(count) before; inside the flush "
+                "of an AsyncSession, next() waits by itself"
+            )
+            # not that of all threads, which would stop the loop
+            turn = self._turns_of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            await_only(turn.acquire())  # which the deadline of whoever has it ends
+        elif not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise self._lessor.not_available(self.timeout)
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _require_greenlet(self, advice: str) -> None:
+        if self._lessor.is_async and not is_in_greenlet():
+            raise ConfigurationError(f"the engine is an AsyncEngine, whose answer has to be awaited: {advice}")
 
     async def _awaited(self, function: Callable[..., T], *args: int) -> T:
         if not self._lessor.is_async:
@@ -239,48 +275,36 @@ class BlockAllocator:
         result: T = await greenlet_spawn(function, *args)
         return result
 
-    def _fill(self, buffer: Buffer, count: int, pause: Pause) -> None:
-        now, issued = time.monotonic(), buffer.issued
-        size = self._size.adapt(seconds=now - self._last_lease, issued=issued - self._issued_before)
-        self._last_lease, self._issued_before = now, issued
-        buffer.add(self._lessor.lease(max(size, count), pause))
 
-    def _wait(self, missing: int, deadline: float) -> None:
-        try:
-            if self._leases_here().wait(missing, deadline - time.monotonic()):
-                return
-        except Exception as error:
-            if not self._lessor.is_transient(error):
-                raise
-            if time.monotonic() < deadline:
-                return
-        raise self._not_available() from self._lessor.failure
+# --- a fork waits for a lease under way, because the child would inherit its transaction
 
-    def _leases_here(self) -> ThreadLeases | TaskLeases:
-        # not before the first lease: a fork may come first, and the engine may not exist yet
-        if self._leases is None:
-            buffer = self._buffer
-            fill = partial(self._fill, buffer)  # a lease that ends after close() fills the buffer that was dropped
-            with buffer.lock:
-                if self._leases is None:
-                    is_async = self._lessor.is_async
-                    self._leases = TaskLeases(fill) if is_async else ThreadLeases(fill, self.name)
-        return self._leases
+_turns: WeakSet[threading.Lock] = WeakSet()
+_LONGEST_FORK = 1.0
+"""The seconds that a fork waits."""
 
-    def _not_available(self) -> LeaseNotAvailable:
-        failure = self._lessor.failure_message
-        if self._lessor.engine.dialect.name == "sqlite":
-            reason = "another transaction holds the lock of the file, maybe that of the caller"
-            advice = "call allocator.reserve(count) before its first write, or keep the counter in a file of its own"
-        else:
-            reason = "the database does not answer; another transaction holds the row, or the pool has no connection"
-            advice = "end the transaction that holds the row, let the pool have a connection more, or wait longer"
-        return LeaseNotAvailable(
-            self.name,
-            timeout=self.timeout,
-            reason=reason if failure is None else f"{reason} ({failure})",
-            advice=advice,
-        )
+
+class _Held(threading.local):
+    """The turns that a thread has taken for its fork."""
+
+    turns: list[threading.Lock] = []  # noqa: RUF012  # replaced, never changed
+
+
+_held = _Held()
+
+
+def _before_fork() -> None:
+    end = time.monotonic() + _LONGEST_FORK
+    _held.turns = [turn for turn in list(_turns) if turn.acquire(timeout=max(end - time.monotonic(), 0))]
+
+
+def _after_fork() -> None:
+    for turn in _held.turns:
+        turn.release()
+    _held.turns = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
 # --- integer keys (hi/lo): the key of a row is known before the INSERT
@@ -349,9 +373,9 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 _LISTENERS = Listeners(Listener(Mapper, "mapper_configured", _on_mapper_configured))
 
 
-def _checked(name: str, number: object, last: int, error: type[Exception]) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= last:
-        raise error(f"{name} is {safe_repr(number)}, expected a whole number from 0 to {last}")
+def _checked(name: str, number: object, first: int, last: int, error: type[Exception]) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not first <= number <= last:
+        raise error(f"{name} is {safe_repr(number)}, expected a whole number from {first} to {last}")
     return number
 
 

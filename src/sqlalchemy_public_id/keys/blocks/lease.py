@@ -1,43 +1,41 @@
-"""A lease: a transaction that moves a counter, in one statement if the database can; the table; another try on failure.
+"""A lease: a short transaction that moves a counter, tried again until it has its lock; and the table of counters.
 
-* **PostgreSQL, SQLite** and others with it: ``UPDATE … RETURNING``. On PostgreSQL without BEGIN and COMMIT, so it is
-  one round trip.
-* **MySQL, MariaDB** have no RETURNING for an UPDATE. ``LAST_INSERT_ID(next)`` returns the old value with the answer to
-  the UPDATE; with COMMIT, two round trips. SELECT … FOR UPDATE would add one while the row is locked.
-* **Others**: SELECT, and an UPDATE of the unchanged row; again, if the row has changed.
-
-The caller gets the numbers only after the transaction has succeeded. If its outcome is unknown, they are lost.
+The row is read with ``SELECT … FOR UPDATE NOWAIT``, so that no lease waits longer than its caller. The UPDATE matches
+the row only if it is unchanged: databases without row locks, and AUTOCOMMIT, need that. The caller gets the numbers
+after the transaction has succeeded only. If its outcome is unknown, they are lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
 
-from sqlalchemy import Connection, Dialect, Engine, bindparam, func, insert, inspect, select, update
+from sqlalchemy import Connection, Engine, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
 from sqlalchemy.schema import Column, MetaData, Table
-from sqlalchemy.sql import Update
 from sqlalchemy.types import BigInteger, String
+from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, safe_repr
-from sqlalchemy_public_id.keys.blocks.lease_forks import connect, count_forks, drop_sockets, hold_forks_for
-from sqlalchemy_public_id.orm.inspection import is_in_greenlet
+from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, LeaseNotAvailable, safe_repr
 
 END = 2**63 - 1
 """The largest ``BIGINT``: the first number that cannot be leased, because the counter must stay above it."""
 
-# --- the table
+_NAME_LENGTH = 100
+_ONE_CONNECTION = AssertionPool, SingletonThreadPool, StaticPool
+"""Pools without a second connection for a thread, or with a database that no other connection sees."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
 
-_LENGTH = 100
+_random = random.SystemRandom()  # not the one of the application, which may be seeded
+_inherited: list[Pool] = []
+"""Pools of the parent process: the garbage collector would close their connections, and so disturb the parent."""
 
 
 def counter_table(name: str, schema: str | None = None) -> Table:
@@ -45,9 +43,9 @@ def counter_table(name: str, schema: str | None = None) -> Table:
     from sqlalchemy.dialects import mysql, postgresql  # a third of the time to import this library
 
     byte_string = (
-        String(_LENGTH)
-        .with_variant(mysql.VARCHAR(_LENGTH, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-        .with_variant(postgresql.VARCHAR(_LENGTH, collation="C"), "postgresql")
+        String(_NAME_LENGTH)
+        .with_variant(mysql.VARCHAR(_NAME_LENGTH, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+        .with_variant(postgresql.VARCHAR(_NAME_LENGTH, collation="C"), "postgresql")
     )
     return Table(
         name,
@@ -60,133 +58,31 @@ def counter_table(name: str, schema: str | None = None) -> Table:
 
 def checked_name(name: object) -> str:
     """Return *name* if it differs from every other name on all databases; some ignore a trailing space."""
-    if not (isinstance(name, str) and 1 <= len(name) <= _LENGTH and name.isascii() and name.isprintable()) or (
+    if not (isinstance(name, str) and 1 <= len(name) <= _NAME_LENGTH and name.isascii() and name.isprintable()) or (
         name != name.strip()
     ):
         raise ConfigurationError(
-            f"the name of a sequence is {safe_repr(name)}, expected 1 to {_LENGTH} printable characters of ASCII, "
+            f"the name of a sequence is {safe_repr(name)}, expected 1 to {_NAME_LENGTH} printable characters of ASCII, "
             f"without a space at either end"
         )
     return name
 
 
-# --- one transaction
-
-Increment = Callable[[Connection, Table, str, int], "int | None"]
-"""Moves a counter by a count. Returns its old value; ``None`` if too few numbers are left or the row has changed."""
-
-_NAME, _COUNT = "name_", "count_"  # not the names of the columns: an UPDATE would take them for new values
-
-
-def lease(connection: Connection, table: Table, name: str, count: int, *, start: int, increment: Increment) -> range:
-    """Lease the next *count* numbers of the sequence *name*, or those that are left. Inserts its row if need be.
-
-    :param connection: outside of a transaction.
-    :raises KeySpaceExhausted: if none is left.
-    """
-    if connection.dialect.name == "postgresql":
-        connection = connection.execution_options(isolation_level="AUTOCOMMIT")
-    while True:
-        with connection.begin():
-            first = increment(connection, table, name, count)
-        if first is not None:
-            return range(first, first + count)
-        with connection.begin():
-            counter = _read_counter(connection, table, name)
-        if counter is None:
-            _insert_counter(connection, table, name, start)
-        elif counter >= END:
-            raise KeySpaceExhausted(
-                f"the sequence {name!r} has issued its last key: its counter in {table.fullname} is at {counter}, and "
-                f"a BIGINT holds no more; begin another sequence"
-            )
-        else:
-            count = min(count, END - counter)
-
-
-def _read_counter(connection: Connection, table: Table, name: str) -> int | None:
-    return connection.scalar(select(table.c.next).where(table.c.name == name))
-
-
-def _insert_counter(connection: Connection, table: Table, name: str, start: int) -> None:
-    try:
-        with connection.begin():
-            connection.execute(insert(table).values(name=name, next=start))
-    except IntegrityError:
-        with connection.begin():
-            if _read_counter(connection, table, name) is None:  # otherwise, another process was faster
-                raise
-
-
-def increment_for(dialect: Dialect) -> Increment:
-    """Return the fastest increment that *dialect* supports."""
-    if dialect.name in {"mysql", "mariadb"}:
-        return increment_last_insert_id
-    return increment_returning if dialect.update_returning else increment_optimistic
-
-
-def increment_returning(connection: Connection, table: Table, name: str, count: int) -> int | None:
-    """Use ``UPDATE … RETURNING``."""
-    moved = _update(table).values(next=table.c.next + bindparam(_COUNT)).returning(table.c.next)
-    after = connection.scalars(moved, {_NAME: name, _COUNT: count}).one_or_none()
-    return None if after is None else after - count
-
-
-def increment_last_insert_id(connection: Connection, table: Table, name: str, count: int) -> int | None:
-    """Use ``LAST_INSERT_ID(next)``, which the server returns as if a row had been inserted."""
-    moved = _update(table).values(next=func.last_insert_id(table.c.next) + bindparam(_COUNT))
-    result = connection.execute(moved, {_NAME: name, _COUNT: count})
-    return int(result.lastrowid) if result.rowcount else None
-
-
-def increment_optimistic(connection: Connection, table: Table, name: str, count: int) -> int | None:
-    """Use a SELECT, and an UPDATE that matches the row only if it is unchanged."""
-    counter = _read_counter(connection, table, name)
-    if counter is None or counter > END - count:
-        return None
-    unchanged = update(table).where(table.c.name == name, table.c.next == counter)
-    moved = connection.execute(unchanged.values(next=counter + count)).rowcount
-    return counter if moved else None
-
-
-def _update(table: Table) -> Update:
-    return update(table).where(table.c.name == bindparam(_NAME), table.c.next <= END - bindparam(_COUNT))
-
-
-class _Unreachable(Exception):
-    """No connection could be opened; the cause is the reason."""
-
-
-# --- the lessor
-
-_ONE_CONNECTION = AssertionPool, SingletonThreadPool, StaticPool
-"""Pools without a second connection for a thread, or with a database that no other connection sees."""
-
-_random = random.SystemRandom()  # not the one of the application, which may be seeded
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
-
-_inherited: list[Pool] = []
-"""Pools of the parent process: the garbage collector would close their connections, and so disturb the parent."""
+class _TryAgainError(Exception):
+    """Another transaction was faster, or no connection could be opened; the cause is the reason."""
 
 
 class Lessor:
     """Leases blocks of the sequence *name*; the first begins at *start*."""
 
-    def __init__(self, engine: Any, table: Table, name: str, start: int, *, create: bool, timeout: float) -> None:
+    def __init__(self, engine: Any, table: Table, name: str, start: int, *, create: bool) -> None:
         self._configured = engine
         self._engine: Engine | None = None
+        self._given: object = None
         self._creates = create
-        self._timeout = timeout
         self.table: Table = table
         self.name: str = name
         self.start: int = start
-        self._is_async = False
-        self._is_checked = False
-        self.failure: BaseException | None = None
-        """The error of the last attempt, if it failed."""
-        self.fork_lock: threading.Lock = threading.Lock()
-        """Held during a lease in a SQLite file."""
-        self._leasing: WeakSet[Connection] = WeakSet()
         if not callable(engine):
             self._resolve()
 
@@ -198,9 +94,7 @@ class Lessor:
     @property
     def is_async(self) -> bool:
         """Return True for an ``AsyncEngine``."""
-        if self._engine is None:
-            self._resolve()
-        return self._is_async
+        return self.engine is not self._given
 
     def _resolve(self) -> Engine:
         configured = self._configured() if callable(self._configured) else self._configured
@@ -212,108 +106,92 @@ class Lessor:
             )
         if isinstance(engine.pool, _ONE_CONNECTION):
             raise _no_own_connection(f"with {type(engine.pool).__name__}")
-        self._is_async = engine is not configured
-        self._engine = engine
-        if self._holds_forks():
-            hold_forks_for(self)
-        if not self._is_file:
-            count_forks(engine)
+        self._engine, self._given = engine, configured
         return engine
 
     def leave_to_parent(self) -> None:
         """After a fork, let the engine open connections of its own, as SQLAlchemy's documentation recommends."""
-        self.fork_lock = threading.Lock()
-        drop_sockets(self._leasing)
         if self._engine is not None:
             _inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
 
-    def is_transient(self, error: BaseException) -> bool:
+    def lease(self, count: int, timeout: float, deadline: float) -> range:
+        """Lease *count* numbers, or the last that are left, until *deadline*, *timeout* seconds after the call.
+
+        :raises LeaseNotAvailable: if others, or a lost connection, are still in the way then.
+        """
+        pause, met = _FIRST_PAUSE, set[type[Exception]]()
+        while True:
+            try:
+                return self._lease(count)
+            except Exception as error:
+                left = deadline - time.monotonic()
+                if not self._is_transient(error):
+                    if type(error) in met or not isinstance(error, DBAPIError):
+                        raise
+                    met.add(type(error))  # once more: another process may have created the table or the row meanwhile
+                    if not isinstance(error, IntegrityError):
+                        self._create_if_missing(error)
+                elif left <= 0:
+                    raise self.not_available(timeout, error) from error
+                else:
+                    seconds = min(pause * _random.uniform(0.5, 1), left)  # so that those who met do not meet again
+                    await_only(asyncio.sleep(seconds)) if self.is_async else time.sleep(seconds)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _lease(self, count: int) -> range:
+        try:
+            connection = self.engine.connect()
+        except (OperationalError, InterfaceError, OSError) as error:
+            raise _TryAgainError from error
+        table, is_mine = self.table, self.table.c.name == self.name
+        with connection, connection.begin(), _busy_at_once(connection):
+            counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
+            first = self.start if counter is None else counter
+            if first >= END:
+                raise KeySpaceExhausted(
+                    f"the sequence {self.name!r} has issued its last key: its counter in {table.fullname} is at "
+                    f"{first}, and a BIGINT holds no more; begin another sequence"
+                )
+            numbers = range(first, min(first + count, END))
+            if counter is None:
+                connection.execute(insert(table).values(name=self.name, next=numbers.stop))
+            else:
+                moved = update(table).where(is_mine, table.c.next == counter).values(next=numbers.stop)
+                if connection.execute(moved).rowcount != 1:
+                    raise _TryAgainError
+        return numbers
+
+    def _is_transient(self, error: Exception) -> bool:
         """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
-        if self._engine is None:
-            return False
-        if isinstance(error, (_Unreachable, PoolTimeout)):
+        if isinstance(error, (_TryAgainError, PoolTimeout)):
             return True
         if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
             return False
-        traits = traits_for(self._engine.dialect)
+        traits = traits_for(self.engine.dialect)
         if error.connection_invalidated or traits.outcome(error.orig) is not Outcome.FAILED:
             return True
-        return traits.error_code(error.orig) in traits.overload_errors
+        return traits.error_code(error.orig) in traits.overload_errors | traits.lock_errors
 
-    @property
-    def failure_message(self) -> str | None:
-        """The last error in one line."""
-        cause = self.failure.__cause__ if isinstance(self.failure, _Unreachable) else self.failure
-        original = getattr(cause, "orig", None) or cause
-        return None if original is None else " ".join(str(original).split()) or type(original).__name__
+    def not_available(self, timeout: float, error: Exception | None = None) -> LeaseNotAvailable:
+        """Return the error for a lease that *error* has kept from succeeding within *timeout* seconds."""
+        reason = "the database does not answer; another transaction holds the row, or the pool has no connection"
+        advice = "end the transaction that holds the row, let the pool have a connection more, or wait longer"
+        if self.engine.dialect.name == "sqlite":
+            reason = "another transaction holds the lock of the file, maybe that of the caller"
+            advice = "call allocator.reserve(count) before its first write, or keep the counter in a file of its own"
+        cause = error.__cause__ if isinstance(error, _TryAgainError) else error
+        if cause is not None:
+            original = getattr(cause, "orig", None) or cause
+            reason += f" ({' '.join(str(original).split()) or type(original).__name__})"
+        return LeaseNotAvailable(self.name, timeout=timeout, reason=reason, advice=advice)
 
-    def lease(self, count: int, pause: Callable[[float], object] = time.sleep) -> range:
-        """Lease *count* numbers, or the last that are left. Transient errors are retried until the timeout.
-
-        :param pause: waits for some seconds.
-        """
-        before = time.monotonic()
-        seconds, has_looked = _FIRST_PAUSE, False
-        while True:
-            try:
-                with self.fork_lock if self._holds_forks() else nullcontext():
-                    numbers = self._lease(count)
-            except Exception as error:
-                self.failure = error
-                if not self.is_transient(error):
-                    if has_looked or not isinstance(error, DBAPIError):
-                        raise
-                    self._create_if_missing(error)
-                    has_looked = True
-                elif time.monotonic() + seconds - before > self._timeout:
-                    raise
-                else:
-                    pause(seconds * _random.uniform(0.5, 1))  # so that those who met do not meet again
-                    seconds = min(seconds * 2, _LONGEST_PAUSE)
-            else:
-                self.failure = None
-                return numbers
-
-    def _holds_forks(self) -> bool:
-        # not for a lease that waits for the event loop: the fork blocks that loop
-        return self._is_file and not self._is_async
-
-    @property
-    def _is_file(self) -> bool:
-        return self.engine.dialect.name == "sqlite"
-
-    def _connect(self) -> Connection:
-        return self.engine.connect() if self._is_file else connect(self.engine, self._leasing)
+    # --- the table
 
     def create_table(self) -> None:
         """Create the table of counters unless it exists."""
-        if self.is_async and not is_in_greenlet():
-            raise ConfigurationError(
-                "the engine is an AsyncEngine, so the table cannot be created without waiting: write await "
-                "allocator.acreate_table()"
-            )
-        with self._connect() as connection, connection.begin():
+        with self.engine.begin() as connection:
             self.table.create(connection, checkfirst=True)
-
-    def _lease(self, count: int) -> range:
-        engine = self.engine
-        pool = engine.pool
-        try:
-            connection = self._connect()
-        except (OperationalError, InterfaceError, OSError) as error:
-            raise _Unreachable from error
-        try:
-            with connection:
-                if self._is_file and not self._is_checked:
-                    _refuse_memory(connection)
-                    self._is_checked = True
-                increment = increment_for(connection.dialect)
-                return lease(connection, self.table, self.name, count, start=self.start, increment=increment)
-        finally:
-            # engine.dispose() during the lease: the connection went back to a pool that nothing would close
-            if engine.pool is not pool and pool not in _inherited:
-                pool.dispose()
 
     def _create_if_missing(self, error: Exception) -> None:
         if self._has_table():
@@ -330,15 +208,25 @@ class Lessor:
                 raise
 
     def _has_table(self) -> bool:
-        with self._connect() as connection:
+        with self.engine.connect() as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
 
 
-def _refuse_memory(connection: Connection) -> None:
-    with connection.begin():
-        files = {row.name: row.file for row in connection.exec_driver_sql("PRAGMA database_list")}
-    if not files["main"]:
+@contextmanager
+def _busy_at_once(connection: Connection) -> Generator[None]:
+    """Let SQLite report a lock at once, as NOWAIT does elsewhere, and refuse a database in memory."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    if not connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar():
         raise _no_own_connection("with SQLite in memory")
+    before = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+    connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        if not connection.invalidated:  # after an interrupt
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {before}")
 
 
 def _no_own_connection(what: str) -> ConfigurationError:
