@@ -621,6 +621,16 @@ def test_unsigned_key(engine: Engine, make: Make) -> None:
     assert found(engine) == {}
 
 
+@on("mysql", "mariadb")
+def test_unsigned_bigint(engine: Engine, make: Make) -> None:
+    """A key that is a BIGINT is not to become one: only keys of a cluster get so far."""
+    from sqlalchemy.dialects.mysql import BIGINT
+
+    make(key=BIGINT(unsigned=True), first=2**63 + 5)
+
+    assert "pass the cluster" in found(engine)["key-nearly-full"].message
+
+
 @on("postgresql")
 def test_short_sequence(engine: Engine, make: Make) -> None:
     """A bigint key ends where its sequence ends."""
@@ -1061,6 +1071,15 @@ def test_numbers(engine: Engine, make: Make, format: BitsFormat) -> None:
     assert list(findings) == (["malformed-ids"] if isinstance(format, Uuid7) else [])
     if findings:
         assert findings["malformed-ids"].facts["examples"] == [format.from_int(wrong)]
+
+
+def test_numbers_of_an_unknown_format(engine: Engine, make: Make) -> None:
+    """Where no format is known, no number is malformed, however many digits it has."""
+    table = make(rows=[], type=BigInteger())
+    with engine.begin() as connection:
+        connection.execute(insert(table), [{"id": at, "public_id": 10**at} for at in range(1, 6)])
+
+    assert found(engine) == {}
 
 
 @on("mysql", "mariadb")
