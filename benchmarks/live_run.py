@@ -20,8 +20,8 @@ from benchmarks.live_load import Load, Sample, summary
 from benchmarks.live_picture import Course
 from benchmarks.live_table import FORMAT, TABLE, faults, table
 from sqlalchemy_public_id.alembic import add_public_id
-from sqlalchemy_public_id.backfill.triggers import Triggers
 from sqlalchemy_public_id.errors import PublicIdError
+from sqlalchemy_public_id.migrating import Triggers
 
 __all__ = ["LOCK_TIMEOUT", "STALL", "Marks", "Outcome", "add_public_ids", "migrated"]
 

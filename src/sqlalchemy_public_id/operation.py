@@ -11,31 +11,22 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.backfill.contents import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
-from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.locks import hold_turn
-from sqlalchemy_public_id.migrating.nodes import waits_for_nodes
-from sqlalchemy_public_id.migrating.plan import Plan, Step
-from sqlalchemy_public_id.migrating.run import (
-    Result,
-    limits_of_operation,
-    plan_for,
-    run,
-    run_inside,
-    until_locked,
-    without_translated_schemas,
-)
-from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
-from sqlalchemy_public_id.preflight.contents import obstacles_of_duplicates
+from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.contents import replace_duplicates, replace_invalid
+from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
+from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_duplicates
+from sqlalchemy_public_id.migrating.plan import Phase, Plan, Scene
+from sqlalchemy_public_id.migrating.report import MigrationReport, build_report
+from sqlalchemy_public_id.migrating.rows import Rows
+from sqlalchemy_public_id.migrating.session import Session
+from sqlalchemy_public_id.migrating.steps import Result, Runner, until_locked, without_translated_schemas
 
-Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 PHASES: dict[str, tuple[Phase, ...]] = {
     "add": ("expand", "backfill", "contract"),
     "expand": ("expand",),
@@ -50,6 +41,17 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 _ATTEMPTS_AT_UNIQUENESS = 5
 _SECONDS_BETWEEN_REPORTS = 10.0
+
+
+def examine(connection: Connection, plan: Plan, phases: Sequence[Phase], consent: Consent) -> MigrationReport:
+    """Report what *phases* would do, and everything that stands in their way. Nothing is changed.
+
+    :raises ConfigurationError: if there is no such table.
+    """
+    live = live_table(connection, plan.target)
+    is_stable = database_of(connection.dialect).session(connection).is_stable
+    scene = Scene(live, plan, phases, consent, live.read_state(), is_stable=is_stable)
+    return build_report(scene, find_obstacles(scene))
 
 
 def run_phases(
@@ -76,31 +78,34 @@ def run_phases(
     :raises ConfigurationError: if there is no such table or column, or the database does not accept one of the names.
     """
     consent, patience, pace = consent or Consent(), patience or Patience(), pace or backfill.Pace()
-    plan_for(target, connection.dialect)  # checks the names before anything is read
-
-    def look() -> tuple[Plan, MigrationReport]:
-        plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
-        return plan, examine(connection, plan, phases, consent, runs=not dry_run)
+    plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
+    session = database_of(connection.dialect).session(connection, patience if online else None)
+    runner = Runner(live_table(connection, target), session if online else None)
 
     def patiently(action: Callable[[], Result], name: str) -> Result:
         # a lock that is not available would abort a transaction, which waits for it instead
         return until_locked(action, name, target, connection, patience) if online else action()
 
+    def look() -> tuple[Scene, MigrationReport | None]:
+        scene = Scene(runner.table, plan, phases, consent, runner.state, runs=not dry_run, is_stable=session.is_stable)
+        obstacles = find_obstacles(scene)
+        if dry_run:
+            return scene, build_report(scene, obstacles)
+        if obstacles:
+            raise MigrationRefused(target=target, obstacles=obstacles)
+        return scene, None
+
     with ExitStack() as stack:
         stack.enter_context(without_translated_schemas(connection))
         timeout = patience.index_timeout if online else patience.lock_timeout  # a transaction has other locks meanwhile
-        has_session = stack.enter_context(hold_turn(connection, target.table, target.schema, timeout=timeout))
-        if online:
-            stack.enter_context(waits_for_nodes(connection))
-        if online and has_session:
-            stack.enter_context(limits_of_operation(connection, patience))
-        plan, report = patiently(look, "examine the table")
-        if dry_run:
+        stack.enter_context(session.turn(target.table, target.schema, timeout=timeout))
+        stack.enter_context(session.settings())
+        scene, report = patiently(look, "examine the table")
+        if report is not None:
             raise DryRun(report)
-        report.require_clear_way()
-        for warning in report.warnings:
+        for warning in plan.warnings(scene):
             log.warning("%s", warning)
-        operation = _Operation(connection, plan, phases, consent, patience, pace, on_progress or _log_progress())
+        operation = _Operation(runner, scene, session, pace, on_progress or _log_progress())
         for phase in phases:
             patiently(partial(operation.run, phase), phase)
 
@@ -118,19 +123,23 @@ def _log_progress() -> Callable[[backfill.Progress], None]:
     return report
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Operation:
-    connection: Connection
-    plan: Plan
-    phases: Sequence[Phase]
-    consent: Consent
-    patience: Patience
+    runner: Runner
+    scene: Scene
+    session: Session
     pace: backfill.Pace
     on_progress: Callable[[backfill.Progress], None]
+    is_filled: bool = False
+    """True after a backfill that has left no row without an id."""
+
+    def __post_init__(self) -> None:
+        self.plan, self.consent = self.scene.plan, self.scene.consent
+        self.table, self.target = self.scene.table, self.scene.target
 
     @property
-    def target(self) -> PublicIdColumn:
-        return self.plan.target
+    def rows(self) -> Rows:
+        return database_of(self.plan.dialect).rows(self.table, self.runner.state)
 
     def run(self, phase: Phase) -> None:
         if phase == "backfill":
@@ -139,54 +148,46 @@ class _Operation:
         if phase == "contract":
             self._require_ids()
             if self.consent.on_invalid == "replace":
-                replace_invalid(self.connection, self.target, self.consent.update_triggers)
-        steps: list[Step] = getattr(self.plan, phase)()
-        if self.plan.online:
-            self._until_unique(steps)
-        else:
-            run_inside(steps, self.target, self.connection)
+                replace_invalid(self.rows, self.consent.update_triggers)
+        self._until_unique(phase)
 
     def _backfill(self) -> None:
-        if not self.target.has_rows_to_fill(self.connection):
+        if not (self.scene.fills_rows or self.table.has_rows_to_fill(self.runner.state)):
             return
-        progress = backfill.run(
-            self.connection,
-            self.target.table,
-            self.target.column,
-            format=self.target.format,
-            schema=self.target.schema,
-            batch_seconds=self.pace.batch_seconds,
-            pause=self.pace.pause if self.plan.online else 0,
-            wait_while=self.pace.wait_while,
-            update_triggers=self.consent.update_triggers,
-            on_progress=self.on_progress,
-        )
+        pace = self.pace if self.plan.online else backfill.Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
+        with self.session.batches():
+            progress = backfill.fill_rows(self.rows, pace, self.consent.update_triggers, self.on_progress)
+        self.is_filled = progress.finished
         if not progress.finished:
             self._accept_stragglers()
 
     def _require_ids(self) -> None:
-        state = self.target.read_state(self.connection)
+        state = self.runner.state
         if not state.exists:
             raise ConfigurationError(
                 f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
             )
-        if state.nullable and not state.checked and self.target.count_missing(self.connection):
+        is_certain = self.is_filled and self.plan.generates_ids  # nobody has inserted NULL since then
+        if not is_certain and state.nullable and not state.checked and self.table.count_missing():
             self._accept_stragglers()
         if not self.plan.online and not state.valid and self._may_replace_duplicates:
             self._replace_duplicates()  # a failed index would abort the transaction
 
     def _accept_stragglers(self) -> None:
-        has_run = "backfill" in self.phases or self.target.are_few_missing(self.connection)
+        has_run = "backfill" in self.scene.phases or self.table.are_few_missing()
         if not (has_run and self.plan.can_fill_stragglers):
             raise self._incomplete()
 
-    def _until_unique(self, steps: Sequence[Step]) -> None:
-        """Run *steps*. If two rows share an id, the unique index fails: replace one id, and try again."""
+    def _until_unique(self, phase: Phase) -> None:
+        """Run the steps of *phase*. If two rows share an id, the unique index fails: replace one id, and try again."""
+        steps = [step for _, step in self.plan.steps_of([phase])]
         for attempt in range(_ATTEMPTS_AT_UNIQUENESS):
             try:
-                run(steps, self.target, self.connection, self.patience)
+                self.runner.run(steps)
                 return
             except IntegrityError:
+                if not self.plan.online:
+                    raise
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
                 if last or not self._replace_duplicates():
                     if not self._may_replace_duplicates:
@@ -198,18 +199,18 @@ class _Operation:
 
         :raises MigrationRefused: if rows share an id.
         """
-        run(self.plan.drop_unfinished(), self.target, self.connection, self.patience)
-        obstacles = [*obstacles_of_duplicates(self.connection, self.target)]
+        self.runner.run(self.plan.drop_unfinished())
+        obstacles = [*obstacles_of_duplicates(self.rows)]
         if obstacles:
             raise MigrationRefused(target=self.target, obstacles=obstacles) from None
 
     def _replace_duplicates(self) -> int:
-        return replace_duplicates(self.connection, self.target, self.consent.update_triggers)
+        return replace_duplicates(self.rows, self.consent.update_triggers)
 
     @property
     def _may_replace_duplicates(self) -> bool:
         # there were none before the backfill of the same operation
-        return self.consent.on_duplicate == "replace" or "backfill" in self.phases
+        return self.consent.on_duplicate == "replace" or "backfill" in self.scene.phases
 
     def _incomplete(self) -> BackfillIncomplete:
         target = self.target
@@ -218,5 +219,5 @@ class _Operation:
             column=target.column,
             schema=target.schema,
             format=target.format,
-            missing=target.count_missing(self.connection),
+            missing=self.table.count_missing(),
         )

@@ -15,9 +15,10 @@ from sqlalchemy import Engine, event, select
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
-from sqlalchemy_public_id.backfill.rows import Rows
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating.locks import lock_of_transaction, try_lock
+from sqlalchemy_public_id.migrating.databases import live_table, rows_of
+from sqlalchemy_public_id.migrating.postgresql.rows import lock_of_window
+from sqlalchemy_public_id.migrating.rows import Rows
 
 pytestmark = pytest.mark.backend
 
@@ -412,10 +413,9 @@ def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplo
     """If others keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
     monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
     make(people, 200)
-    claim = ("person", "public_id", None)
-    with people.engine.connect() as other, try_lock(other, *claim, schema=None) as is_ours:
+    with people.engine.connect() as other, rows_of(live_table(other, people.target)).claim(None) as is_ours:
         if people.engine.name == "postgresql":
-            is_ours = bool(other.scalar(select(lock_of_transaction(*claim, schema=None))))
+            is_ours = bool(other.scalar(select(lock_of_window(rows_of(live_table(other, people.target)), None))))
         began = time.monotonic()
         progress = backfill.run(people.engine, "person")
 

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrating.state import State
 
 pytestmark = pytest.mark.backend
 
@@ -27,7 +28,7 @@ table = Table(
 
 
 def read(connection: Connection) -> State:
-    return PublicIdColumn.of("catalogued").read_state(connection)
+    return live_table(connection, PublicIdColumn.of("catalogued")).read_state()
 
 
 def test_every_driver_reads_the_same(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:

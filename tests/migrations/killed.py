@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.migrating import run
+from sqlalchemy_public_id.migrating.steps import Runner
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pymysql", "psycopg", "sqlalchemy_public_id.alembic.toimpl"])
@@ -29,33 +29,33 @@ def kill() -> NoReturn:
 
 def before(step: str) -> None:
     """Die when *step* is to begin."""
-    original = run._run_one
+    original = Runner._run_alone
 
-    def run_one(found: Any, *rest: Any) -> None:
+    def run_alone(self: Any, found: Any, session: Any) -> None:
         if found.name == step:
             kill()
-        original(found, *rest)
+        original(self, found, session)
 
-    run._run_one = run_one
+    Runner._run_alone = run_alone
 
 
 def after(step: str) -> None:
     """Die when *step* is over."""
-    original = run._run_one
+    original = Runner._run_alone
 
-    def run_one(found: Any, *rest: Any) -> None:
-        original(found, *rest)
+    def run_alone(self: Any, found: Any, session: Any) -> None:
+        original(self, found, session)
         if found.name == step:
             kill()
 
-    run._run_one = run_one
+    Runner._run_alone = run_alone
 
 
 def amid(step: str, number: int = 1) -> None:
     """Die when the server has done the statement of *step* that has this *number*, and nothing is committed."""
-    original = run._execute
+    original = Runner._execute
 
-    def execute(connection: Any, found: Any, state: Any) -> None:
+    def execute(self: Any, found: Any) -> None:
         if found.name == step:
             sent = iter(range(1, 100))
 
@@ -63,13 +63,13 @@ def amid(step: str, number: int = 1) -> None:
                 if next(sent) == number:
                     kill()
 
-            event.listen(connection, "after_cursor_execute", count)
-            original(connection, found, state)
-            event.remove(connection, "after_cursor_execute", count)
+            event.listen(self.connection, "after_cursor_execute", count)
+            original(self, found)
+            event.remove(self.connection, "after_cursor_execute", count)
         else:
-            original(connection, found, state)
+            original(self, found)
 
-    run._execute = execute
+    Runner._execute = execute
 
 
 def before_batch(number: int) -> None:
@@ -84,12 +84,11 @@ def after_batch(number: int) -> None:
 
 def amid_batch(number: int) -> None:
     """Die when the server has done the statements of a batch; where the driver sends COMMIT, before that."""
-    original = backfill.window_for
+    original = backfill._Backfill._batch
     batches = iter(range(1, 100))
 
-    def window_for(*arguments: Any) -> Any:
-        window = original(*arguments)
-        fill = window.fill
+    def batch(self: Any, window: Any) -> Any:
+        fill = type(window).fill.__get__(window)
 
         def filled(ids: Any) -> Any:
             filled = fill(ids)
@@ -98,9 +97,9 @@ def amid_batch(number: int) -> None:
             return filled
 
         window.fill = filled
-        return window
+        return original(self, window)
 
-    backfill.window_for = window_for
+    backfill._Backfill._batch = batch
 
 
 def _at_batch(number: int, first: Callable[[], Any] = int, then: Callable[[], Any] = int) -> None:

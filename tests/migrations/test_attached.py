@@ -14,6 +14,7 @@ from support.attached import OTHER, attach, contents, in_both
 from sqlalchemy_public_id import NanoId, audit, backfill
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
 
 ID = "izkpm55j334u"
 
@@ -197,4 +198,4 @@ def test_name_of_a_constraint(engine: Engine) -> None:
     target = PublicIdColumn.of("user", schema=OTHER, unique="constraint", unique_name="old")
 
     with engine.connect() as connection:
-        assert target.read_state(connection).constraint
+        assert live_table(connection, target).read_state().constraint

@@ -9,10 +9,11 @@ from people import people
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
-from sqlalchemy_public_id.backfill import contents
 from sqlalchemy_public_id.formats import Format, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.contents import count_invalid
+from sqlalchemy_public_id.migrating.databases import live_table, rows_of
 
 pytestmark = pytest.mark.backend
 
@@ -47,7 +48,7 @@ def test_text(engine: Engine, format: Format) -> None:
         table.execute("ALTER TABLE person ADD COLUMN public_id varchar(80)")
         rows = Table("person", MetaData(), autoload_with=connection)
         connection.execute(insert(rows), [{"public_id": text} for text in [*texts, None]])
-        number, examples = contents.count_invalid(connection, PublicIdColumn.of("person", format=format))
+        number, examples = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
 
     assert number == sum(not format.is_valid(text) for text in texts)
     assert len(examples) == 3
@@ -76,6 +77,6 @@ def test_numbers(engine: Engine, format: Any) -> None:
         table.execute(f"ALTER TABLE person ADD COLUMN public_id {column.type.compile(engine.dialect)}")
         rows = Table("person", MetaData(), column)
         connection.execute(insert(rows), [{"public_id": any_number.from_int(number)} for number in numbers])
-        found, _ = contents.count_invalid(connection, PublicIdColumn.of("person", format=format))
+        found, _ = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
 
     assert found == sum(not format.is_valid(format.from_int(number)) for number in numbers)

@@ -13,7 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from sqlalchemy_public_id import PublicIdColumnMixin
 from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
-from sqlalchemy_public_id.migrating.catalog import read_indexes
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
 
 pytestmark = pytest.mark.backend
 
@@ -50,7 +51,7 @@ def models(convention: Any, *, has_id: bool = True) -> MetaData:
 def unique_names(engine: Engine) -> list[str]:
     """The names of what keeps duplicates out of ``guest.public_id``."""
     with engine.connect() as connection:
-        indexes = read_indexes(connection, "guest", None)
+        indexes = live_table(connection, PublicIdColumn("guest")).read_state().indexes
     return [index.name for index in indexes if index.can_be_unique_index_of("public_id")]
 
 

@@ -17,8 +17,9 @@ from sqlalchemy import Engine, MetaData, create_engine, inspect
 
 from sqlalchemy_public_id import DryRun, NanoId
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, examine
+from sqlalchemy_public_id.migrating import Consent
+from sqlalchemy_public_id.migrating.databases import plan_for
+from sqlalchemy_public_id.operation import examine
 
 pytestmark = pytest.mark.backend
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
-from sqlalchemy_public_id.migrating.column_state import FEW_ROWS
+from sqlalchemy_public_id.migrating.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend
 

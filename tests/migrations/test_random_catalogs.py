@@ -17,7 +17,7 @@ from support.catalogs import RandomTable, random_table
 from support.dumps import dump, without_ids
 
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
-from sqlalchemy_public_id.preflight import MigrationReport
+from sqlalchemy_public_id.migrating.report import MigrationReport
 
 pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")]
 

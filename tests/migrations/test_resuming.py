@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.run import plan_for
+from sqlalchemy_public_id.migrating.databases import plan_for
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
@@ -45,7 +45,10 @@ PAIRS = [{"unique": "index"}, {"unique": "constraint"}]
 
 
 def variants(database: str) -> list[dict[str, Any]]:
-    return VARIANTS[:2] if database == "sqlite" else VARIANTS
+    if database == "postgresql":
+        return VARIANTS
+    # only PostgreSQL generates check digits, and SQLite changes no collation
+    return VARIANTS[:2] if database == "sqlite" else [options for options in VARIANTS if "format" not in options]
 
 
 def steps(database: str, operation: str, options: dict[str, Any]) -> list[str]:

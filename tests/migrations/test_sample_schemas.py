@@ -13,9 +13,9 @@ from sqlalchemy import Column, Engine, Index, MetaData
 
 from sqlalchemy_public_id import NanoId, PublicIdType, audit
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, examine
+from sqlalchemy_public_id.migrating import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
+from sqlalchemy_public_id.operation import examine
 
 pytestmark = [
     pytest.mark.backend,

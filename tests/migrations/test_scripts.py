@@ -19,6 +19,7 @@ from projects import Project
 from sqlalchemy import Engine, MetaData, inspect
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 ROWS = 300
 OPTIONS: list[dict[str, Any]] = [
@@ -39,6 +40,8 @@ def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
 
     def make(**options: Any) -> People:
         people = People(engine, **options)
+        if not can_generate(people.format, engine.name):
+            pytest.skip("only PostgreSQL generates check digits")
         made.append(people)
         people.create(ROWS)
         return people

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import alembic
@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.alembic import take_turn
-from sqlalchemy_public_id.migrating.locks import hold_turn
+from sqlalchemy_public_id.migrating.databases import database_of
 
 on_servers = on("postgresql", "mysql", "mariadb")
 pytestmark = pytest.mark.backend
@@ -60,6 +60,12 @@ def autocommit(engine: Engine) -> Iterator[Connection]:
     """Open another session, such as that of another migration."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         yield connection
+
+
+def hold_turn(
+    connection: Connection, table: str | None = None, schema: str | None = None, *, timeout: float
+) -> AbstractContextManager[None]:
+    return database_of(connection.dialect).session(connection).turn(table, schema, timeout=timeout)
 
 
 # --- one table

@@ -14,8 +14,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.alembic import contract_public_id, drop_public_id
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.migrating import Unique
-from sqlalchemy_public_id.migrating.catalog import IndexFacts, read_indexes
+from sqlalchemy_public_id.migrating import PublicIdColumn, Unique
+from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrating.state import IndexFacts
 
 pytestmark = pytest.mark.backend
 
@@ -41,7 +42,7 @@ class Invoices:
     def unique(self) -> list[tuple[str, str]]:
         """The names and kinds of what keeps duplicates out."""
         with self.engine.connect() as connection:
-            indexes = read_indexes(connection, "invoice", None)
+            indexes = live_table(connection, PublicIdColumn("invoice")).read_state().indexes
         return [
             (kind(self.engine, index), index.name) for index in indexes if index.can_be_unique_index_of("public_id")
         ]

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import ConfigurationError, backfill
 from sqlalchemy_public_id.alembic import take_turn
-from sqlalchemy_public_id.migrating.poolers import changes_session
+from sqlalchemy_public_id.migrating.postgresql.session import changes_session
 
 SETTINGS = (
     "current_setting('lock_timeout'), current_setting('statement_timeout'), current_setting('client_min_messages')"

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_public_id import BASE62, NanoId
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating.column_state import FEW_ROWS
+from sqlalchemy_public_id.migrating.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend
 

@@ -14,7 +14,7 @@ from sqlalchemy_public_id import BASE62, NanoId, ObjectId, Uuid4, Uuid7
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.run import plan_for
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 pytestmark = pytest.mark.backend

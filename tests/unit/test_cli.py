@@ -31,9 +31,16 @@ from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.migrating import Patience, PublicIdColumn, ServerDefault, Unique
-from sqlalchemy_public_id.migrating.catalog import Triggers
-from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
+from sqlalchemy_public_id.migrating import (
+    Consent,
+    OnDuplicate,
+    OnInvalid,
+    Patience,
+    PublicIdColumn,
+    ServerDefault,
+    Triggers,
+    Unique,
+)
 
 pytestmark = pytest.mark.backend
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id.migrating.create_table import (
+from sqlalchemy_public_id.migrating.sqlite.create_table import (
     with_clause,
     with_column,
     with_constraint,

@@ -39,12 +39,11 @@ from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.databases import live_table, plan_for
 from sqlalchemy_public_id.migrating.declared import has_own_default, read_declared
-from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.migrating.structure import obstacles_of_structure
+from sqlalchemy_public_id.migrating.obstacles import holds_ids
+from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.preflight.column import holds_ids
 from sqlalchemy_public_id.types import IdColumnType
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def replace_ops(
             if not context.run_object_filters(column, column.name, "column", False, existing.columns[column.name]):
                 continue
             assert context.connection is not None
-            state = target.read_state(context.connection)
+            state = live_table(context.connection, target).read_state()
             if state.valid and needless:  # it keeps what makes it unique, by whatever name and kind
                 names = _names_of_uniques(existing, column)
                 needless += [op for op in changes.ops if _name_of(op) in names]
@@ -158,10 +157,10 @@ def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas:
     assert context.connection is not None
     changes = [op for changes in upgrade.ops if isinstance(changes, ModifyTableOps) for op in changes.ops]
     refused = [
-        (str(op.target), obstacle)
+        (str(op.target), misfit)
         for op in changes
-        if isinstance(op, PublicIdOp)
-        for obstacle in obstacles_of_structure(context.connection, op.table_name, op.schema)
+        if isinstance(op, PublicIdOp) and op.online  # the others come with their table
+        if (misfit := live_table(context.connection, op.target).read_state().misfit) is not None
     ]
     if refused:
         targets = ", ".join(dict.fromkeys(target for target, _ in refused))
@@ -223,7 +222,7 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, existing: Column[Any],
         op.modify_nullable = None
     if op.modify_comment is not False:  # SQLAlchemy misses it on MySQL behind a default with parentheses
         assert context.connection is not None
-        if op.modify_comment == target.read_state(context.connection).comment:
+        if op.modify_comment == live_table(context.connection, target).read_state().comment:
             op.modify_comment = False
 
 
@@ -236,7 +235,7 @@ def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequenc
 
 def _finish(context: AutogenContext, target: PublicIdColumn, state: State, column: Column[Any]) -> PublicIdOp | None:
     """Return the operation that completes a column, if something is missing. Its downgrade brings the *state* back."""
-    without_default = _wants_default(column) and state.default is None and state.trigger is None
+    without_default = _wants_default(column) and state.default is None
     if state.complete and not without_default:
         return None
     log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default)))
@@ -249,7 +248,7 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
         before["collation"] = state.collation
     if state.valid or not state.nullable:
         before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
-    if state.trigger is None and not plan_for(target, context.dialect).has_own_default(state):
+    if not plan_for(target, context.dialect).has_own_default(state):
         before["server_default"] = "none"
     kind = FinishPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
     op: PublicIdOp = kind(**options)

@@ -18,10 +18,18 @@ from typing_extensions import TypedDict, Unpack
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.directives import Directive, as_function, registered
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrating import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
-from sqlalchemy_public_id.migrating.catalog import Triggers
+from sqlalchemy_public_id.migrating import (
+    Consent,
+    Keeps,
+    OnDuplicate,
+    OnInvalid,
+    Patience,
+    PublicIdColumn,
+    ServerDefault,
+    Triggers,
+    Unique,
+)
 from sqlalchemy_public_id.migrating.declared import take_fields
-from sqlalchemy_public_id.migrating.plan import Consent, OnDuplicate, OnInvalid
 from sqlalchemy_public_id.typed import TypedId
 
 

@@ -18,10 +18,10 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, command_line
 from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.declared import name_in_models
-from sqlalchemy_public_id.migrating.plan import Plan
-from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.operation import PHASES, Phase, run_phases
+from sqlalchemy_public_id.migrating.plan import Phase, Plan
+from sqlalchemy_public_id.operation import PHASES, run_phases
 
 
 def _phases_of(op: ops.PublicIdOp) -> tuple[Phase, ...]:

@@ -18,12 +18,12 @@ from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
-from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.plan import Consent, Scene
-from sqlalchemy_public_id.migrating.run import list_statements, plan_for
+from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
+from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_the_type
+from sqlalchemy_public_id.migrating.plan import Scene
+from sqlalchemy_public_id.migrating.steps import list_statements
 from sqlalchemy_public_id.naming import not_null_check_name
-from sqlalchemy_public_id.preflight import find_obstacles
-from sqlalchemy_public_id.preflight.column import obstacles_of_the_type
 
 _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
@@ -210,7 +210,7 @@ def _contract(table: AuditedTable, **changes: Any) -> Scene:
     plan = plan_for(target, dialect)
     if plan.has_own_default(table.state):  # which stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
-    return Scene(table.connection, plan, ["contract"], Consent(), table.state)
+    return Scene(live_table(table.connection, target), plan, ["contract"], Consent(), table.state)
 
 
 def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
@@ -229,7 +229,8 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     if table.dialect.name == "sqlite":
         # a shell goes on after an error: if a row had no id, it would drop the old table and keep an empty copy
         return _command("contract", scene.target)
-    lines = list_statements(steps, table.connection, scene.state, Patience())
+    session = database_of(table.connection.dialect).session(table.connection, Patience())
+    lines = list_statements(steps, session, scene.state)
     return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
 
 

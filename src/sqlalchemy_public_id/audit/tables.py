@@ -19,9 +19,10 @@ from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.catalog import IndexFacts, columns_of, primary_key_of, read_indexes
-from sqlalchemy_public_id.migrating.column_state import State
+from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.migrating.declared import Models, name_in_models
+from sqlalchemy_public_id.migrating.state import IndexFacts, State
+from sqlalchemy_public_id.migrating.table import columns_of, primary_key_of
 from sqlalchemy_public_id.naming import derived_name
 
 
@@ -112,7 +113,7 @@ class AuditedTable:
     @cached_property
     def indexes(self) -> Sequence[IndexFacts]:
         """The indexes on the column alone."""
-        indexes = [each for each in read_indexes(self.connection, self.name, self.schema) if each.is_on(self.column)]
+        indexes = [each for each in self._read_state.indexes if each.is_on(self.column)]
         if self.primary_key == [self.column] and not any(index.primary for index in indexes):  # rowid of SQLite
             indexes.insert(0, IndexFacts("primary key", unique=True, constraint=True, primary=True))
         return indexes
@@ -132,7 +133,11 @@ class AuditedTable:
 
     @cached_property
     def state(self) -> State:
-        return self.target.read_state(self.connection)
+        return self._read_state.with_indexes(self._read_state.indexes, self.column, self.target.unique_name)
+
+    @cached_property
+    def _read_state(self) -> State:
+        return live_table(self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)).read_state()
 
     def finding(
         self, problem: Problem, severity: Severity, message: str, remedy: Remedy | None = None, **facts: Any

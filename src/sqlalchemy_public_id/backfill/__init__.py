@@ -18,32 +18,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import count
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from sqlalchemy_public_id.backfill.rows import Place, Window, rows_of, window_for
-from sqlalchemy_public_id.backfill.triggers import (
-    begin_updates,
-    in_autocommit,
-    obstacles_of_triggers,
-    without_triggers,
-)
 from sqlalchemy_public_id.backfill.waits import MaxLag, MaxLoad, PauseFile
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.catalog import Triggers
-from sqlalchemy_public_id.migrating.column_state import estimate_rows
-from sqlalchemy_public_id.migrating.locks import try_lock
-from sqlalchemy_public_id.migrating.nodes import restore, waits_for_nodes
-from sqlalchemy_public_id.migrating.run import can_be_retried, mode_for_old_rows
+from sqlalchemy_public_id.migrating import PublicIdColumn, Triggers
+from sqlalchemy_public_id.migrating.databases import database_of, live_table, rows_of
+from sqlalchemy_public_id.migrating.rows import Place, Rows, Window
+from sqlalchemy_public_id.migrating.steps import can_be_retried
+from sqlalchemy_public_id.migrating.triggers import obstacles_of_triggers, updating
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]
@@ -148,8 +140,25 @@ def run(
     with connected as connection:
         if isinstance(bind, Engine):
             connection.execution_options(isolation_level="AUTOCOMMIT")
-        with _session_of_batches(connection), waits_for_nodes(connection):
-            return _Backfill(connection, target, pace, update_triggers, on_progress, should_stop).run()
+        session = database_of(connection.dialect).session(connection)
+        with session.settings(), session.batches():
+            live = live_table(connection, target)
+            rows = rows_of(live)
+            obstacles = [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
+            if obstacles and rows.last(missing=True) is not None:
+                raise MigrationRefused(target=target, obstacles=obstacles)
+            return fill_rows(rows, pace, update_triggers, on_progress, should_stop)
+
+
+def fill_rows(
+    rows: Rows,
+    pace: Pace,
+    update_triggers: Triggers,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Progress:
+    """Set ids in *rows*, as :func:`run` does."""
+    return _Backfill(rows, pace, update_triggers, on_progress, should_stop).run()
 
 
 class _Patience:
@@ -183,28 +192,24 @@ class _Stopped(Exception):
 
 @dataclass
 class _Backfill:
-    connection: Connection
-    target: PublicIdColumn
+    rows: Rows
     pace: Pace
     update_triggers: Triggers
     on_progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
 
     def __post_init__(self) -> None:
-        table, schema = self.target.table, self.target.schema
-        self.rows = rows_of(self.connection, self.target)
+        self.connection = self.rows.connection
+        self.target = self.rows.target
         self.traits = traits_for(self.connection.dialect)
         self.began = time.monotonic()
         self.conflicts = 0
         """The batches that others have prevented."""
-        self.progress = Progress(table, total=estimate_rows(self.connection, table, schema))
+        self.progress = Progress(self.target.table, total=self.rows.count_rows())
 
     def run(self) -> Progress:
-        obstacles = [*obstacles_of_triggers(self.connection, self.target, self.update_triggers)]
-        if obstacles and self.rows.last(self.connection, missing=True) is not None:
-            raise MigrationRefused(target=self.target, obstacles=obstacles)
         try:
-            until, sweeps, patience = self.rows.last(self.connection), 0, _Patience(self.target)
+            until, sweeps, patience = self.rows.last(), 0, _Patience(self.target)
             interrupted_sweeps = 0
             while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
                 conflicts, filled = self.conflicts, self.progress.filled
@@ -215,7 +220,7 @@ class _Backfill:
                     sweeps = 0 if interrupted else sweeps + 1
                 elif patience.is_over(self.progress.filled):
                     break
-                until = self.rows.last(self.connection, missing=True)
+                until = self.rows.last(missing=True)
                 if until is not None:
                     self._wait()
                     time.sleep(min(1.0, 0.1 * 2**sweeps))  # others may be about to commit
@@ -229,9 +234,8 @@ class _Backfill:
         after: Place | None = None
         others = False
         for number in count(1):
-            end = self.rows.end_of_window(self.connection, after, until, WINDOW)
-            target = self.target
-            with try_lock(self.connection, target.table, target.column, after, schema=target.schema) as is_ours:
+            end = self.rows.end_of_window(after, until, WINDOW)
+            with self.rows.claim(after) as is_ours:
                 others = not (is_ours and self._window(after, end or until)) or others
             seen = number * self.rows.count_window(WINDOW)
             self.progress = replace(self.progress, seen=max(self.progress.seen, seen))
@@ -242,7 +246,7 @@ class _Backfill:
 
     def _window(self, after: Place | None, until: Place) -> bool:
         """Fill a window. Return False if another process works on it."""
-        window = window_for(self.connection, self.rows, after, until)
+        window = self.rows.window(after, until)
         while not window.is_done:
             self._wait()
             began = time.monotonic()
@@ -260,7 +264,7 @@ class _Backfill:
         size, failures = self.progress.batch, 0
         while True:
             try:
-                with begin_updates(self.connection, self.update_triggers), self._triggers():
+                with updating(self.rows.live, self.update_triggers):
                     return window.fill(self.target.format.generate_many(size))
             except IntegrityError as error:
                 if not isinstance(error.orig, Exception) or self.traits.violation(error.orig) is None:
@@ -286,9 +290,6 @@ class _Backfill:
                 self.progress = replace(self.progress, batch=max(_SMALLEST, size // 2))
                 return 0
 
-    def _triggers(self) -> AbstractContextManager[object]:
-        return without_triggers(self.connection, self.target) if self.update_triggers == "skip" else nullcontext()
-
     def _wait(self) -> None:
         while True:
             if self.should_stop is not None and self.should_stop():
@@ -301,32 +302,3 @@ class _Backfill:
         self.progress = replace(progress, seconds=time.monotonic() - self.began)
         if self.on_progress is not None:
             self.on_progress(self.progress)
-
-
-@contextmanager
-def _session_of_batches(connection: Connection) -> Generator[None]:
-    """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked.
-
-    Old rows may have zero dates, which the mode of the session would refuse.
-    """
-    if connection.dialect.name not in ("mysql", "mariadb"):
-        yield
-        return
-    isolation = "tx_isolation" if getattr(connection.dialect, "is_mariadb", False) else "transaction_isolation"
-    timeout, level, mode = connection.exec_driver_sql(
-        f"SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.{isolation}, @@SESSION.sql_mode"
-    ).one()
-    connection.exec_driver_sql(f"SET SESSION sql_mode = '{mode_for_old_rows(mode)}'")
-    if in_autocommit(connection):
-        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
-        # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
-        connection.exec_driver_sql(f"SET SESSION {isolation} = 'READ-COMMITTED'")
-    try:
-        yield
-    finally:
-        restore(
-            connection,
-            f"SET SESSION innodb_lock_wait_timeout = {timeout}",
-            f"SET SESSION {isolation} = '{level}'",
-            f"SET SESSION sql_mode = '{mode}'",
-        )

@@ -20,9 +20,9 @@ from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JOBS, PACE, PATIE
 from sqlalchemy_public_id.cli._progress import interruptible, logged, shown
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
-from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.operation import PHASES, run_phases
-from sqlalchemy_public_id.preflight import Consent
 
 _INTERRUPTED = 130
 
@@ -165,7 +165,7 @@ class _Operation:
                 column=target.column,
                 schema=target.schema,
                 format=target.format,
-                missing=target.count_missing(connection),
+                missing=live_table(connection, target).count_missing(),
             )
 
 

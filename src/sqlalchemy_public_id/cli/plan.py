@@ -16,11 +16,11 @@ from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, exa
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, options
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
-from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.plan import Lock
-from sqlalchemy_public_id.migrating.run import plan_for
-from sqlalchemy_public_id.preflight import Consent, MigrationReport, examine
-from sqlalchemy_public_id.preflight.report import LOCKS, in_time
+from sqlalchemy_public_id.migrating.report import LOCKS, MigrationReport, in_time
+from sqlalchemy_public_id.operation import examine
 
 _WIDTH = 160
 """The characters of a line where there is no terminal."""

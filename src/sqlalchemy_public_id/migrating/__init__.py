@@ -1,8 +1,29 @@
 """Add a column of public ids to a table in use, step by step, without a long lock.
 
-:func:`sqlalchemy_public_id.operation.run_phases` runs the steps. It depends on Core and the catalogs, not on Alembic.
+:func:`sqlalchemy_public_id.operation.run_phases` runs the steps. Everything here depends on Core and the catalogs, and
+not on Alembic. Each database has a package with its steps, its catalogs, its rows and its session.
 """
 
-from sqlalchemy_public_id.migrating.column import Keeps, Patience, PublicIdColumn, ServerDefault, Unique
+from sqlalchemy_public_id.migrating.column import (
+    Consent,
+    Keeps,
+    OnDuplicate,
+    OnInvalid,
+    Patience,
+    PublicIdColumn,
+    ServerDefault,
+    Triggers,
+    Unique,
+)
 
-__all__ = ["Keeps", "Patience", "PublicIdColumn", "ServerDefault", "Unique"]
+__all__ = [
+    "Consent",
+    "Keeps",
+    "OnDuplicate",
+    "OnInvalid",
+    "Patience",
+    "PublicIdColumn",
+    "ServerDefault",
+    "Triggers",
+    "Unique",
+]

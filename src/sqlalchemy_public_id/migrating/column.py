@@ -1,23 +1,23 @@
-"""A column of public ids, as a migration is to reach it, and how long it may wait for locks."""
+"""What a migration is to reach, what it may do on the way, and how long it may wait."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import Connection, column, func, select, table
-from sqlalchemy import literal as sql_literal
-
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, NanoId
-from sqlalchemy_public_id.migrating.column_state import State, read_state
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
 Unique: TypeAlias = Literal["index", "constraint"]
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
 Keeps: TypeAlias = Literal["unique", "not null", "all"]
+Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
+"""What a migration does about triggers that its UPDATEs fire; ``"skip"`` works on PostgreSQL and SQLite."""
+OnDuplicate: TypeAlias = Literal["refuse", "replace"]
+OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,9 @@ class PublicIdColumn:
         )
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("unique", get_args(Unique)),
-            ("server_default", get_args(ServerDefault)),
-            ("keeps", (*get_args(Keeps), None)),
-        ):
-            value: object = getattr(self, name)
-            if value not in choices:
-                expected = ", ".join(map(repr, choices))
-                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+        _check_choices(self, unique=Unique, server_default=ServerDefault)
+        if self.keeps is not None:
+            _check_choices(self, keeps=Keeps)
 
     @property
     def keeps_unique(self) -> bool:
@@ -79,33 +73,6 @@ class PublicIdColumn:
     def keeps_not_null(self) -> bool:
         """True if ``relax`` leaves the column NOT NULL."""
         return self.keeps in ("not null", "all")
-
-    def read_state(self, connection: Connection) -> State:
-        """Read what exists of the column.
-
-        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
-        """
-        return read_state(connection, self.table, self.schema, self.column, unique_name=self.unique_name)
-
-    def has_rows_to_fill(self, connection: Connection) -> bool:
-        """Return True if a row has no id, also because there is no column yet."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        query = select(sql_literal(1)).select_from(rows).limit(1)
-        if self.read_state(connection).exists:
-            query = query.where(rows.c[self.column].is_(None))
-        return connection.execute(query).first() is not None
-
-    def are_few_missing(self, connection: Connection) -> bool:
-        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        query = select(func.count(), func.count(rows.c[self.column])).select_from(rows)
-        total, filled = connection.execute(query).one()
-        return filled > 0 and total - filled <= max(1000, total // 100)
-
-    def count_missing(self, connection: Connection) -> int:
-        """Return how many rows have no id."""
-        rows = table(self.table, column(self.column), schema=self.schema)
-        return connection.scalar(select(func.count()).select_from(rows).where(rows.c[self.column].is_(None))) or 0
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
@@ -121,6 +88,28 @@ def _check_names(**arguments: object) -> None:
             shown = safe_repr(value)
             hint = f"; write format={shown}" if isinstance(value, Format) else ""
             raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
+
+
+def _check_choices(holder: object, **choices: Any) -> None:
+    """Refuse a value that is none of the literals of its type."""
+    for name, literals in choices.items():
+        value: object = getattr(holder, name)
+        if value not in get_args(literals):
+            expected = ", ".join(map(repr, get_args(literals)))
+            raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a migration may do to rows that it finds, and to others that use the table."""
+
+    update_triggers: Triggers = "refuse"
+    on_duplicate: OnDuplicate = "refuse"
+    on_invalid: OnInvalid = "refuse"
+    allow_lock: bool = False
+
+    def __post_init__(self) -> None:
+        _check_choices(self, update_triggers=Triggers, on_duplicate=OnDuplicate, on_invalid=OnInvalid)
 
 
 @dataclass(frozen=True)

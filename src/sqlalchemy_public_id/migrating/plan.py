@@ -7,19 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias
 
-from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
 
-from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle, safe_repr
-from sqlalchemy_public_id.migrating.catalog import Triggers
-from sqlalchemy_public_id.migrating.column import PublicIdColumn
-from sqlalchemy_public_id.migrating.column_state import State, estimate_rows
+from sqlalchemy_public_id.migrating.column import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrating.table import LiveTable
 from sqlalchemy_public_id.types import column_type
+
+Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 
 
 class Lock(enum.Enum):
@@ -33,29 +33,21 @@ class Lock(enum.Enum):
     """Everything that uses the table waits at the beginning and at the end of a long statement of MySQL or MariaDB."""
 
 
-Statements: TypeAlias = Callable[[Connection, State], Sequence[str]]
-"""The statements for a state of the column."""
-
-
 @dataclass(frozen=True)
 class Step:
     """An atomic step of a migration that can be repeated safely."""
 
     name: str
-    sql: Statements
-    needed: Callable[[State], bool]
+    statements: Callable[[State], Sequence[str]]
+    """The statements for a state of the column; none if the step is done."""
     lock: Lock = Lock.STRONG
     probe: str = ""
     """A statement before a long one that needs the same lock for a moment, so that others do not wait for long."""
 
 
-def always(*sql: str) -> Statements:
-    """Return the same statements for every state."""
-    return lambda connection, state: sql
-
-
-_BYTEWISE = {"postgresql": "C", "mysql": "ascii_bin", "mariadb": "ascii_bin", "sqlite": "BINARY"}
-"""The collations that compare bytes, as a new column of public ids has them."""
+def step_if(name: str, is_needed: Callable[[State], bool], sql: str, lock: Lock = Lock.STRONG) -> Step:
+    """Build a step of one statement, which is the same for every state in which it is needed."""
+    return Step(name, lambda state: [sql] if is_needed(state) else [], lock)
 
 
 class Plan(ABC):
@@ -63,23 +55,37 @@ class Plan(ABC):
 
     :param online: False if all steps run inside one transaction that is open already.
     :param allow_lock: True if writers may wait for the steps that the database cannot execute beside them.
+    :raises ConfigurationError: if the database does not accept one of the names.
     """
+
+    bytewise: ClassVar[str]
+    """The collation that compares bytes, as a new column of public ids has it."""
 
     def __init__(
         self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False
     ) -> None:
         self.target = target
         self.dialect = dialect
+        for kind in ("schema", "table", "column", "unique_name"):
+            name: str | None = getattr(target, kind)
+            problem = None if name is None and kind == "schema" else self._problem(name or "", kind)
+            if problem is not None:
+                raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
         self.online = online
         self.allow_lock = allow_lock
         self.schema: str = f"{self.quoted(target.schema)}." if target.schema else ""
         self.table: str = quoted_table(target.table, target.schema, dialect)
         self.column: str = self.quoted(target.column)
         self.unique: str = self.quoted(target.unique_name)
-        self.check: str = self.quoted(naming.not_null_check_name(target.table, target.column))
-        self.generator_name: str = naming.generator_name(target.table, target.column)
-        self.generator: str = f"{self.schema}{self.quoted(self.generator_name)}"
         self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
+
+    def _problem(self, name: str, kind: str) -> str | None:
+        """Return why the database would refuse or cut the *name* of a table, column, index or schema."""
+        if not name:
+            return "is empty"
+        if "\0" in name:
+            return "contains NUL, which no database accepts in a name"
+        return "ends with a newline, and SQLAlchemy does not quote it" if name.endswith("\n") else None
 
     def quoted(self, name: str) -> str:
         return quoted(name, self.dialect)
@@ -94,7 +100,7 @@ class Plan(ABC):
     @property
     def collation(self) -> str | None:
         """The collation that a column is to get that exists."""
-        return _BYTEWISE[self.dialect.name] if self.target.collation == "bytes" else self.target.collation
+        return self.bytewise if self.target.collation == "bytes" else self.target.collation
 
     def changes_collation(self, state: State) -> bool:
         """Return True if the column has another collation than it is to get."""
@@ -108,11 +114,6 @@ class Plan(ABC):
     @property
     def can_fill_stragglers(self) -> bool:
         """True if the contract itself gives ids to the few rows that have arrived after the backfill."""
-        return False
-
-    @property
-    def uses_trigger(self) -> bool:
-        """True if a trigger generates ids, because the expression of a default cannot."""
         return False
 
     @abstractmethod
@@ -131,13 +132,17 @@ class Plan(ABC):
     def relax(self) -> list[Step]:
         """Return the steps back to the result of :meth:`expand`."""
 
+    @abstractmethod
+    def drop(self) -> list[Step]:
+        """Return the steps that remove the column."""
+
     def drop_unfinished(self) -> list[Step]:
         """Return the steps that remove what a failed build of the unique index has left."""
         return []
 
-    @abstractmethod
-    def drop(self) -> list[Step]:
-        """Return the steps that remove the column."""
+    def steps_of(self, phases: Sequence[Phase]) -> list[tuple[Phase, Step]]:
+        """Return the phase of each step, and the step; without those of the backfill."""
+        return [(phase, step) for phase in phases if phase != "backfill" for step in getattr(self, phase)()]
 
     @abstractmethod
     def rights(self, scene: Scene) -> list[str]:
@@ -147,11 +152,18 @@ class Plan(ABC):
     def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
         """Yield what stands in the way of the phases, as the catalogs tell."""
 
+    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+        """Yield the first step that the server refuses on an empty copy of the table.
+
+        PostgreSQL has no rehearsal: nothing there copies a table without its rows and with its dependants.
+        """
+        yield from ()
+
     def warnings(self, scene: Scene) -> Iterator[str]:
         """Yield what the phases change elsewhere."""
         yield from ()
 
-    def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
+    def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
         """Return the statements of each phase that is the same for every table; a script (``--sql``) can have these.
 
         :param lock_timeout: the time that a statement waits for its lock, in seconds.
@@ -159,59 +171,28 @@ class Plan(ABC):
         return {}
 
 
-OnDuplicate: TypeAlias = Literal["refuse", "replace"]
-OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What a migration may do to rows that it finds, and to others that use the table."""
-
-    update_triggers: Triggers = "refuse"
-    on_duplicate: OnDuplicate = "refuse"
-    on_invalid: OnInvalid = "refuse"
-    allow_lock: bool = False
-
-    def __post_init__(self) -> None:
-        for name, choices in (
-            ("update_triggers", get_args(Triggers)),
-            ("on_duplicate", get_args(OnDuplicate)),
-            ("on_invalid", get_args(OnInvalid)),
-        ):
-            value: object = getattr(self, name)
-            if value not in choices:
-                expected = ", ".join(map(repr, choices))
-                raise ConfigurationError(f"{name} is {safe_repr(value)}, expected one of {expected}")
-
-
 @dataclass(frozen=True)
 class Scene:
     """What the checks of one migration have in common."""
 
-    connection: Connection
+    table: LiveTable
     plan: Plan
-    phases: Sequence[str]
-    """``expand``, ``backfill``, ``contract``, ``relax`` or ``drop``."""
+    phases: Sequence[Phase]
     consent: Consent
     state: State
     runs: bool = False
     """True if the phases run afterwards."""
+    is_stable: bool = True
+    """False behind a pooler that changes the session of PostgreSQL."""
 
     @property
     def target(self) -> PublicIdColumn:
         return self.plan.target
 
     @cached_property
-    def rows(self) -> int | None:
-        """The number of rows of the table, as the database estimates it."""
-        return estimate_rows(self.connection, self.target.table, self.target.schema)
-
-    @cached_property
-    def steps(self) -> list[tuple[str, Step]]:
+    def steps(self) -> list[tuple[Phase, Step]]:
         """The phase of each step that is needed, and the step; without those of the backfill."""
-        phases = [phase for phase in self.phases if phase != "backfill"]
-        every = [(phase, step) for phase in phases for step in getattr(self.plan, phase)()]
-        return [(phase, step) for phase, step in every if step.needed(self.state)]
+        return [(phase, step) for phase, step in self.plan.steps_of(self.phases) if step.statements(self.state)]
 
     @property
     def begins_with_index(self) -> bool:
@@ -222,4 +203,9 @@ class Scene:
     @cached_property
     def fills_rows(self) -> bool:
         """True if the backfill will change rows."""
-        return "backfill" in self.phases and self.target.has_rows_to_fill(self.connection)
+        return "backfill" in self.phases and self.table.has_rows_to_fill(self.state)
+
+    @cached_property
+    def triggers(self) -> list[str]:
+        """The triggers that an UPDATE of the column fires."""
+        return self.table.update_triggers()

@@ -30,21 +30,21 @@ _BACKSLASH = "how it reads a backslash depends on its settings"
 
 
 def expression(format: Format, dialect: str) -> str | None:
-    """Return the expression of a server default that generates ids; ``None`` if it takes a function or a trigger.
+    """Return the expression of a server default that generates ids; ``None`` if it takes a function (PostgreSQL).
 
     :raises ConfigurationError: if the database cannot generate ids of *format*.
     """
     if isinstance(format, BitsFormat):
         return None if dialect == "postgresql" else _digits_expression(format, dialect)
     nanoid = _supported(format, dialect)
-    if nanoid.check_digit and dialect == "sqlite":
-        raise _refusal(format, "SQLite", "a check digit takes more than the expression of a DEFAULT")
-    if nanoid.check_digit or dialect == "postgresql":
+    if dialect == "postgresql":
         return None
+    if nanoid.check_digit:
+        raise _refusal(format, dialect, "a check digit takes more than the expression of a DEFAULT")
     if dialect == "sqlite":
         character = f"substr({_literal(nanoid.alphabet)}, 1 + abs(random() % {len(nanoid.alphabet)}), 1)"
         return " || ".join([*_lead(nanoid), *[character] * nanoid.length])
-    number = _mysql_number(len(nanoid.alphabet))
+    number = f"CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {len(nanoid.alphabet)}"
     character = f"SUBSTR({_literal(nanoid.alphabet)}, 1 + {number}, 1)"
     return _concat([*_lead(nanoid), *[character] * nanoid.length])
 
@@ -64,7 +64,7 @@ def function_body(format: Format, version: Sequence[int | str] | None = None) ->
     for at in range(length):
         place = at % at_once
         digits.append(f"(n{at // at_once}{f' / {size**place}' if place else ''} % {size})::int")
-    characters = _characters(nanoid, digits, lambda digit: f"substr(a, 1 + {digit}, 1)")
+    characters = _characters(nanoid, digits)
     # a random UUID holds two numbers of 60 bits: all bits but those of its version and variant
     halves = ["substr({0}, 18, 15)", "substr({0}, 1, 12) || substr({0}, 14, 3)"]
     draws = -(-length // at_once)
@@ -84,23 +84,10 @@ def function_type(format: Format) -> str:
     return "uuid" if format.bits == 128 else "bytea"
 
 
-def trigger_body(format: Format, column: str) -> str:
-    """Return the body of a BEFORE INSERT trigger of MySQL or MariaDB that fills *column*, a quoted name, if NULL."""
-    nanoid = _supported(format, "mysql")
-    digits = [f"n{at}" for at in range(nanoid.length)]
-    number = _mysql_number(len(nanoid.alphabet))
-    draws = "".join(f"DECLARE {digit} INT DEFAULT {number}; " for digit in digits)
-    characters = _characters(nanoid, digits, lambda digit: f"SUBSTR({_literal(nanoid.alphabet)}, 1 + {digit}, 1)")
-    generated = _concat([*_lead(nanoid), *characters])
-    return f"IF NEW.{column} IS NULL THEN BEGIN {draws}SET NEW.{column} = {generated}; END; END IF"
-
-
 def can_generate(format: Format, dialect: str) -> bool:
     """Return True if a database of *dialect* can generate ids of *format*."""
     try:
-        if function_body(format) if dialect == "postgresql" else expression(format, dialect):
-            return True
-        return bool(trigger_body(format, "x"))
+        return bool(function_body(format) if dialect == "postgresql" else expression(format, dialect))
     except ConfigurationError:
         return False
 
@@ -138,17 +125,13 @@ def _supported(format: Format, dialect: str) -> NanoId:
     return format
 
 
-def _characters(format: NanoId, digits: list[str], character: Callable[[str], str]) -> list[str]:
+def _characters(format: NanoId, digits: list[str]) -> list[str]:
     """Return the expressions of all characters, including a check digit, from those of the *digits*."""
-    if not format.check_digit:
-        return [character(digit) for digit in digits]
-    # ISO 7064 MOD 37,36: each step adds the digit, then doubles; 0 counts as 36
-    product = reduce(lambda so_far, digit: f"(({so_far} + {digit} + 35) % 36 + 1) * 2 % 37", digits, "36")
-    return [character(digit) for digit in (*digits, f"(37 - {product}) % 36")]
-
-
-def _mysql_number(below: int) -> str:
-    return f"CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {below}"
+    if format.check_digit:
+        # ISO 7064 MOD 37,36: each step adds the digit, then doubles; 0 counts as 36
+        product = reduce(lambda so_far, digit: f"(({so_far} + {digit} + 35) % 36 + 1) * 2 % 37", digits, "36")
+        digits = [*digits, f"(37 - {product}) % 36"]
+    return [f"substr(a, 1 + {digit}, 1)" for digit in digits]
 
 
 def _concat(parts: list[str]) -> str:

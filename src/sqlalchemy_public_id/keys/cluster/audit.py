@@ -11,7 +11,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.cluster.catalog import read_counter, read_key_range
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS, Range, range_of
-from sqlalchemy_public_id.migrating.catalog import columns_of, primary_key_of
+from sqlalchemy_public_id.migrating.table import columns_of, primary_key_of
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
 """Table → the number of its cluster, or the range of its keys."""

@@ -28,7 +28,7 @@ from sqlalchemy_public_id.keys.cluster.operations import (
     SetClusterOp,
 )
 from sqlalchemy_public_id.keys.ranges import range_of
-from sqlalchemy_public_id.migrating.catalog import columns_of
+from sqlalchemy_public_id.migrating.table import columns_of
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext

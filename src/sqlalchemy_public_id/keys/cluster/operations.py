@@ -25,8 +25,9 @@ from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, check_settings
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.migrating import Patience
-from sqlalchemy_public_id.migrating.catalog import columns_of
-from sqlalchemy_public_id.migrating.run import can_be_retried, limits_of_operation
+from sqlalchemy_public_id.migrating.databases import database_of
+from sqlalchemy_public_id.migrating.steps import can_be_retried
+from sqlalchemy_public_id.migrating.table import columns_of
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
@@ -56,7 +57,7 @@ class ClusterOp(Directive):
             for written in in_script(self._statements(context, None), context.dialect):
                 context.impl.static_output(written)
             return
-        with limits_of_operation(connection, _PATIENCE):
+        with database_of(connection.dialect).session(connection, _PATIENCE).settings():
             try:
                 for statement in self._statements(context, connection):
                     operations.execute(as_ddl(statement))

@@ -7,18 +7,21 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
-from sqlalchemy_public_id.migrating.catalog import names_in_queries, read_indexes
-from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Statements, Step, always
-from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated, trigger_body
-from sqlalchemy_public_id.migrating.structure import obstacles_of_structure
+from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
+from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrating.rehearsal import is_accepted, refused
+from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
+from sqlalchemy_public_id.migrating.session import send
+from sqlalchemy_public_id.migrating.state import State
 
+_COPY = "public_id_rehearsal"
 _NOT_CUT = 32
 """The bytes of a name that always remain after the prefix that MySQL adds to it."""
 
@@ -26,17 +29,29 @@ _NOT_CUT = 32
 class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
+    bytewise = "ascii_bin"
+
+    def _problem(self, name: str, kind: str) -> str | None:
+        database = self.dialect.name
+        if problem := super()._problem(name, kind):
+            return problem
+        if len(name) > 64:
+            return f"has more than 64 characters, which {database} does not accept"
+        if kind != "schema" and {"\n", "\r"} & {*name}:
+            return f"has several lines, and SQLAlchemy does not reflect it from {database}"
+        return f"ends with a blank, which {database} does not accept" if name.endswith(" ") else None
+
     def expand(self) -> list[Step]:
         return [
-            self._alter("add the column", self._add_column, lambda state: not state.exists),
+            self._alter("add the column", lambda state: "" if state.exists else self._add_column(state)),
             *self._generate_ids(),
         ]
 
     def contract(self) -> list[Step]:
         return [
-            *self._collate(),
+            self._collate(),
             self._complete(),
-            *(self._stop_generating_ids() if self.target.server_default == "drop" else ()),
+            *([self._drop_default()] if self.target.server_default == "drop" else ()),
         ]
 
     def relax(self) -> list[Step]:
@@ -45,44 +60,54 @@ class MySQLPlan(Plan):
             *([self._allow_null()] if not target.keeps_not_null else ()),
             *self._generate_ids(),
             *([self._drop_index()] if not target.keeps_unique else ()),
-            *self._collate(),
-            *(self._stop_generating_ids() if self.target.server_default == "none" else ()),
+            self._collate(),
+            *([self._drop_default()] if target.server_default == "none" else ()),
         ]
 
     def drop(self) -> list[Step]:
-        return [
-            self._drop_trigger(),
-            self._drop_index(),
-            self._alter("drop the column", lambda _: self._drop_column, lambda state: state.exists),
-        ]
+        drop = self._alter("drop the column", lambda state: self._drop_column if state.exists else "")
+        return [self._drop_index(), drop]
 
-    def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
-        add, drop = [self._add_column(State()) + self._lock], [self._drop_column + self._lock]
-        if self.uses_trigger:
-            add.append(self._create_trigger)
-            drop.insert(0, f"DROP TRIGGER IF EXISTS {self.generator}")
-        elif self.generates_ids:
-            add.append(self._set_default + self._lock)
+    def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
+        add = [self._add_column(State()), *([self._set_default] if self.generates_ids else ())]
         before = f"SET SESSION lock_wait_timeout = {math.ceil(lock_timeout)}"
         after = "SET SESSION lock_wait_timeout = DEFAULT"
-        return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
+        return {
+            "expand": [before, *(sql + self._lock for sql in add), after],
+            "backfill": [],
+            "drop": [before, self._drop_column + self._lock, after],
+        }
 
     def rights(self, scene: Scene) -> list[str]:
-        needed = [*_ALTER, "SELECT", "UPDATE"] if scene.fills_rows else [*_ALTER, "SELECT"]
-        return [*needed, "TRIGGER"] if scene.plan.uses_trigger else needed
+        return [*_ALTER, "SELECT", *(["UPDATE"] if scene.fills_rows else ())]
 
     def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        target = scene.target
-        names = names_in_queries(scene.connection, target.table, target.schema, target.column)
-        table = scene.connection.execute(_TABLE, names).one()
-        yield from _of_rights(scene, names, table.user)
-        yield from _of_copies(scene, names)
+        table = scene.table.connection.execute(_TABLE, scene.table.names).one()
+        yield from _of_rights(scene, table.user)
+        yield from _of_copies(scene)
         if scene.state.exists:
-            yield from _of_the_column(scene, names)
-        if "contract" in scene.phases:
-            yield from obstacles_of_structure(scene.connection, target.table, target.schema)
+            yield from _of_the_column(scene)
         if not scene.consent.allow_lock:
-            yield from _of_locks(scene, names, table.engine)
+            yield from _of_locks(scene, table.engine)
+
+    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+        """Use a temporary table, which has the columns, indexes and CHECKs, and neither triggers nor foreign keys."""
+        connection = scene.table.connection
+        if not self.online:  # it would commit
+            return
+        # temporary tables refuse LOCK=NONE, and the catalogs have no state of them
+        plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, allow_lock=True)
+        with MySQLSession(connection).settings():
+            if not is_accepted(connection, f"CREATE TEMPORARY TABLE {plan.table} LIKE {self.table}"):
+                return
+            for _, step in plan.steps_of(scene.phases):
+                try:
+                    for sql in step.statements(scene.state):
+                        send(connection, sql)
+                except DBAPIError as error:
+                    yield refused(scene, step, error)
+                    break
+            send(connection, f"DROP TEMPORARY TABLE {plan.table}")
 
     # --- parts
 
@@ -120,76 +145,67 @@ class MySQLPlan(Plan):
     def _generate_ids(self) -> list[Step]:
         if not self.generates_ids:
             return []
-        if self.uses_trigger:
-            create = always(self._create_trigger)
-            return [Step("create the trigger that makes ids", create, self._needs_generator)]
-        return [self._alter("set the default", lambda _: self._set_default, self._needs_generator)]
+
+        def statement(state: State) -> str:
+            is_finished = state.complete and self.target.server_default == "drop"
+            return "" if state.default is not None or is_finished else self._set_default
+
+        return [self._alter("set the default", statement)]
 
     @property
     def _set_default(self) -> str:
         return f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DEFAULT ({self._expression})"
 
-    @property
-    def _create_trigger(self) -> str:
-        body = trigger_body(self.target.format, self.column)
-        return f"CREATE TRIGGER {self.generator} BEFORE INSERT ON {self.table} FOR EACH ROW {body}"
-
-    def _needs_generator(self, state: State) -> bool:
-        has_one = state.default is not None if self._expression is not None else state.trigger is not None
-        return not has_one and not (state.complete and self.target.server_default == "drop")
-
-    def _stop_generating_ids(self) -> list[Step]:
+    def _drop_default(self) -> Step:
         drop = f"ALTER TABLE {self.table} ALTER COLUMN {self.column} DROP DEFAULT"
-        return [self._drop_trigger(), Step("drop the default", always(drop), self.has_own_default)]
-
-    def _drop_trigger(self) -> Step:
-        def sql(connection: Connection, state: State) -> list[str]:
-            return [f"DROP TRIGGER IF EXISTS {self.schema}{self.quoted(state.trigger or self.generator_name)}"]
-
-        return Step("drop the trigger that makes ids", sql, lambda state: state.trigger is not None)
+        return step_if("drop the default", self.has_own_default, drop)
 
     def _drop_index(self) -> Step:
-        def drop(state: State) -> str:
-            return f"ALTER TABLE {self.table} DROP INDEX {self.unique_of(state)}"
+        def statement(state: State) -> str:
+            return f"ALTER TABLE {self.table} DROP INDEX {self.unique_of(state)}" if state.index else ""
 
-        return self._alter("drop the unique index", drop, lambda state: state.index)
+        return self._alter("drop the unique index", statement)
 
-    def _alter(self, name: str, sql: Callable[[State], str], needed: Callable[[State], bool]) -> Step:
-        return Step(name, lambda _, state: [sql(state) + self._lock], needed)
+    def _alter(self, name: str, statement: Callable[[State], str]) -> Step:
+        """Build a step of one ALTER; none is needed if *statement* returns an empty string."""
+        return Step(name, lambda state: [sql + self._lock] if (sql := statement(state)) else [])
 
     def _complete(self) -> Step:
-        def sql(connection: Connection, state: State) -> list[str]:
+        def statements(state: State) -> list[str]:
             # in one statement, which rewrites the table once
             changes = [] if state.index else [f"ADD UNIQUE INDEX {self.unique} ({self.column})"]
             changes += [self._modify(self._collated(state), "NOT NULL")] if state.nullable else []
+            if not changes:
+                return []
             alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._lock}"
             # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
-            return ["SET SESSION sql_mode = ''", alter] if state.versioned and self.allow_lock else [alter]
+            return [f"SET STATEMENT sql_mode = '' FOR {alter}"] if state.versioned and self.allow_lock else [alter]
 
-        name = "build the unique index and forbid NULL"
-        return self._rewrite(name, sql, lambda state: state.nullable or not state.index)
+        return self._rewrite("build the unique index and forbid NULL", statements)
 
     def _allow_null(self) -> Step:
-        def sql(connection: Connection, state: State) -> list[str]:
-            return [f"ALTER TABLE {self.table} {self._modify(state, 'NULL')}{self._lock}"]
+        def statements(state: State) -> list[str]:
+            return [] if state.nullable else [f"ALTER TABLE {self.table} {self._modify(state, 'NULL')}{self._lock}"]
 
-        return self._rewrite("allow NULL", sql, lambda state: not state.nullable)
+        return self._rewrite("allow NULL", statements)
 
-    def _rewrite(self, name: str, sql: Statements, needed: Callable[[State], bool]) -> Step:
+    def _rewrite(self, name: str, statements: Callable[[State], Sequence[str]]) -> Step:
         """Build the step of a long ALTER, which needs its lock once more at the end.
 
         InnoDB has no keys to enable: that takes the lock, and does nothing. Without LOCK=NONE, writers wait anyway.
         """
         probe = "" if self.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
-        return Step(name, sql, needed, Lock.REWRITE, probe)
+        return Step(name, statements, Lock.REWRITE, probe)
 
-    def _collate(self) -> list[Step]:
-        def sql(connection: Connection, state: State) -> list[str]:
+    def _collate(self) -> Step:
+        def statements(state: State) -> list[str]:
+            if not self.changes_collation(state):
+                return []
             # the server copies the table, and writers wait
             null = "NULL" if state.nullable else "NOT NULL"
             return [f"ALTER TABLE {self.table} {self._modify(self._collated(state), null)}"]
 
-        return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
+        return Step("change the collation", statements)
 
     def _collated(self, state: State) -> State:
         """Return the *state* as it is after a change of the collation."""
@@ -197,10 +213,6 @@ class MySQLPlan(Plan):
             return state
         type_ = (state.type or "").partition(" CHARACTER SET ")[0]
         return replace(state, type=f"{type_} COLLATE {self.quoted(self.collation or '')}")
-
-    @property
-    def uses_trigger(self) -> bool:
-        return self.generates_ids and self._expression is None
 
     def has_own_default(self, state: State) -> bool:
         return state.default is not None and is_generated(state.default, self.target.format, self.dialect.name)
@@ -276,9 +288,9 @@ _ALTER = ("ALTER", "CREATE", "INSERT")
 """The privileges that ALTER TABLE takes."""
 
 
-def _of_copies(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+def _of_copies(scene: Scene) -> Iterator[Obstacle]:
     # the copy replaces the table: it receives rows from now on, and no changes of columns, defaults and indexes
-    triggers = scene.connection.execute(_OF_COPY, names).scalars().all()
+    triggers = scene.table.connection.execute(_OF_COPY, scene.table.names).scalars().all()
     if triggers and set(scene.phases) != {"backfill"}:
         table = scene.target.table
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
@@ -286,24 +298,15 @@ def _of_copies(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
         yield Obstacle("table-copied", problem, remedy)
 
 
-def _of_the_column(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
-    target = scene.target
-    yield from _of_foreign_keys(scene, names)
-    for index in scene.connection.execute(_WIDER_INDEXES, names).scalars() if "drop" in scene.phases else ():
+def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
+    """Yield the indexes that would silently lose the column, and its foreign keys, which refuse an ALTER."""
+    connection, names, state = scene.table.connection, scene.table.names, scene.state
+    drops = "drop" in scene.phases
+    for index in connection.execute(_WIDER_INDEXES, names).scalars() if drops else ():
         problem = f"the index {index} has other columns beside this one, and would keep only those"
         yield Obstacle("dependants", problem, "drop it first")
-    is_invisible = getattr(scene.connection.dialect, "is_mariadb", False) and "INVISIBLE" in scene.state.attributes
-    if is_invisible and "contract" in scene.phases and target.server_default == "drop":
-        problem = f"{target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
-        yield Obstacle("refused", problem, 'pass server_default="keep", or make it visible')
-
-
-def _of_foreign_keys(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
-    """Yield the foreign keys of the column, and those that refer to it, which refuse an ALTER."""
-    keys = scene.connection.execute(_FOREIGN_KEYS, names).all()
-    drops, state = "drop" in scene.phases, scene.state
     drops_index = "relax" in scene.phases and state.index and not scene.target.keeps_unique
-    for key in keys:
+    for key in connection.execute(_FOREIGN_KEYS, names).all():
         name = f"the foreign key {key.name} of {key.table}"
         remedy = "drop it before the migration, and add it again afterwards"
         if drops:
@@ -318,37 +321,39 @@ def _of_foreign_keys(scene: Scene, names: dict[str, object]) -> Iterator[Obstacl
             yield Obstacle("dependants", problem, "give it another action than SET NULL")
 
 
-def _of_locks(scene: Scene, names: dict[str, object], engine: str) -> Iterator[Obstacle]:
-    target, connection = scene.target, scene.connection
+def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
+    connection = scene.table.connection
     if {"drop", "relax"} & {*scene.phases} and not scene.state.exists:
         return
     causes: list[str] = []
     if engine.lower() != "innodb":
         causes.append(f"the engine is {engine}")
-    kinds = {index.kind for index in read_indexes(connection, target.table, target.schema)}
+    kinds = {index.kind for index in scene.state.indexes}
     causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
     if getattr(connection.dialect, "is_mariadb", False):
-        generated = connection.execute(_GENERATED, names).scalars().all()
+        generated = connection.execute(_GENERATED, scene.table.names).scalars().all()
         causes += [f"the column {name} is generated, and stored or indexed" for name in generated]
     if "contract" in scene.phases and scene.state.versioned and _has_history(scene):
         causes.append("earlier versions of its rows get the empty string as id")
     if causes:
-        problem = f"writers would wait while {connection.dialect.name} changes {target.table}: {', '.join(causes)}"
-        remedy = "pass allow_lock=True to accept this, in a quiet hour"
-        yield Obstacle("needs-lock", problem, remedy)
+        problem = (
+            f"writers would wait while {connection.dialect.name} changes {scene.target.table}: {', '.join(causes)}"
+        )
+        yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
 def _has_history(scene: Scene) -> bool:
     query = f"SELECT (SELECT count(*) FROM {scene.plan.table} FOR SYSTEM_TIME ALL) > count(*) FROM {scene.plan.table}"
-    return bool(scene.connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
+    return bool(send(scene.table.connection, query).scalar())
 
 
-def _of_rights(scene: Scene, names: dict[str, object], user: str) -> Iterator[Obstacle]:
-    connection = scene.connection
+def _of_rights(scene: Scene, user: str) -> Iterator[Obstacle]:
+    connection = scene.table.connection
     if connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "NONE"):
         return  # the catalogs do not list what a role grants
     name, _, host = user.rpartition("@")
-    granted = {*connection.execute(_GRANTED, {**names, "grantee": f"'{name}'@'{host}'"}).scalars()}
+    names = {**scene.table.names, "grantee": f"'{name}'@'{host}'"}
+    granted = {*connection.execute(_GRANTED, names).scalars()}
     missing = [privilege for privilege in scene.plan.rights(scene) if privilege not in granted]
     if missing:
         privileges = ", ".join(missing)

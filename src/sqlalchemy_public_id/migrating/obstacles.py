@@ -1,4 +1,8 @@
-"""Obstacles in the column itself, whatever the database."""
+"""Look at a table before the first ALTER, and find everything that stands in the way.
+
+A migration that stops half-way leaves a default or a CHECK behind, and INSERTs of the running program fail. So all
+phases are examined before anything is changed. What is here is the same on all databases; each plan has its own.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,16 @@ from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.backfill.contents import count_duplicates, count_invalid
-from sqlalchemy_public_id.backfill.places import types_of_places, without_place
-from sqlalchemy_public_id.backfill.triggers import obstacles_of_triggers
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.errors import Obstacle, safe_repr
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.migrating.catalog import columns_of, read_indexes
-from sqlalchemy_public_id.migrating.column_state import FEW_ROWS, has_few_rows
+from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid, count_lost
+from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene
+from sqlalchemy_public_id.migrating.rows import Rows, without_place
+from sqlalchemy_public_id.migrating.table import FEW_ROWS, columns_of
+from sqlalchemy_public_id.migrating.triggers import obstacles_of_triggers
 from sqlalchemy_public_id.types import column_type
 
 _UUIDS: dict[str, type[Format]] = {
@@ -35,8 +39,27 @@ _UUID_CALL = re.compile(r"\(*(?:\w+\.)?(\w+)\(\)\)*(?:::text|::character varying
 _STRING = re.compile(r"'(?:[^']|'')*'")
 
 
-def obstacles(scene: Scene) -> Iterator[Obstacle]:
-    """Yield what stands in the way of the phases."""
+def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacle]:
+    """Return everything that stands in the way.
+
+    :param catalogs_only: True to leave out what only a rehearsal, or the ids of all rows, show.
+    """
+    if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
+        return []  # nothing is left to do
+    obstacles = [*_of_the_table(scene), *scene.plan.obstacles(scene), *_of_the_column(scene)]
+    if obstacles or catalogs_only:
+        return obstacles
+    if scene.state.exists or "expand" in scene.phases:
+        obstacles = [*scene.plan.rehearse(scene)]
+    return obstacles or [*_of_the_ids(scene)]  # which reads all of them
+
+
+def _of_the_table(scene: Scene) -> Iterator[Obstacle]:
+    if scene.state.misfit is not None and {"expand", "contract"} & {*scene.phases}:
+        yield scene.state.misfit
+
+
+def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
     if {"expand", "contract"} & {*scene.phases}:
         yield from obstacles_of_the_type(scene)
         yield from _of_the_collation(scene)
@@ -46,27 +69,28 @@ def obstacles(scene: Scene) -> Iterator[Obstacle]:
         yield from _of_a_change_of_collation(scene)
     if scene.fills_rows:
         yield from _of_the_key(scene)
-    triggers = [*obstacles_of_triggers(scene.connection, scene.target, scene.consent.update_triggers)]
-    if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
-        yield from triggers
+    if scene.fills_rows or "contract" in scene.phases:
+        triggers = [*obstacles_of_triggers(scene.table, scene.triggers, scene.consent.update_triggers)]
+        if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
+            yield from triggers
 
 
 def _replaces_ids(scene: Scene) -> bool:
     """Return True if the contract will replace ids, by UPDATEs like those of the backfill."""
-    connection, consent = scene.connection, scene.consent
-    if "contract" not in scene.phases or not scene.state.exists or scene.state.complete:
+    consent = scene.consent
+    if not scene.state.exists or scene.state.complete:
         return False
-    if consent.on_duplicate == "replace" and count_duplicates(connection, scene.target)[0]:
+    if consent.on_duplicate == "replace" and count_duplicates(rows_of(scene.table))[0]:
         return True
-    return consent.on_invalid == "replace" and count_invalid(connection, scene.target)[0] > 0
+    return consent.on_invalid == "replace" and count_invalid(rows_of(scene.table))[0] > 0
 
 
 def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
     """Yield the obstacle that the type of the existing column is, if it does not hold ids of the format."""
-    target, dialect = scene.target, scene.connection.dialect
+    target, dialect = scene.target, scene.table.connection.dialect
     if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
         return
-    existing = columns_of(inspect(scene.connection), target.table, target.schema)[target.column]["type"]
+    existing = columns_of(inspect(scene.table.connection), target.table, target.schema)[target.column]["type"]
     if holds_ids(existing, target.format, dialect):
         return
     expected = column_type(target.format, traits_for(dialect))
@@ -124,7 +148,7 @@ def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
         return
     collation = f"the collation {state.collation}" if state.collation else "its collation"
     problem = f"{collation} of {target.column} finds an id by other spellings, such as upper and lower case"
-    if scene.connection.dialect.name == "sqlite":
+    if scene.table.connection.dialect.name == "sqlite":
         binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
         batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
         yield Obstacle("other-spellings", problem, f"change it in a revision before: {batch}, {binary})")
@@ -135,8 +159,8 @@ def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
 
 def _of_a_change_of_collation(scene: Scene) -> Iterator[Obstacle]:
     target, plan = scene.target, scene.plan
-    if plan.changes_collation(scene.state) and not has_few_rows(scene.connection, target.table, target.schema):
-        work = "rebuilds the indexes of" if scene.connection.dialect.name == "postgresql" else "copies"
+    if plan.changes_collation(scene.state) and not scene.table.has_few_rows():
+        work = "rebuilds the indexes of" if scene.table.connection.dialect.name == "postgresql" else "copies"
         problem = f"writers would wait: another collation {work} {target.table}, which has more than {FEW_ROWS:,} rows"
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
@@ -157,7 +181,7 @@ def _makes_uuids(scene: Scene, default: str) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
     call = _UUID_CALL.fullmatch(default)
     kind = _UUIDS.get(call[1]) if call else None
-    is_uuid = scene.connection.dialect.name == "postgresql"  # elsewhere, a native column has bytes
+    is_uuid = scene.table.connection.dialect.name == "postgresql"  # elsewhere, a native column has bytes
     return kind is not None and any(
         isinstance(form, kind)
         and isinstance(form, BitsFormat)
@@ -170,7 +194,7 @@ def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
     target = scene.target
     if scene.state.index:
         return
-    for index in read_indexes(scene.connection, target.table, target.schema):
+    for index in scene.state.indexes:
         if index.name.lower() != target.unique_name.lower() or index.can_be_unique_index_of(target.column):
             continue
         defect = (
@@ -188,5 +212,51 @@ def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
 
 def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
     target = scene.target
-    if not types_of_places(scene.connection, target):
+    if not database_of(scene.table.connection.dialect).rows.read_places(scene.table):
         yield Obstacle("no-key", without_place(target), f"add one, or fill {target.column} by hand")
+
+
+# --- ids that the column holds already: they are changed only with consent
+
+
+def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
+    """Yield the ids that cannot stay as they are. Reads all ids that exist before the migration."""
+    state, consent = scene.state, scene.consent
+    if "contract" not in scene.phases or not state.exists or state.complete:
+        return
+    rows = rows_of(scene.table)
+    if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
+        yield from obstacles_of_duplicates(rows)
+    if consent.on_invalid == "refuse":
+        yield from _of_invalid_ids(rows)
+    elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
+        yield from _of_lost_characters(rows)
+
+
+def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
+    """Yield the obstacle that ids in several rows are."""
+    number, examples = count_duplicates(rows)
+    if number:
+        ids = "1 id is" if number == 1 else f"{number} ids are"
+        problem = f"{ids} in several rows, such as {', '.join(safe_repr(str(id)) for id in examples)}"
+        remedy = 'correct the rows, or pass on_duplicate="replace": all rows but the first get another id'
+        yield Obstacle("duplicates", problem, remedy)
+
+
+def _of_invalid_ids(rows: Rows) -> Iterator[Obstacle]:
+    number, examples = count_invalid(rows)
+    if number:
+        ids = "1 id is" if number == 1 else f"{number} ids are"
+        problem = f"{ids} no {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
+        remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
+        yield Obstacle("invalid-ids", problem, remedy)
+
+
+def _of_lost_characters(rows: Rows) -> Iterator[Obstacle]:
+    # the column becomes ASCII; outside of strict mode, the server would write question marks
+    number, examples = count_lost(rows)
+    if number:
+        ids = "1 id has" if number == 1 else f"{number} ids have"
+        values = ", ".join(map(safe_repr, examples))
+        problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
+        yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')

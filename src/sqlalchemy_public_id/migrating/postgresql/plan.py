@@ -6,28 +6,33 @@ The unique index is built ``CONCURRENTLY``. NOT NULL takes a CHECK constraint: `
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Row, text
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.catalog import names_in_queries
-from sqlalchemy_public_id.migrating.column_state import State
-from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Step, always
-from sqlalchemy_public_id.migrating.poolers import changes_session
+from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrating.postgresql.session import milliseconds
 from sqlalchemy_public_id.migrating.server_defaults import function_body, function_type
-from sqlalchemy_public_id.migrating.structure import obstacles_of_structure
+from sqlalchemy_public_id.migrating.state import State
 
 
 class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
+    bytewise = "C"
+
+    def _problem(self, name: str, kind: str) -> str | None:
+        is_cut = len(name.encode()) > 63
+        return super()._problem(name, kind) or (
+            "has more than 63 bytes, after which PostgreSQL cuts names" if is_cut else None
+        )
+
     def expand(self) -> list[Step]:
-        return [self._step("add the column", self._missing)]
+        return [Step("add the column", self._missing)]
 
     def contract(self) -> list[Step]:
         steps = [*self._collate(), self._build_index(), *self._not_null()]
@@ -39,7 +44,7 @@ class PostgreSQLPlan(Plan):
 
     def relax(self) -> list[Step]:
         return [
-            self._step("allow NULL", self._loosened),
+            Step("allow NULL", self._loosened),
             *(self._drop_unique() if not self.target.keeps_unique else ()),
             *self._collate(),
             *(self._drop_default() if self.target.server_default == "none" else ()),
@@ -48,15 +53,15 @@ class PostgreSQLPlan(Plan):
     def drop(self) -> list[Step]:
         return [
             *self._drop_unique(),
-            Step("drop the column", self._drop_column, lambda state: state.exists or state.function),
+            Step("drop the column", self._drop_column),
         ]
 
-    def scripts(self, lock_timeout: float) -> dict[str, list[str]]:
+    def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
         # in Alembic's transaction, which is undone as a whole, also if the column or the function exists already
         drop = [f"{self._alter} DROP COLUMN IF EXISTS {self.column}"]
         if self.generates_ids:
             drop.append(f"DROP FUNCTION IF EXISTS {self.generator}()")
-        before, after = f"SET lock_timeout = {math.ceil(lock_timeout * 1000)}", "RESET lock_timeout"
+        before, after = f"SET lock_timeout = {milliseconds(lock_timeout)}", "RESET lock_timeout"
         add = self._missing(State(), "CREATE FUNCTION")
         return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
 
@@ -70,57 +75,64 @@ class PostgreSQLPlan(Plan):
         return needed
 
     def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        target = scene.target
-        names = names_in_queries(scene.connection, target.table, target.schema, target.column, target.unique_name)
-        table = scene.connection.execute(_TABLE, names).one()
+        target, connection, names = scene.target, scene.table.connection, scene.table.names
+        table = connection.execute(_TABLE, names).one()
         yield from _of_rights(scene, table)
-        yield from obstacles_of_structure(scene.connection, target.table, target.schema)
         if table.refuses_updates and scene.fills_rows:
             problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
             identity = "DEFAULT" if table.has_key else "FULL"
-            yield Obstacle("replica-identity", problem, f"ALTER TABLE {scene.plan.table} REPLICA IDENTITY {identity}")
-        if {"expand", "relax"} & {*scene.phases} and scene.plan.generates_ids and table.has_function:
-            body = function_body(target.format, scene.connection.dialect.server_version_info)
+            yield Obstacle("replica-identity", problem, f"ALTER TABLE {self.table} REPLICA IDENTITY {identity}")
+        if {"expand", "relax"} & {*scene.phases} and self.generates_ids and table.has_function:
+            body = function_body(target.format, connection.dialect.server_version_info)
             if not table.is_ours and (table.body or "").strip() != body.strip():
-                problem = f"there is a function {scene.plan.generator}(), which this library has not created"
+                problem = f"there is a function {self.generator}(), which this library has not created"
                 yield Obstacle("foreign-function", problem, 'rename or drop it, or pass server_default="none"')
         if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
             problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
-        yield from _of_poolers(scene)
+        if not scene.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in scene.steps):
+            problem = (
+                "a pooler gives this connection another session after each transaction, and an index that is built or "
+                "dropped CONCURRENTLY needs a setting of the session"
+            )
+            yield Obstacle("pooler", problem, "connect to the server itself, or to a pooler in session mode")
         if "expand" in scene.phases and not scene.state.exists and table.columns >= _MAX_COLUMNS:
             problem = f"{target.table} has had {table.columns} columns, and PostgreSQL allows no more"
             yield Obstacle("too-many-columns", problem, "copy the rows into a new table: dropped columns count as well")
-        collation = scene.plan.collation
-        if collation is not None and scene.connection.scalar(_COLLATION, {"collation": collation}) is None:
+        collation = self.collation
+        if collation is not None and connection.scalar(_COLLATION, {"collation": collation}) is None:
             yield Obstacle("unknown-collation", f"there is no collation {collation}", "correct its name")
-        yield from _of_dependants(scene, names)
+        yield from _of_dependants(scene)
 
     def warnings(self, scene: Scene) -> Iterator[str]:
         added = "expand" in scene.phases and not scene.state.exists
         if not added and not ("drop" in scene.phases and scene.state.exists):
             return
-        target, plan = scene.target, scene.plan
-        names = names_in_queries(scene.connection, target.table, target.schema, target.column)
-        publications = scene.connection.execute(_PUBLICATIONS, names).scalars().all()
+        publications = scene.table.connection.execute(_PUBLICATIONS, scene.table.names).scalars().all()
         if publications:
-            problem = f"{target.table} is published in {', '.join(publications)}"
+            problem = f"{scene.target.table} is published in {', '.join(publications)}"
             if added:
-                remedy = f"ALTER TABLE {plan.table} ADD COLUMN {plan.column} {plan.type}"
+                remedy = f"{self._alter} ADD COLUMN {self.column} {self.type}"
                 yield f"{problem}: subscribers stop until their tables have the column; add it there first: {remedy}"
             else:
-                remedy = f"ALTER TABLE {plan.table} ALTER COLUMN {plan.column} DROP NOT NULL"
+                remedy = f"{self._alter} ALTER COLUMN {self.column} DROP NOT NULL"
                 yield f"{problem}: subscribers keep the column, and new rows have no ids there; first: {remedy}"
 
     # --- parts
 
-    def _drop_column(self, connection: Connection, state: State) -> list[str]:
-        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
-        return [drop, *self._drop_functions(state)]
+    @property
+    def _alter(self) -> str:
+        return f"ALTER TABLE {self.table}"
 
-    def _step(self, name: str, statements: Callable[[State], list[str]]) -> Step:
-        """Build a step of one short transaction that is needed while there are *statements* for the state."""
-        return Step(name, lambda _, state: statements(state), lambda state: bool(statements(state)))
+    @property
+    def generator(self) -> str:
+        """The function that generates ids, quoted, with its schema."""
+        return f"{self.schema}{self.quoted(naming.generator_name(self.target.table, self.target.column))}"
+
+    def _drop_column(self, state: State) -> list[str]:
+        if not (state.exists or state.function):
+            return []
+        return [f"{self._alter} DROP COLUMN IF EXISTS {self.column}", *self._drop_functions(state)]
 
     def _missing(self, state: State, create: str = "CREATE OR REPLACE FUNCTION") -> list[str]:
         """Return what the column lacks for new rows. In one transaction, so that nobody sees it without its default."""
@@ -153,93 +165,94 @@ class PostgreSQLPlan(Plan):
             f"{self._alter} ALTER COLUMN {self.column} SET DEFAULT {self.generator}()",
         ]
 
-    @property
-    def _alter(self) -> str:
-        return f"ALTER TABLE {self.table}"
-
     def _collate(self) -> list[Step]:
-        def sql(connection: Connection, state: State) -> list[str]:
+        def statements(state: State) -> list[str]:
+            if not self.changes_collation(state):
+                return []
             # the type stays: another length would rewrite the table
             collate = f"COLLATE {self.quoted(self.collation or '')}"
             return [f"{self._alter} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
 
-        return [Step("change the collation", sql, self.changes_collation)] if self.collation is not None else []
+        return [Step("change the collation", statements)]
 
     def _make_constraint(self) -> Step:
-        add = f"{self._alter} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
-
         def is_needed(state: State) -> bool:
             # one of another name was there before, and is as good
             return state.unique is None or (
                 not state.unique.constraint and state.unique.name == self.target.unique_name
             )
 
-        return Step("make the index a constraint", always(add), is_needed)
+        add = f"{self._alter} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
+        return step_if("make the index a constraint", is_needed, add)
+
+    @property
+    def _concurrently(self) -> str:
+        return "CONCURRENTLY " if self.online else ""
+
+    @property
+    def _build(self) -> Lock:
+        return Lock.BUILD if self.online else Lock.STRONG
 
     def _build_index(self) -> Step:
-        concurrently = "CONCURRENTLY " if self.online else ""
-        drop = f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique}"
-        create = f"CREATE UNIQUE INDEX {concurrently}{self.unique} ON {self.table} ({self.column})"
+        drop = f"DROP INDEX {self._concurrently}IF EXISTS {self.schema}{self.unique}"
+        create = f"CREATE UNIQUE INDEX {self._concurrently}{self.unique} ON {self.table} ({self.column})"
 
-        def sql(connection: Connection, state: State) -> list[str]:
+        def statements(state: State) -> list[str]:
+            if state.valid:
+                return []
             return [drop, create] if state.index else [create]  # an interrupted build leaves an invalid index
 
-        lock = Lock.BUILD if self.online else Lock.STRONG
-        return Step("build the unique index", sql, lambda state: not state.valid, lock)
+        return Step("build the unique index", statements, self._build)
 
     def _not_null(self) -> list[Step]:
         forbid = f"{self._alter} ALTER COLUMN {self.column} SET NOT NULL"
         if not self.online:
-            return [Step("forbid NULL", always(forbid), lambda state: state.nullable)]
-        drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self.check}"
-        add = f"{self._alter} ADD CONSTRAINT {self.check} CHECK ({self.column} IS NOT NULL) NOT VALID"
+            return [step_if("forbid NULL", lambda state: state.nullable, forbid)]
+        drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self._check}"
+        add = f"{self._alter} ADD CONSTRAINT {self._check} CHECK ({self.column} IS NOT NULL) NOT VALID"
+        validate = f"{self._alter} VALIDATE CONSTRAINT {self._check}"
         return [
-            Step("forbid NULL in new rows", always(add), lambda state: state.nullable and not state.check),
-            Step(
-                "look for NULL in old rows",
-                always(f"{self._alter} VALIDATE CONSTRAINT {self.check}"),
-                lambda state: state.nullable and not state.checked,
-                Lock.BUILD,
+            step_if("forbid NULL in new rows", lambda state: state.nullable and not state.check, add),
+            step_if(
+                "look for NULL in old rows", lambda state: state.nullable and not state.checked, validate, Lock.BUILD
             ),
             # two statements: one that drops the constraint, too, would drop it first, and scan all rows under its lock
-            self._step(
-                "forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)
-            ),
+            Step("forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)),
         ]
 
+    @property
+    def _check(self) -> str:
+        return self.quoted(naming.not_null_check_name(self.target.table, self.target.column))
+
     def _drop_unique(self) -> list[Step]:
-        concurrently = "CONCURRENTLY " if self.online else ""
+        def drop_constraint(state: State) -> list[str]:
+            drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"
+            return [drop] if state.constraint else []
 
-        def drop_constraint(connection: Connection, state: State) -> list[str]:
-            return [f"{self._alter} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"]
+        return [
+            Step("drop the unique constraint", drop_constraint),
+            Step("drop the unique index", self._drop_index, self._build),
+        ]
 
-        def drop_index(connection: Connection, state: State) -> list[str]:
-            return [f"DROP INDEX {concurrently}IF EXISTS {self.schema}{self.unique_of(state)}"]
-
-        constraint = Step("drop the unique constraint", drop_constraint, lambda state: state.constraint)
-        index = Step(
-            "drop the unique index",
-            drop_index,
-            lambda state: state.index and not state.constraint,
-            Lock.BUILD if self.online else Lock.STRONG,
-        )
-        return [constraint, index]
+    def _drop_index(self, state: State) -> list[str]:
+        drop = f"DROP INDEX {self._concurrently}IF EXISTS {self.schema}{self.unique_of(state)}"
+        return [drop] if state.index and not state.constraint else []
 
     def drop_unfinished(self) -> list[Step]:
-        def is_unfinished(state: State) -> bool:
-            return state.index and not state.valid
-
-        return [replace(self._drop_unique()[-1], needed=is_unfinished)]
+        return [
+            Step("drop the unique index", lambda state: [] if state.valid else self._drop_index(state), self._build)
+        ]
 
     def has_own_default(self, state: State) -> bool:
         return state.called is not None
 
     def _drop_default(self) -> list[Step]:
-        def sql(connection: Connection, state: State) -> list[str]:
-            alter = f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT"
-            return [alter, *self._drop_functions(state)]
+        def statements(state: State) -> list[str]:
+            if not self.has_own_default(state):
+                return []
+            return [f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT", *self._drop_functions(state)]
 
-        return [Step("drop the default", sql, self.has_own_default)]
+        return [Step("drop the default", statements)]
 
     def _drop_functions(self, state: State) -> list[str]:
         # with what calls them, in one transaction: afterwards, only the name would lead to one
@@ -322,16 +335,17 @@ ORDER BY 1
 """)
 
 
-def _of_dependants(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]:
+def _of_dependants(scene: Scene) -> Iterator[Obstacle]:
     if not scene.state.exists:
         return
     of_type: list[str] = ["type"] if scene.plan.changes_collation(scene.state) else []
     of_index: list[str] = [] if scene.target.keeps_unique else ["index"]
-    needs = {"drop": ["column", "index"], "relax": [*of_index, *of_type], "contract": of_type}
+    needs: dict[str, list[str]] = {"drop": ["column", "index"], "relax": [*of_index, *of_type], "contract": of_type}
     wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
     if not wanted:
         return
-    dependants = scene.connection.execute(_DEPENDANTS, {**names, "needs": wanted}).scalars().all()
+    names = {**scene.table.names, "needs": wanted}
+    dependants = scene.table.connection.execute(_DEPENDANTS, names).scalars().all()
     if dependants:
         what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
         what = "the unique index of the column" if wanted == ["index"] else what
@@ -339,17 +353,7 @@ def _of_dependants(scene: Scene, names: dict[str, object]) -> Iterator[Obstacle]
         yield Obstacle("dependants", problem, "drop or change that first")
 
 
-def _of_poolers(scene: Scene) -> Iterator[Obstacle]:
-    builds = any(step.lock is Lock.BUILD for _, step in scene.steps)
-    if scene.plan.online and builds and changes_session(scene.connection):
-        problem = (
-            "a pooler gives this connection another session after each transaction, and an index that is built or "
-            "dropped CONCURRENTLY needs a setting of the session"
-        )
-        yield Obstacle("pooler", problem, "connect to the server itself, or to a pooler in session mode")
-
-
-def _of_rights(scene: Scene, table: Row[tuple[object, ...]]) -> Iterator[Obstacle]:
+def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
     name = scene.target.table
     if not table.is_owner:
         problem = f"{table.role} does not own {name}, and only its owner, {table.owner}, can change it"

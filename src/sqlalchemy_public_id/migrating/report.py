@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
-from sqlalchemy_public_id.migrating.catalog import update_triggers
-from sqlalchemy_public_id.migrating.column_state import estimate_bytes
+from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.plan import Lock, Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
@@ -54,14 +52,6 @@ class MigrationReport:
     """The work to do elsewhere, such as on the subscribers of a published table."""
     obstacles: tuple[Obstacle, ...]
 
-    def require_clear_way(self) -> None:
-        """Raise an error with everything that stands in the way.
-
-        :raises MigrationRefused: if there is an obstacle.
-        """
-        if self.obstacles:
-            raise MigrationRefused(target=self.target, obstacles=self.obstacles)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary that JSON can hold."""
         return asdict(self)
@@ -85,19 +75,19 @@ class MigrationReport:
 
 def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
     """Build the report of a migration from its *scene*."""
-    target, connection = scene.target, scene.connection
+    live = scene.table
     steps = tuple(_steps(scene)) if not obstacles else ()
     kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
-    triggers = update_triggers(connection, target.table, target.schema, target.column) if scene.fills_rows else []
+    rows = live.estimate_rows()
     return MigrationReport(
-        target=str(target),
-        database=connection.dialect.name,
-        rows=scene.rows,
-        size=estimate_bytes(connection, target.table, target.schema),
-        seconds=None if scene.rows is None else sum(scene.rows / _ROWS_A_SECOND[kind] for kind in kinds),
+        target=str(scene.target),
+        database=live.connection.dialect.name,
+        rows=rows,
+        size=live.estimate_bytes(),
+        seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
         steps=steps,
         rights=tuple(scene.plan.rights(scene)),
-        triggers=tuple(triggers),
+        triggers=tuple(scene.triggers) if scene.fills_rows else (),
         warnings=tuple(scene.plan.warnings(scene)),
         obstacles=tuple(obstacles),
     )
@@ -110,8 +100,7 @@ def _steps(scene: Scene) -> Iterator[PlannedStep]:
             yield PlannedStep(phase, "set the ids of rows without one, in batches", lock)
         for of_phase, step in scene.steps:
             if of_phase == phase:
-                statements = tuple(step.sql(scene.connection, scene.state))
-                yield PlannedStep(phase, step.name, LOCKS[step.lock], statements)
+                yield PlannedStep(phase, step.name, LOCKS[step.lock], tuple(step.statements(scene.state)))
 
 
 def in_time(seconds: float) -> str:

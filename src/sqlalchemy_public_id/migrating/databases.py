@@ -1,0 +1,84 @@
+"""What there is for each database: the only place that chooses by the name of a dialect."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.mysql.plan import MySQLPlan
+from sqlalchemy_public_id.migrating.mysql.rows import MySQLRows
+from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
+from sqlalchemy_public_id.migrating.mysql.table import MySQLTable
+from sqlalchemy_public_id.migrating.plan import Plan
+from sqlalchemy_public_id.migrating.postgresql.plan import PostgreSQLPlan
+from sqlalchemy_public_id.migrating.postgresql.rows import PostgreSQLRows
+from sqlalchemy_public_id.migrating.postgresql.session import PostgreSQLSession
+from sqlalchemy_public_id.migrating.postgresql.table import PostgreSQLTable
+from sqlalchemy_public_id.migrating.rows import Rows
+from sqlalchemy_public_id.migrating.session import Session
+from sqlalchemy_public_id.migrating.sqlite.plan import SQLitePlan
+from sqlalchemy_public_id.migrating.sqlite.rows import SQLiteRows
+from sqlalchemy_public_id.migrating.sqlite.session import SQLiteSession
+from sqlalchemy_public_id.migrating.sqlite.table import SQLiteTable
+from sqlalchemy_public_id.migrating.table import LiveTable
+
+
+class Database(NamedTuple):
+    """The classes for one kind of database."""
+
+    plan: type[Plan]
+    table: type[LiveTable]
+    rows: type[Rows]
+    session: type[Session]
+
+
+_MYSQL = Database(MySQLPlan, MySQLTable, MySQLRows, MySQLSession)
+_DATABASES = {
+    "mariadb": _MYSQL,
+    "mysql": _MYSQL,
+    "postgresql": Database(PostgreSQLPlan, PostgreSQLTable, PostgreSQLRows, PostgreSQLSession),
+    "sqlite": Database(SQLitePlan, SQLiteTable, SQLiteRows, SQLiteSession),
+}
+
+
+def is_supported(dialect: Dialect) -> bool:
+    """Return True if tables in the database of *dialect* can be migrated."""
+    return dialect.name in _DATABASES
+
+
+def database_of(dialect: Dialect) -> Database:
+    """Return the classes for the database of *dialect*.
+
+    :raises ConfigurationError: if it is not supported.
+    """
+    database = _DATABASES.get(dialect.name)
+    if database is None:
+        raise ConfigurationError(
+            f"there are no steps for {dialect.name}; expected one of {', '.join(sorted(_DATABASES))}"
+        )
+    return database
+
+
+def live_table(connection: Connection, target: PublicIdColumn) -> LiveTable:
+    """Return the table of *target* in the database of *connection*."""
+    return database_of(connection.dialect).table(connection, target)
+
+
+def rows_of(live: LiveTable) -> Rows:
+    """Return the rows of a table.
+
+    :raises ConfigurationError: if it has no such column, or if its rows cannot be told apart.
+    """
+    return database_of(live.connection.dialect).rows(live, live.read_state())
+
+
+def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False) -> Plan:
+    """Return the plan for the database of *dialect*.
+
+    :raises ConfigurationError: if it is not supported, or does not accept one of the names.
+    """
+    return database_of(dialect).plan(target, dialect, online=online, allow_lock=allow_lock)

@@ -1,0 +1,1 @@
+"""Everything that a migration knows of MySQL and MariaDB."""

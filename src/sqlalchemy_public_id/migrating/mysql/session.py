@@ -1,0 +1,99 @@
+"""The session of a migration of MySQL or MariaDB: time limits, modes, advisory locks, and clusters of nodes.
+
+In Galera, and in group replication with several primaries, every node takes writes. A node executes an ALTER of another
+one some time later, and meanwhile commits rows without the column or its default. A migration has to see these rows,
+and must not end a phase before all nodes have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.migrating.plan import Lock
+from sqlalchemy_public_id.migrating.session import Session, restore, send
+
+_READ = (
+    *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
+    *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
+    *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
+)
+_ALL_STATEMENTS = 7
+"""Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
+
+
+class MySQLSession(Session):
+    """The session of a connection to MySQL or MariaDB."""
+
+    lock_setting = "lock_wait_timeout"
+    _turn: str = ""
+
+    def read_settings(self) -> dict[str, str]:
+        names = ", ".join(f"'{name}'" for name in _READ)
+        rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        return {row[0]: row[1] for row in rows}
+
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        wanted: dict[str, object] = {
+            "sql_mode": mode_for_old_rows(current["sql_mode"]),
+            "system_versioning_alter_history": "KEEP",  # system-versioned tables refuse every ALTER otherwise
+        }
+        if self.is_limited:
+            wanted |= {
+                "lock_wait_timeout": self._whole(self.patience.lock_timeout),
+                "max_statement_time": 0,
+                "max_execution_time": 0,
+            }
+        if current.get("wsrep_on") == "ON":
+            # an ALTER of Galera is executed by all nodes in the same place of the order of transactions
+            wanted["wsrep_sync_wait"] = _ALL_STATEMENTS
+        # a member before MySQL 8.0.14 has no such setting, and nothing to wait for the others with; nor has OceanBase
+        if current.get("group_replication_single_primary_mode") == "OFF":
+            wanted["group_replication_consistency"] = "BEFORE_AND_AFTER"
+        return wanted
+
+    def wanted_batch_settings(self) -> dict[str, object]:
+        """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked."""
+        if not is_autocommit(self.connection):
+            return {}
+        # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
+        isolation = dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED")
+        return {"innodb_lock_wait_timeout": 1, **isolation}
+
+    @contextmanager
+    def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
+        with self.limited_to(seconds):
+            yield
+
+    # --- the turn
+
+    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+        database = schema or send(self.connection, "SELECT DATABASE()").scalar()
+        self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
+        return bool(send(self.connection, f"SELECT GET_LOCK({self._turn}, 0)").scalar())
+
+    def read_holder(self) -> Any:
+        return send(self.connection, f"SELECT IS_USED_LOCK({self._turn})").scalar()
+
+    def end_turn(self) -> None:
+        restore(self.connection, f"SELECT RELEASE_LOCK({self._turn})")
+
+
+def mode_for_old_rows(mode: str) -> str:
+    """Return the *mode* of SQL without what refuses zero dates: old rows and defaults have them, and are written again.
+
+    Strict mode stays, or comes: otherwise a value that does not fit is cut, and MODIFY replaces NULL by the empty
+    string. TRADITIONAL would bring the others back.
+    """
+    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"}
+    return ",".join(
+        dict.fromkeys([*(each for each in mode.split(",") if each and each not in left_out), "STRICT_ALL_TABLES"])
+    )
+
+
+def digest_of(*parts: object) -> str:
+    """Return a name for a lock that different *parts* do not share."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]

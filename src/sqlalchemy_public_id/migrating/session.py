@@ -1,0 +1,215 @@
+"""The session in which a migration works: its limits and settings, and the turn that keeps other migrations out."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection
+
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.migrating.column import Patience
+from sqlalchemy_public_id.migrating.plan import Lock, Step
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
+
+_LONGEST_PAUSE = 1.0
+
+
+class Session(ABC):
+    """The session of *connection*. What it changes is restored afterwards.
+
+    :param patience: how long statements may wait for locks; ``None`` leaves the limits as they are.
+    """
+
+    lock_setting: ClassVar[str]
+    """The setting that limits the time of waiting for a lock."""
+    is_exclusive: ClassVar[bool] = False
+    """True if a step has kept all other writers out since it began."""
+    has_turns: ClassVar[bool] = True
+    """False if the database has one writer, so that migrations take turns anyway."""
+
+    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+        self.connection: Connection = connection
+        self.patience: Patience = patience or Patience()
+        self.is_limited: bool = patience is not None
+
+    @property
+    def is_stable(self) -> bool:
+        """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting to change."""
+        return True
+
+    # --- settings
+
+    @abstractmethod
+    def read_settings(self) -> dict[str, str]:
+        """Return the settings that a migration may have to change, with their values."""
+
+    @abstractmethod
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        """Return the settings with the values that they are to have, among the *current* ones."""
+
+    def changes(self, *, of_batches: bool = False) -> tuple[list[str], list[str]]:
+        """Return the statements that change the settings, and those that restore them."""
+        current = self.read_settings()
+        wanted = self.wanted_batch_settings() if of_batches else self.wanted_settings(current)
+        changed = {name: value for name, value in wanted.items() if name in current}
+        changed = {name: value for name, value in changed.items() if not _is_equal(current[name], value)}
+        before = [self.written(name, current[name]) for name in changed]
+        return [self.written(name, value) for name, value in changed.items()], before
+
+    def written(self, name: str, value: object) -> str:
+        """Return the statement that changes a setting."""
+        number = _as_number(value)
+        return f"SET SESSION {name} = {value if number is not None else self._literal(str(value))}"
+
+    def _literal(self, text: str) -> str:
+        return "'" + text.replace("'", "''") + "'"
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Change the settings until the block ends."""
+        return self._changed()
+
+    def batches(self) -> AbstractContextManager[None]:
+        """Change what batches of a backfill need beside them, if each batch is a transaction."""
+        return self._changed(of_batches=True) if self.wanted_batch_settings() else nullcontext()
+
+    def wanted_batch_settings(self) -> dict[str, object]:
+        """Return these settings with the values that they are to have."""
+        return {}
+
+    @contextmanager
+    def _changed(self, *, of_batches: bool = False) -> Generator[None]:
+        during, before = self.changes(of_batches=of_batches)
+        for sql in during:
+            send(self.connection, sql)
+        try:
+            yield
+        except BaseException:
+            if not traits_for(self.connection.dialect).aborts_transaction or is_autocommit(self.connection):
+                restore(self.connection, *before)  # a transaction of PostgreSQL that has failed takes them back
+            raise
+        restore(self.connection, *before)
+
+    # --- steps
+
+    def timeout_of(self, step: Step) -> float:
+        """Return how many seconds *step* waits for its lock."""
+        patience = self.patience
+        if step.lock is Lock.REWRITE:  # the time of all attempts: it is tried once
+            return patience.lock_timeout * patience.attempts
+        return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
+
+    def lock_limit(self, seconds: float) -> str:
+        """Return the statement that limits the time of waiting for a lock."""
+        return self.written(self.lock_setting, self._whole(seconds))
+
+    def _whole(self, seconds: float) -> int:
+        return max(1, math.ceil(seconds))  # MySQL and MariaDB wait for whole seconds
+
+    @contextmanager
+    def limited_to(self, seconds: float) -> Generator[None]:
+        """Let statements wait for their locks for some *seconds*, and afterwards as long as the others do."""
+        usual = self.patience.lock_timeout
+        if seconds == usual:
+            yield
+            return
+        send(self.connection, self.lock_limit(seconds))
+        try:
+            yield
+        finally:
+            restore(self.connection, self.lock_limit(usual))
+
+    @abstractmethod
+    def begin_step(self, lock: Lock, seconds: float) -> AbstractContextManager[None]:
+        """Surround the statements of a step, which wait for their *lock* for some *seconds*."""
+
+    # --- the turn
+
+    @abstractmethod
+    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+        """Take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
+
+    @abstractmethod
+    def read_holder(self) -> Any:
+        """Return the number of the connection that has the lock."""
+
+    @abstractmethod
+    def end_turn(self) -> None:
+        """Release the lock, unless it ends with the transaction."""
+
+    @contextmanager
+    def turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
+        """Wait until no other migration works on *table*, or on the database, and keep others out until the block ends.
+
+        Two processes that change one table at once undo each other's work: each would drop the index that the other one
+        builds. The lock is asked for again and again: a session of PostgreSQL that waits for it has a snapshot, for
+        which ``CREATE INDEX CONCURRENTLY`` waits in turn.
+
+        Inside a transaction of PostgreSQL, others are kept out until that ends. SQLite has one writer: no lock is
+        needed. Behind a pooler that changes sessions there is none.
+
+        :param timeout: how many seconds to wait.
+        :raises LockNotAvailable: if the other migration has not ended by then, with the number of its connection.
+        """
+        name = table or str(self.connection.engine.url.database)
+        began, pause, holder = time.monotonic(), 0.05, None
+        while (is_ours := self.try_turn(table, schema)) is False:
+            now = self.read_holder()
+            if now not in (None, holder):
+                holder = now
+                log.warning("%s: waiting for another migration of it, which has the connection %s", name, holder)
+            if time.monotonic() - began >= timeout:
+                raise LockNotAvailable(step="begin", table=name, attempts=1, timeout=timeout, holder=holder)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+            time.sleep(pause)
+        try:
+            yield
+        finally:
+            if is_ours:
+                self.end_turn()
+
+
+def send(connection: Connection, sql: str) -> Any:
+    """Execute *sql*, in which nothing is a parameter."""
+    return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+
+
+def restore(connection: Connection, *settings: str) -> None:
+    """Send the *settings* unless the connection is lost: an error of theirs would hide the one that lost it."""
+    for sql in settings if not connection.invalidated else ():
+        send(connection, sql)
+
+
+@contextmanager
+def transaction(connection: Connection, begin: str) -> Generator[None]:
+    """Send *begin*, and COMMIT or ROLLBACK, which SQLAlchemy does not send in AUTOCOMMIT mode."""
+    send(connection, begin)
+    try:
+        yield
+        send(connection, "COMMIT")
+    except BaseException:
+        # SQLite may have rolled back already, or refused the COMMIT because others read
+        if not connection.invalidated and traits_for(connection.dialect).in_transaction(
+            connection.connection.dbapi_connection
+        ):
+            restore(connection, "ROLLBACK")
+        raise
+
+
+def _as_number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _is_equal(current: str, wanted: object) -> bool:
+    number = _as_number(wanted)
+    return str(wanted) == current if number is None else number == _as_number(current)

@@ -1,0 +1,174 @@
+"""A table in use, as the database describes it: its column of public ids, its indexes, triggers and rows."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, Inspector, column, func, literal, select
+from sqlalchemy import table as sql_table
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.exc import SAWarning
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.state import IndexFacts, State
+from sqlalchemy_public_id.naming import MARK, generator_name, not_null_check_name
+
+FEW_ROWS = 10_000
+"""A strong lock on so many rows takes milliseconds."""
+
+
+class LiveTable(ABC):
+    """The table of *target* in the database of *connection*. Everything is read when it is asked for."""
+
+    can_skip_triggers: ClassVar[bool] = False
+    """True if the database can leave out the triggers that an UPDATE fires."""
+
+    def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
+        self.connection: Connection = connection
+        self.target: PublicIdColumn = target
+        self.name: str = quoted_table(target.table, target.schema, connection.dialect)
+        """The name, quoted, with its schema."""
+        self.names: dict[str, Any] = {
+            "table": target.table,
+            "schema": target.schema,
+            "database": target.schema or "main",
+            "regclass": self.name,
+            "column": target.column,
+            "unique": target.unique_name,
+            "check": not_null_check_name(target.table, target.column),
+            "generator": generator_name(target.table, target.column),
+            "mark": MARK,
+        }
+        """The parameters of all queries of catalogs; each one uses some of them."""
+        self._rows = sql_table(target.table, column(target.column), schema=target.schema)
+
+    # --- the catalogs
+
+    def read_state(self) -> State:
+        """Read what exists of the column, and the indexes of the table.
+
+        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
+        """
+        found = self._read_state()
+        target = self.target
+        where = f"{target.table!r} in schema {target.schema!r}" if target.schema else repr(target.table)
+        if found is None:
+            raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
+        kind, state, indexes = found
+        if kind != "table":
+            raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
+        return state.with_indexes(indexes, target.column, target.unique_name)
+
+    @abstractmethod
+    def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
+        """Return ``"table"``, the state without what the indexes tell, and the indexes.
+
+        ``None`` if there is nothing of this name; another kind for a view, and for all that has no rows of its own.
+        """
+
+    @abstractmethod
+    def estimate_rows(self) -> int | None:
+        """Return the number of rows that the database estimates, which SQLite counts; None if it has no estimate."""
+
+    def estimate_bytes(self) -> int | None:
+        """Return the bytes of the table and its indexes, as the catalogs have them; None on SQLite."""
+        return None
+
+    @abstractmethod
+    def update_triggers(self) -> list[str]:
+        """Return the names of the triggers and rules that an UPDATE of the column fires."""
+
+    def obstacles_to_skipping(self) -> Iterator[Obstacle]:
+        """Yield what keeps the role from leaving out triggers."""
+        yield from ()
+
+    @abstractmethod
+    def without_triggers(self) -> AbstractContextManager[None]:
+        """Leave out the triggers of the table inside the open transaction."""
+
+    def columns_changed_by_updates(self) -> list[str]:
+        """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
+        return []
+
+    def _partitioned(self) -> Obstacle:
+        problem = f"{self.target.table} is partitioned, and every unique index needs the columns of the partitions"
+        remedy = "keep the ids in a table of their own that refers to this one, and remove the column from the model"
+        return Obstacle("partitioned", problem, remedy)
+
+    # --- the rows
+
+    def has_few_rows(self) -> bool:
+        """Return True if a strong lock on all rows takes milliseconds. Reads :data:`FEW_ROWS` rows at most."""
+        rows = select(literal(1)).select_from(self._rows).limit(FEW_ROWS + 1).subquery()
+        return (self.connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
+
+    def has_rows_to_fill(self, state: State) -> bool:
+        """Return True if a row has no id, also because there is no column yet."""
+        query = select(literal(1)).select_from(self._rows).limit(1)
+        if state.exists:
+            query = query.where(self._rows.c[self.target.column].is_(None))
+        return self.connection.execute(query).first() is not None
+
+    def count_missing(self) -> int:
+        """Return how many rows have no id."""
+        missing = self._rows.c[self.target.column].is_(None)
+        return self.connection.scalar(select(func.count()).select_from(self._rows).where(missing)) or 0
+
+    def are_few_missing(self) -> bool:
+        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
+        query = select(func.count(), func.count(self._rows.c[self.target.column])).select_from(self._rows)
+        total, filled = self.connection.execute(query).one()
+        return filled > 0 and total - filled <= max(1000, total // 100)
+
+
+_BOOLEANS = {field.name for field in fields(IndexFacts) if isinstance(field.default, bool)} | {"unique"}
+
+
+def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
+    """Return the indexes that the *rows* of a catalog describe."""
+    indexes: list[IndexFacts] = []
+    for row in rows:
+        # MySQL and SQLite return 0 and 1
+        facts: dict[str, Any] = {name: bool(value) if name in _BOOLEANS else value for name, value in row.items()}
+        indexes.append(IndexFacts(**facts))
+    return tuple(indexes)
+
+
+# --- what SQLAlchemy reflects
+
+
+def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
+    """Return the columns of *table* by name. The type of one that SQLAlchemy has none for is ``NullType``."""
+    with _without_warnings():
+        columns = inspector.get_columns(table, schema=schema)
+    return {_unescaped(column["name"], inspector.dialect): column for column in columns}
+
+
+def primary_key_of(inspector: Inspector, table: str, schema: str | None) -> list[str]:
+    """Return the names of the columns of the primary key, in its order."""
+    with _without_warnings():  # on MySQL and MariaDB, it reads all columns as well
+        names = inspector.get_pk_constraint(table, schema=schema)["constrained_columns"]
+    return [_unescaped(name, inspector.dialect) for name in names]
+
+
+@contextmanager
+def _without_warnings() -> Generator[None]:
+    """Hide SQLAlchemy's warnings of types that it does not know: they are those of other columns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)
+        yield
+
+
+def _unescaped(name: str, dialect: Dialect) -> str:
+    # on MySQL and MariaDB, SQLAlchemy parses SHOW CREATE TABLE, and leaves a quote inside a name doubled
+    quote: str = dialect.identifier_preparer.initial_quote
+    return name.replace(quote * 2, quote) if traits_for(dialect).escapes_reflected_names else name
