@@ -92,7 +92,7 @@ def test_many(engine: Engine) -> None:
     assert min(chances(ids, BASE36)) > SUSPECT
 
 
-@on("postgresql", "mysql", "mariadb")
+@on("postgresql")
 def test_check_digit(engine: Engine) -> None:
     """The check digit is that of Python, and the characters before it are even."""
     format = NanoId(length=12, prefix="per", check_digit=True)
