@@ -61,10 +61,10 @@ if _TYPE_CHECKING:
         CoprimeKey,
         CoprimeStep,
         KeyedStep,
+        Ranges,
         ShardRouter,
         block_key,
         cluster_key,
-        ranges,
     )
     from sqlalchemy_public_id.references import public_ref
 
@@ -114,7 +114,7 @@ __all__ = [
     "PublicIdMixinDataclass",
     "PublicIdNotFound",
     "PublicIdType",
-    "ranges",
+    "Ranges",
     "ReferenceNotReadable",
     "references",
     "ShardRouter",

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, MetaData, insert
 
 from sqlalchemy_public_id import ConfigurationError, audit
 from sqlalchemy_public_id.audit import Finding
-from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, range_of, ranges
+from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges, cluster_key, range_of
 
 pytestmark = pytest.mark.backend
 
@@ -148,8 +148,8 @@ def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
     [
         {"cluster": 32767},
         {"key_range": range_of(32767)},
-        {"key_range": ranges(shards=7)[6]},
-        {"key_range": ranges(shards=7)[0]},
+        {"key_range": Ranges(shards=7)[6]},
+        {"key_range": Ranges(shards=7)[0]},
     ],
     ids=["32767", "its range", "last", "first"],
 )

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import (
     ClusterKey,
+    Ranges,
     cluster_key,
     hex_of,
     range_of,
-    ranges,
 )
 
 pytestmark = pytest.mark.backend
@@ -242,7 +242,7 @@ def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: S
 
 def test_ranges(create: Callable[[MetaData], None], session: Session) -> None:
     """A plain range of keys is kept as that of a cluster is."""
-    shards = ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
+    shards = Ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
     us = [cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)]
     metadata, Depot, _ = models(*us)
     create(metadata)

@@ -16,7 +16,7 @@ from sqlalchemy_public_id.alembic import (
     set_cluster,
     unset_cluster,
 )
-from sqlalchemy_public_id.keys import ClusterKey, Range, ranges
+from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges
 
 pytestmark = pytest.mark.backend
 
@@ -172,7 +172,7 @@ def test_arguments() -> None:
     """A range of Python, and a range beside a cluster, are refused where the operation is made."""
     wrong: Any = range(1, 9)
 
-    with pytest.raises(ConfigurationError, match=r"key_range is range\(1, 9\), expected one of ranges"):
+    with pytest.raises(ConfigurationError, match=r"key_range is range\(1, 9\), expected one of Ranges"):
         SetClusterOp(NAME, key_range=wrong)
     with pytest.raises(ConfigurationError, match="leave one of them out"):
-        SetClusterOp(NAME, key_range=ranges(shards=3)[1], cluster=10)
+        SetClusterOp(NAME, key_range=Ranges(shards=3)[1], cluster=10)

@@ -18,7 +18,6 @@ def test_dir_of_the_package() -> None:
     assert set() == set(sqlalchemy_public_id.__all__) - set(dir(sqlalchemy_public_id))
 
 
-@known_defect("house", "the function ranges() hides the module of its name", raises=AssertionError)
 def test_modules_of_keys() -> None:
     """``import sqlalchemy_public_id.keys.NAME as NAME`` binds a module, whatever module of ``keys`` it is."""
     modules = [importlib.import_module(f"{keys.__name__}.{name}") for _, name, _ in pkgutil.iter_modules(keys.__path__)]

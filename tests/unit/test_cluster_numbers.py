@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped
 from sqlalchemy.orm import MappedColumn as MappedColumnType
 
 from sqlalchemy_public_id import ConfigurationError
-from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key, in_cluster, range_of, ranges
+from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges, cluster_key, in_cluster, range_of
 
 LAST = 2**48 - 1
 FIGURES = [
@@ -127,7 +127,7 @@ def test_json_schema() -> None:
 
 def test_ranges_by_number() -> None:
     """Shards that are only counted share all keys evenly, and no key is in two of them."""
-    four = ranges(shards=4)
+    four = Ranges(shards=4)
 
     assert list(four) == [0, 1, 2, 3]
     assert four[0].start == 1
@@ -137,7 +137,7 @@ def test_ranges_by_number() -> None:
 
 def test_ranges_of_the_seed() -> None:
     """A trillion keys for each of the named servers."""
-    named = ranges(shards=["one", "two"], size=10**12)
+    named = Ranges(shards=["one", "two"], size=10**12)
 
     assert named["one"].options == {"start": 1, "minvalue": 1, "maxvalue": 10**12}
     assert named["two"].options == {"start": 10**12 + 1, "minvalue": 10**12 + 1, "maxvalue": 2 * 10**12}
@@ -150,9 +150,9 @@ def test_overlaps() -> None:
     with pytest.raises(
         ConfigurationError, match=r"'eu' \(1 to 10\) and 'us' \(10 to 19\) overlap: .* 10 to 10; let 'us'"
     ):
-        ranges(shards={"us": range(10, 20), "eu": range(1, 11)})
+        Ranges(shards={"us": range(10, 20), "eu": range(1, 11)})
     with pytest.raises(ConfigurationError, match=r"'a' .* and 'b' .* overlap"):
-        ranges(shards={"a": range(1, 100), "b": range(20, 30)})
+        Ranges(shards={"a": range(1, 100), "b": range(20, 30)})
 
 
 WRONG: list[Any] = [
@@ -178,14 +178,14 @@ WRONG: list[Any] = [
 def test_no_ranges(shards: Any) -> None:
     """Keys below 1 or above 2**63 - 1, no keys at all, and what is no range are refused."""
     with pytest.raises(ConfigurationError, match=r"expected|there are no keys"):
-        ranges(shards=shards)
+        Ranges(shards=shards)
 
 
 @pytest.mark.parametrize("size", ["5", 2.5, True], ids=repr)
 def test_no_size(size: Any) -> None:
     """A size that is no number of keys is refused."""
     with pytest.raises(ConfigurationError, match="expected how many keys each shard has"):
-        ranges(shards=4, size=size)
+        Ranges(shards=4, size=size)
 
 
 @pytest.mark.parametrize("number", [0, 10, 32767])
@@ -202,9 +202,9 @@ def test_the_cluster_of_a_range(number: int) -> None:
 def test_sizes(size: int) -> None:
     """A size that cannot be is refused with the largest one that can; ranges have theirs already."""
     with pytest.raises(ConfigurationError, match=f"at most {(2**63 - 1) // 4}"):
-        ranges(shards=4, size=size)
+        Ranges(shards=4, size=size)
     with pytest.raises(ConfigurationError, match="leave size out"):
-        ranges(shards={"eu": range(1, 9)}, size=5)
+        Ranges(shards={"eu": range(1, 9)}, size=5)
 
 
 # --- declarations
@@ -235,7 +235,7 @@ def test_the_column() -> None:
         ({"cluster": 10, "strategy": "trigger"}, 'expected "identity" or "function"'),
         ({"cluster": 10, "key_range": Range(1, 2)}, "takes the place of a cluster"),
         ({"strategy": "function", "key_range": Range(1, 2)}, 'with strategy="identity" only'),
-        ({"key_range": range(1, 2)}, "expected one of ranges"),
+        ({"key_range": range(1, 2)}, "expected one of Ranges"),
         ({"strategy": "function", "enforce_range": True}, 'enforce_range is for strategy="identity"'),
         ({"cluster": 10, "primary_key": False}, "sets primary_key itself"),
         ({"cluster": 10, "server_default": "1"}, "sets server_default itself"),

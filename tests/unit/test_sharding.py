@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, TypedId
-from sqlalchemy_public_id.keys.ranges import ranges
+from sqlalchemy_public_id.keys.ranges import Ranges
 from sqlalchemy_public_id.keys.sharding import ShardRouter
 from sqlalchemy_public_id.keys.sharding.rules import ByHash, ByKey, ByPrefix, bucket_of, jump, rule_of
 
@@ -68,9 +68,9 @@ def test_ids_are_spread_evenly() -> None:
         ({"cus": "a", ShardedBoxId: "b"}, ByPrefix),
         ({10: "a", 20: "b"}, ByKey),
         ({range(1, 10): "a", range(10, 20): "b"}, ByKey),
-        (ranges(shards=["a", "b"]), ByKey),
+        (Ranges(shards=["a", "b"]), ByKey),
     ],
-    ids=["hash", "prefixes", "clusters", "ranges of Python", "ranges()"],
+    ids=["hash", "prefixes", "clusters", "ranges of Python", "Ranges()"],
 )
 def test_a_rule_is_said_in_plain_values(by: Any, expected: type) -> None:
     """What is given as ``by`` tells by its kind which rule is meant."""
@@ -86,7 +86,7 @@ def test_a_rule_is_said_in_plain_values(by: Any, expected: type) -> None:
         ({range(1, 10): "a", range(10, 20): "b"}, 9, "a"),
         ({range(1, 10): "a", range(10, 20): "b"}, 10, "b"),
         ({range(1, 10): "a", range(10, 20): "b"}, 20, None),
-        (ranges(shards=["a", "b"], size=100), 101, "b"),
+        (Ranges(shards=["a", "b"], size=100), 101, "b"),
     ],
 )
 def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
@@ -103,13 +103,13 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
         ({"cus": "a", 10: "b"}, "not of one kind"),
         ({1 << 15: "a"}, "32768 is no cluster id"),
         ({range(1, 10): "a", range(9, 20): "b"}, "overlap"),
-        (ranges(shards=["a", "z"]), "range for 'z'"),
+        (Ranges(shards=["a", "z"]), "range for 'z'"),
         ({range(5, 5): "a"}, "range(5, 5), which holds no key"),
         ({"": "a"}, "an empty prefix"),
         ({TypedId: "a"}, "TypedId, which has no prefix"),
     ],
     ids=[
-        *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "ranges() of others"),
+        *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "Ranges() of others"),
         *("an empty range", "an empty prefix", "an abstract id"),
     ],
 )

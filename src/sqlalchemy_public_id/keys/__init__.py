@@ -3,7 +3,7 @@
 from sqlalchemy_public_id.keys.blocks import BlockAllocator, block_key
 from sqlalchemy_public_id.keys.cluster import cluster_key, cluster_of, hex_of, in_cluster, sequence_of
 from sqlalchemy_public_id.keys.coprime import CoprimeKey, CoprimeStep, KeyedStep
-from sqlalchemy_public_id.keys.ranges import ClusterKey, Range, Ranges, range_of, ranges
+from sqlalchemy_public_id.keys.ranges import ClusterKey, Range, Ranges, range_of
 from sqlalchemy_public_id.keys.sharding import ShardRouter
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Range",
     "range_of",
     "Ranges",
-    "ranges",
     "sequence_of",
     "ShardRouter",
 ]

@@ -11,7 +11,7 @@ Split(cluster=20, sequence=3)
 
 Ranges are simpler: each database counts within its own.
 
->>> shards = ranges(shards={"eu": range(1, 10**12), "us": range(10**12, 2 * 10**12)})
+>>> shards = Ranges(shards={"eu": range(1, 10**12), "us": range(10**12, 2 * 10**12)})
 >>> shards.shard_of(10**12 + 5)
 'us'
 """
@@ -39,7 +39,6 @@ __all__ = [
     "Ranges",
     "Split",
     "range_of",
-    "ranges",
 ]
 
 CLUSTER_BITS: int = 15
@@ -198,7 +197,7 @@ class Range:
     def options(self) -> dict[str, int]:
         """Arguments for :class:`sqlalchemy.Identity` and :class:`sqlalchemy.Sequence`, which end with an error.
 
-        >>> ranges(shards=["eu", "us"], size=10**12)["us"].options
+        >>> Ranges(shards=["eu", "us"], size=10**12)["us"].options
         {'start': 1000000000001, 'minvalue': 1000000000001, 'maxvalue': 2000000000000}
         """
         return {"start": self.start, "minvalue": self.start, "maxvalue": self.last}
@@ -223,9 +222,21 @@ def range_of(cluster: int) -> Range:
 
 
 class Ranges(Mapping[Any, Range]):
-    """A mapping of shard to :class:`Range`, in the order of the keys. :func:`ranges` builds it."""
+    """A range of keys for each shard, in the order of the keys.
 
-    def __init__(self, by_shard: Mapping[Any, Range]) -> None:
+    :param shards: the number of shards, whose names are 0, 1, … then; or their names; or name → :class:`range`.
+    :param size: how many keys each shard has; by default all keys, shared evenly. Not with name → :class:`range`.
+    :raises ConfigurationError: for ranges that overlap (it names both), for more keys than exist, and for keys below 1
+        or above ``2**63 - 1``.
+
+    >>> [shard.start for shard in Ranges(shards=4, size=10**12).values()]
+    [1, 1000000000001, 2000000000001, 3000000000001]
+    """
+
+    def __init__(
+        self, shards: int | Mapping[Any, range | Range] | list[Any] | tuple[Any, ...], *, size: int | None = None
+    ) -> None:
+        by_shard = _given(shards, size) if isinstance(shards, Mapping) else _even(_names(shards), size)
         self._by_shard: dict[Any, Range] = dict(sorted(by_shard.items(), key=lambda item: item[1].start))
         for (one, first), (other, second) in pairwise(self._by_shard.items()):
             if second.start < first.stop:
@@ -252,37 +263,23 @@ class Ranges(Mapping[Any, Range]):
         return next((shard for shard, range_ in self._by_shard.items() if key in range_), None)
 
 
-def ranges(
-    shards: int | Mapping[Any, range | Range] | list[Any] | tuple[Any, ...], *, size: int | None = None
-) -> Ranges:
-    """Return a range of keys for each shard.
+def _given(shards: Mapping[Any, Any], size: object) -> dict[Any, Range]:
+    if size is not None:
+        raise ConfigurationError(f"size is {safe_repr(size)}, but each of the ranges has its own; leave size out")
+    if not shards:
+        raise ConfigurationError("shards is empty, expected the name of each shard with its range")
+    return {name: _range(name, keys) for name, keys in shards.items()}
 
-    :param shards: the number of shards, whose names are 0, 1, … then; or their names; or name → :class:`range`.
-    :param size: how many keys each shard has; by default all keys, shared evenly. Not with name → :class:`range`.
-    :raises ConfigurationError: for ranges that overlap (it names both), for more keys than exist, and for keys below 1
-        or above ``2**63 - 1``.
 
-    >>> [shard.start for shard in ranges(shards=4, size=10**12).values()]
-    [1, 1000000000001, 2000000000001, 3000000000001]
-    """
-    if isinstance(shards, Mapping):
-        if size is not None:
-            raise ConfigurationError(f"size is {safe_repr(size)}, but each of the ranges has its own; leave size out")
-        if not shards:
-            raise ConfigurationError("shards is empty, expected the name of each shard with its range")
-        return Ranges({name: _range(name, keys) for name, keys in shards.items()})
-    names = _names(shards)
-    if size is not None and not _is_integer(size):
-        raise ConfigurationError(f"size is {safe_repr(size)}, expected how many keys each shard has")
+def _even(names: list[Any], size: object) -> dict[Any, Range]:
     share = LAST_KEY // len(names)
     keys_each = share if size is None else size
-    if not 1 <= keys_each <= share:
+    if not _is_integer(keys_each) or not 1 <= keys_each <= share:
         raise ConfigurationError(
-            f"{len(names)} shards of {safe_repr(size)} keys each cannot be: there are 2**63 - 1 keys, so size is at "
-            f"least 1 and at most {share}"
+            f"size is {safe_repr(size)}, expected how many keys each shard has: {len(names)} shards share 2**63 - 1 "
+            f"keys, so it is at least 1 and at most {share}"
         )
-    starts = (number * keys_each + 1 for number in range(len(names)))
-    return Ranges({name: Range(start, start + keys_each) for name, start in zip(names, starts, strict=True)})
+    return {name: Range(at * keys_each + 1, (at + 1) * keys_each + 1) for at, name in enumerate(names)}
 
 
 def _names(shards: object) -> list[Any]:

@@ -65,7 +65,7 @@ def cluster_key(
         ``strategy="identity"`` belongs to the column and ignores it.
     :param cluster: the number of this cluster, 0 to 32767, or a function that is called when DDL is emitted. Default:
         the environment variable ``PUBLIC_ID_CLUSTER``; with ``strategy="function"``, the number in the database.
-    :param key_range: instead of a cluster: one of the :func:`~sqlalchemy_public_id.keys.ranges`.
+    :param key_range: instead of a cluster: one of the :class:`~sqlalchemy_public_id.keys.Ranges`.
     :param strategy: ``"identity"``: ``IDENTITY`` or ``AUTO_INCREMENT``, which begins inside the range of the cluster;
         as fast as any. ``"function"``: each key reads the cluster from the table ``cluster_config``; not on SQLite.
     :param enforce_range: whether triggers refuse inserted keys outside of the range, on MySQL, MariaDB and SQLite.
@@ -153,7 +153,7 @@ def check_settings(
     if strategy not in ("identity", "function"):
         raise ConfigurationError(f'strategy is {safe_repr(strategy)}, expected "identity" or "function"')
     if key_range is not None and not isinstance(key_range, Range):
-        raise ConfigurationError(f"key_range is {safe_repr(key_range)}, expected one of ranges(shards=...)")
+        raise ConfigurationError(f"key_range is {safe_repr(key_range)}, expected one of Ranges(shards=...)")
     if key_range is not None and (cluster is not None or strategy == "function"):
         raise ConfigurationError(
             'key_range takes the place of a cluster, with strategy="identity" only; leave one of them out'

@@ -60,7 +60,7 @@ class ShardRouter:
 
         ``{10: "north", 20: "south"}``: the cluster id in the key.
 
-        ``{range(1, 10**12): "north", …}`` or a result of :func:`~sqlalchemy_public_id.keys.ranges`: the key.
+        ``{range(1, 10**12): "north", …}`` or :class:`~sqlalchemy_public_id.keys.Ranges`: the key.
     :param place: a function that returns the shard of a new object, for all models, or model → function for some. For
         these models it replaces the hash or prefix, so their ids determine no shard and every shard is queried; a key
         still does. Without it, a new object with a key from the database goes to the shard of its parents, or in turn.

@@ -86,10 +86,7 @@ class ByKey(Rule):
         return self.find(key)
 
 
-_EXPECTED = (
-    'expected "hash", {prefix or typed id: shard}, {cluster id: shard}, {range of keys: shard}, '
-    "or what ranges() answers"
-)
+_EXPECTED = 'expected "hash", {prefix or typed id: shard}, {cluster id: shard}, {range of keys: shard}, or Ranges'
 
 
 def rule_of(by: object, shards: Sequence[str]) -> Rule:
