@@ -30,7 +30,7 @@ from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdForm
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.formats.guess import guesses
+from sqlalchemy_public_id.formats.guess import guesses, ranked_guesses
 from sqlalchemy_public_id.migrating import (
     Consent,
     OnDuplicate,
@@ -172,6 +172,25 @@ def test_guesses(format: NanoId) -> None:
 
         assert guess.is_valid(text)
         assert (guess.prefix, guess.max_length) == (format.prefix, format.max_length)
+
+
+@pytest.mark.parametrize(
+    "ids", [["Ab-cdefg", "Xyz_yyyy", "-zzzzzzz"], ["a.b~c", "~~~~~"], ["a-b", "a_b", "a.b"]], ids=repr
+)
+def test_guesses_from_ids_that_contain_separators(ids: list[str]) -> None:
+    """If no two ids have the same prefix, the separator is a character like others, also in an unknown alphabet."""
+    guess = ranked_guesses(ids)[0]
+
+    assert guess.prefix is None
+    assert all(map(guess.is_valid, ids))
+
+
+def test_guess_from_most_ids() -> None:
+    """The first guess from several ids accepts the most of them."""
+    older, newer = NanoId(length=16), NanoId(prefix="cus")
+
+    assert ranked_guesses([*older.generate_many(3), *newer.generate_many(5)])[0] == newer
+    assert ranked_guesses(["", "a b", "é"]) == []
 
 
 def test_inspect() -> None:
