@@ -346,13 +346,13 @@ def test_plan_of_a_schema(many: dict[str, People]) -> None:
     many["many_1"].add()
     many["many_4"].execute("CREATE INDEX uq_many_4_public_id ON many_4 (name)")
     result = run("plan", "--all")
-    lines = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("│")}
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if "public_id " in line}
 
     assert result.exit_code == REFUSED
     assert {f"{name}.public_id" for name in many} <= lines.keys()
-    assert " nothing " in lines["many_3.public_id"]
-    assert " it is done " in lines["many_1.public_id"]
-    assert " wrong-index " in lines["many_4.public_id"]
+    assert lines["many_3.public_id"].endswith(" nothing")
+    assert lines["many_1.public_id"].endswith(" it is done")
+    assert lines["many_4.public_id"].endswith(" wrong-index")
     assert "many_4.public_id: " in result.stdout
     assert "tables, " in result.stderr
     assert "other.public_id" not in run("plan", *OF_MODELS).stdout
@@ -365,4 +365,4 @@ def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
 
     assert result.exit_code == REFUSED
     assert "gone.public_id: there is no table 'gone'" in result.stdout
-    assert result.stdout.count(" nothing ") == 2
+    assert result.stdout.count(" nothing\n") == 2

@@ -25,7 +25,7 @@ TREES = {path: ast.parse(source) for path, source in FILES.items()}
 DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
 EXTRAS = {
     "alembic": {"alembic"},
-    "cli": {"click", "rich"},
+    "cli": {"click"},
     "keys": {"ffx"},
     "ext": {"fastapi", "flask", "litestar", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
     "pydantic_schema.py": {"pydantic_core"},

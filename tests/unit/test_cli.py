@@ -6,13 +6,11 @@ import dataclasses
 import json
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -646,41 +644,6 @@ def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) ->
     assert stderr == "interrupted; run the same command again to continue\n"
 
 
-@pytest.mark.slow
-@on("sqlite")
-def test_progress_bar(engine: Engine, make: Make) -> None:
-    """On a terminal there is a bar with rows, rate and time; stdout has the result alone."""
-    make(rows=12_000)
-    ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as started:
-        os.close(theirs)
-        seen = _read_all(ours)
-        assert started.stdout is not None
-        assert started.stdout.read().startswith("12000 rows of invoice got an id")
-    os.close(ours)
-
-    assert "━" in seen
-    assert "12,000 rows" in seen
-    assert "rows/s" in seen
-
-
-def _read_all(terminal: int) -> str:
-    """What a process writes to its terminal until it ends."""
-    seen, until = b"", time.monotonic() + 60
-    while time.monotonic() < until:
-        if select.select([terminal], [], [], 1.0)[0]:
-            try:
-                part = os.read(terminal, 65_536)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            seen += part
-    return seen.decode()
-
-
 # --- the command itself
 
 
@@ -711,20 +674,13 @@ main(sys.argv[2:])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("package", "arguments", "extra"),
-    [
-        ("click", ["new"], "cli"),
-        ("rich", ["new"], "cli"),
-    ],
-)
-def test_missing_extras(package: str, arguments: list[str], extra: str) -> None:
-    """Without a package that it needs, the command says how to install it."""
-    command = [sys.executable, "-c", WITHOUT, package, *arguments]
+def test_missing_extra() -> None:
+    """Without Click, the command says how to install it."""
+    command = [sys.executable, "-c", WITHOUT, "click", "new"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 2
-    assert done.stderr == f"public-id: {package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'\n"
+    assert done.stderr == "public-id: click is not installed; run: pip install 'sqlalchemy-public-id[cli]'\n"
 
 
 @pytest.mark.slow

@@ -104,8 +104,12 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     ),
     (KeySpaceExhausted("all keys are issued"), {}),
     (
-        MissingExtra("rich", extra="cli"),
-        {"name": "rich", "extra": "cli", "msg": "rich is not installed; run: pip install 'sqlalchemy-public-id[cli]'"},
+        MissingExtra("click", extra="cli"),
+        {
+            "name": "click",
+            "extra": "cli",
+            "msg": "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'",
+        },
     ),
 ]
 
@@ -293,6 +297,6 @@ def test_collision_names_the_size_of_the_space(capacity: int, words: str) -> Non
 
 def test_missing_extra() -> None:
     """The message is the command that installs what is missing."""
-    error = MissingExtra("rich", extra="cli")
+    error = MissingExtra("click", extra="cli")
 
-    assert str(error) == "rich is not installed; run: pip install 'sqlalchemy-public-id[cli]'"
+    assert str(error) == "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'"

@@ -18,7 +18,7 @@ from sqlalchemy_public_id import PublicIdMixin, declare, errors, formats
 FRONT_DOOR = ast.parse(Path(sqlalchemy_public_id.__file__).read_text())
 
 NOT_IMPORTED = {
-    *("alembic", "pydantic", "fastapi", "starlette", "sqlmodel", "flask", "click", "rich", "pytest", "hypothesis"),
+    *("alembic", "pydantic", "fastapi", "starlette", "sqlmodel", "flask", "click", "pytest", "hypothesis"),
     *("sqlite3", "aiosqlite", "psycopg", "psycopg2", "asyncpg", "pymysql", "aiomysql", "asyncmy", "MySQLdb", "mariadb"),
 }
 """The extras, the test tools and the drivers."""

@@ -19,9 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from sqlalchemy_public_id.cli.commands import public_id
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in {"click", "rich"}:
+        if error.name != "click":
             raise
-        sys.stderr.write(f"public-id: {MissingExtra(package, extra='cli')}\n")
+        sys.stderr.write(f"public-id: {MissingExtra('click', extra='cli')}\n")
         sys.exit(2)
     public_id.main(args=arguments, prog_name="public-id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,13 @@ def echo_stderr(text: str) -> None:
 def counted(count: int, singular: str, plural: str = "") -> str:
     """Return *count* with its noun: "1 table", "2 tables"."""
     return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def table_lines(rows: Sequence[Sequence[str]], signs: str) -> str:
+    """Return *rows*, the first of which is the head, below each other. *signs* aligns each column: ``<`` or ``>``."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    cells = [[f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)] for row in rows]
+    return "\n".join("   ".join(row).rstrip() for row in cells)
 
 
 def example_lines(*lines: str) -> str:

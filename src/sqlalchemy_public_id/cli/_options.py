@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
 
+from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli._console import format_argument
-from sqlalchemy_public_id.cli._models import base_argument
+from sqlalchemy_public_id.cli._tables import base_argument
+from sqlalchemy_public_id.migrating import Keeps, OnDuplicate, OnInvalid, Patience, ServerDefault, Triggers, Unique
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+FORMAT: dict[str, Any] = {"type": format_argument, "metavar": "FORMAT"}
+MODELS: dict[str, Any] = {"type": base_argument, "metavar": "MODULE:BASE"}
+_SECONDS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
 
 
 class Place(NamedTuple):
@@ -30,13 +36,12 @@ def _place(context: click.Context, parameter: click.Parameter, words: tuple[str,
     return Place(url, words[1:] if is_url else words)
 
 
-def _seconds(name: str, default: float, help: str) -> Decorator:
-    above_zero = click.FloatRange(min=0, min_open=True)
-    return click.option(name, type=above_zero, metavar="SECONDS", default=default, show_default=True, help=help)
+def _choice(name: str, choices: Any, help: str, **more: Any) -> Decorator:
+    return click.option(name, type=click.Choice(get_args(choices)), help=help, **more)
 
 
-def _choice(name: str, *choices: str, help: str) -> Decorator:
-    return click.option(name, type=click.Choice(choices), default=choices[0], show_default=True, help=help)
+def _number(name: str, least: int, help: str, **more: Any) -> Decorator:
+    return click.option(name, type=click.IntRange(min=least), metavar="NUMBER", help=help, **more)
 
 
 PLACE: Sequence[Decorator] = (
@@ -44,58 +49,57 @@ PLACE: Sequence[Decorator] = (
     click.option("--all", "all_tables", is_flag=True, help="All tables, instead of TABLE."),
     click.option(
         "--models",
-        type=base_argument,
-        metavar="MODULE:BASE",
+        **MODELS,
         help="Take columns, formats and names from these models; --all are the tables of theirs with public ids.",
     ),
 )
 COLUMN: Sequence[Decorator] = (
     click.option("--column", help="The column of public ids.  [default: public_id]"),
     click.option("--schema", help="The schema of the tables.  [default: that of the connection]"),
-    click.option(
-        "--format", type=format_argument, metavar="FORMAT", help="The format of the ids.  [default: NanoId()]"
-    ),
+    click.option("--format", **FORMAT, help="The format of the ids.  [default: NanoId()]"),
     click.option("--unique-name", metavar="NAME", help="The unique index, if there is none.  [default: uq_…]"),
-    click.option("--unique", type=click.Choice(["index", "constraint"]), help="The kind of it.  [default: index]"),
+    _choice("--unique", Unique, "The kind of it.  [default: index]"),
     click.option("--collation", metavar="NAME", help="Change the collation of a column that exists: bytes, or a name."),
-    click.option(
-        "--keeps", type=click.Choice(["unique", "not null", "all"]), help="What 'loosen' leaves: it was there before."
-    ),
-    click.option(
+    _choice("--keeps", Keeps, "What 'loosen' leaves: it was there before."),
+    _choice(
         "--server-default",
-        type=click.Choice(["keep", "drop", "none"]),
-        help="Ids of writers that pass none: generate them always, until the contract, or never.  [default: keep]",
+        ServerDefault,
+        "Ids of writers that pass none: generate them always, until the contract, or never.  [default: keep]",
     ),
     click.option("--comment", metavar="TEXT", help="The comment of the column."),
 )
 """They are the arguments of :meth:`PublicIdColumn.of`, and ``None`` if they are left out."""
-TRIGGERS = _choice("--update-triggers", "refuse", "fire", "skip", help="If triggers would fire for the new ids.")
+TRIGGERS = _choice("--update-triggers", Triggers, "If triggers would fire for the new ids.", default="refuse")
 CONSENT: Sequence[Decorator] = (
     TRIGGERS,
-    _choice("--on-duplicate", "refuse", "replace", help="If rows share an id: replace all but the first."),
-    _choice("--on-invalid", "refuse", "keep", "replace", help="If the format does not accept a stored id."),
+    _choice("--on-duplicate", OnDuplicate, "If rows share an id: replace all but the first.", default="refuse"),
+    _choice("--on-invalid", OnInvalid, "If the format does not accept a stored id.", default="refuse"),
     click.option("--allow-lock", is_flag=True, help="Accept steps for which writers wait."),
 )
 PATIENCE: Sequence[Decorator] = (
-    _seconds("--lock-timeout", 1.0, "How long a step, and all others behind it, wait for a lock on the table."),
     click.option(
-        "--attempts",
-        type=click.IntRange(min=1),
-        metavar="NUMBER",
-        default=30,
-        show_default=True,
-        help="How often a step tries to get its lock.",
+        "--lock-timeout",
+        **_SECONDS,
+        default=Patience.lock_timeout,
+        help="How long a step, and all others behind it, wait for a lock on the table.",
     ),
-    _seconds("--index-timeout", 600.0, "How long the build of the index waits for open transactions."),
+    _number("--attempts", 1, "How often a step tries to get its lock.", default=Patience.attempts),
+    click.option(
+        "--index-timeout",
+        **_SECONDS,
+        default=Patience.index_timeout,
+        help="How long the build of the index waits for open transactions.",
+    ),
 )
 PACE: Sequence[Decorator] = (
-    _seconds("--batch-seconds", 0.5, "How long a batch of rows should take."),
+    click.option(
+        "--batch-seconds", **_SECONDS, default=Pace.batch_seconds, help="How long a batch of rows should take."
+    ),
     click.option(
         "--pause",
         type=click.FloatRange(min=0),
         metavar="SHARE",
-        default=0.1,
-        show_default=True,
+        default=Pace.pause,
         help="The rest after a batch, as a share of its time.",
     ),
     click.option(
@@ -105,25 +109,16 @@ PACE: Sequence[Decorator] = (
         show_envvar=True,
         help="Wait while this replica is behind.",
     ),
-    _seconds("--max-lag", 10.0, "How far the replica may be behind."),
-    click.option(
+    click.option("--max-lag", **_SECONDS, default=10.0, help="How far the replica may be behind."),
+    _number(
         "--max-load",
-        type=click.IntRange(min=0),
-        metavar="NUMBER",
-        help="Wait while other sessions execute more statements than that: the active ones of PostgreSQL, "
+        0,
+        "Wait while other sessions execute more statements than that: the active ones of PostgreSQL, "
         "Threads_running of MySQL and MariaDB.",
     ),
     click.option(
         "--pause-file", type=click.Path(), metavar="PATH", help="Wait while this file exists: create it to pause."
     ),
-)
-JOBS = click.option(
-    "--jobs",
-    type=click.IntRange(1, 15),
-    metavar="NUMBER",
-    default=1,
-    show_default=True,
-    help="The number of tables to work on at the same time.",
 )
 
 

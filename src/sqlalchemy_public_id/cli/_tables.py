@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 import click
@@ -10,6 +12,24 @@ from sqlalchemy import Engine, inspect
 from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.declared import read_declared, take_fields
+
+
+def base_argument(text: str) -> Any:
+    """Import the declarative base that an argument names, ``package.module:Base``."""
+    module_name, _, name = text.partition(":")
+    if not module_name or not name:
+        raise click.BadParameter(f"{text!r} is not module:Base, such as shop.models:Base")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as "python -m" does; a script has its own folder there
+    try:
+        base = getattr(importlib.import_module(module_name), name)
+    except ModuleNotFoundError as error:
+        raise click.BadParameter(f"there is no module {error.name!r}") from None
+    except AttributeError:
+        raise click.BadParameter(f"the module {module_name!r} has no {name!r}") from None
+    if not hasattr(getattr(base, "registry", None), "mappers"):
+        raise click.BadParameter(f"{text} is no declarative base; expected a class such as class Base(DeclarativeBase)")
+    return base
 
 
 def fields_of(cls: Any, given: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sqlalchemy_public_id.cli._console import (
     safe_url,
     table_format_argument,
 )
-from sqlalchemy_public_id.cli._models import base_argument
+from sqlalchemy_public_id.cli._tables import base_argument
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 

@@ -1,16 +1,16 @@
-"""The ``public-id`` command with its subcommands; ``new`` and ``template`` are defined here."""
+"""The ``public-id`` command with its subcommands. Those that are short and need no database are defined here."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sqlalchemy_public_id._version import __version__
-from sqlalchemy_public_id.cli._console import UsageProblem, example_lines, format_argument
+from sqlalchemy_public_id.cli._console import UsageProblem, example_lines, format_argument, table_lines
 from sqlalchemy_public_id.cli.audit import audit
-from sqlalchemy_public_id.cli.budget import budget
 from sqlalchemy_public_id.cli.inspect import inspect
 from sqlalchemy_public_id.cli.operations import OPERATIONS
 from sqlalchemy_public_id.cli.plan import plan
@@ -18,6 +18,8 @@ from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.formats import Format
 
 _BATCH = 10_000
+_PROBABILITIES = (1e-9, 1e-6, 1e-3, 0.01, 0.1, 0.5)
+_HOURS_PER_YEAR = 24 * 365.25
 _PACKAGE = Path(__file__).parents[1]
 _TEMPLATES = _PACKAGE / "alembic_templates", _PACKAGE.parents[1] / "alembic_templates"  # in a wheel, and in a checkout
 
@@ -30,7 +32,10 @@ class _Group(click.Group):
             raise UsageProblem(str(error)) from None
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=_Group, context_settings=_SETTINGS)
 @click.version_option(__version__, message="%(version)s")
 def public_id() -> None:
     """Generate and inspect public ids, and maintain databases that contain them.
@@ -46,13 +51,54 @@ def public_id() -> None:
 
 @public_id.command(epilog=example_lines("public-id new", "public-id new 'NanoId(prefix=\"cus\")' -n 3"))
 @click.argument("format", type=format_argument, default="NanoId")
-@click.option("-n", "count", type=click.IntRange(min=0), default=1, show_default=True, help="The number of ids.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=1, help="The number of ids.")
 def new(format: Format, count: int) -> None:
     """Print new ids of FORMAT, one per line."""
     while count > 0:
         ids = format.generate_many(min(count, _BATCH))
         click.echo("\n".join(ids))
         count -= len(ids)
+
+
+@public_id.command(epilog=example_lines("public-id budget", "public-id budget 'NanoId(length=10)' --per-hour 5000"))
+@click.argument("format", type=format_argument, default="NanoId")
+@click.option("--per-hour", type=click.FloatRange(min=0, min_open=True), default=1000, help="Ids per hour.")
+@click.option(
+    "--ids", "counts", type=click.IntRange(min=2), multiple=True, help="Add a line for this number of ids; repeatable."
+)
+def budget(format: Format, per_hour: float, counts: tuple[int, ...]) -> None:
+    """Show after how many ids of FORMAT, and how many years, a collision is likely.
+
+    Ids that begin with the time can only collide with ids of the same time.
+    """
+    space = format.budget()
+    lines = {(space.ids_at(probability), probability) for probability in _PROBABILITIES}
+    lines |= {(count, space.probability(count)) for count in counts}
+    head = ("ids with the same time" if format.ordered else "ids issued", "chance of a collision")
+    rows = [(f"{count:,}", _chance(probability), _years(count / per_hour)) for count, probability in sorted(lines)]
+    table = [(*head, f"years at {per_hour:,.6g} an hour"), *rows]
+    columns = 2 if format.ordered else 3
+    click.echo(f"{format!r}: {_rounded(space.capacity)} ids, {format.entropy_bits:.1f} random bits")
+    click.echo(table_lines([row[:columns] for row in table], ">" * columns))
+
+
+def _rounded(count: int) -> str:
+    """Return *count*, if large as ``4.7 × 10^18``."""
+    if count < 1_000_000:
+        return f"{count:,}"
+    power = len(str(count)) - 1
+    return f"{count // 10 ** max(power - 2, 0) / 100:.1f} × 10^{power}"
+
+
+def _chance(probability: float) -> str:
+    return f"{probability:.0%}" if probability >= 0.01 else f"1 in {1 / probability:,.0f}" if probability else "0"
+
+
+def _years(hours: float) -> str:
+    years = hours / _HOURS_PER_YEAR
+    if years < 0.1:
+        return f"{years:.2g}"
+    return f"{years:,.1f}" if years < 1e6 else f"10^{math.log10(years):.0f}"
 
 
 @public_id.command(epilog=example_lines('alembic init -t "$(public-id template async)" migrations'))
@@ -66,5 +112,5 @@ def template(name: str) -> None:
     click.echo(str(existing))
 
 
-for _command in (inspect, budget, audit, plan, *OPERATIONS):
+for _command in (inspect, audit, plan, *OPERATIONS):
     public_id.add_command(_command)

@@ -1,23 +1,27 @@
-"""``public-id inspect``: the facts that an id itself contains."""
+"""``public-id inspect``: the facts that an id itself contains, and the model and the row that it is of."""
 
 from __future__ import annotations
 
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import click
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import configure_mappers
 
-from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, format_argument
-from sqlalchemy_public_id.cli._models import base_argument, columns_of, has_row
-from sqlalchemy_public_id.errors import InvalidPublicId, safe_repr
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines
+from sqlalchemy_public_id.cli._options import FORMAT, MODELS
+from sqlalchemy_public_id.columns import public_id_type
+from sqlalchemy_public_id.errors import InvalidPublicId, PublicIdError, safe_repr
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split
 from sqlalchemy_public_id.formats.nanoid import is_checked
+from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
 
 
 @click.command(
@@ -27,10 +31,8 @@ from sqlalchemy_public_id.formats.nanoid import is_checked
     )
 )
 @click.argument("id")
-@click.option(
-    "--format", "format", type=format_argument, metavar="FORMAT", help="The expected format; guessed without it."
-)
-@click.option("--models", "base", type=base_argument, metavar="MODULE:BASE", help="Name the models that ID can be of.")
+@click.option("--format", **FORMAT, help="The expected format; guessed without it.")
+@click.option("--models", "base", **MODELS, help="Name the models that ID can be of.")
 @click.option("--url", metavar="URL", help="With --models: look for the row in this database.")
 def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     """Show format, prefix, time and check digit of ID, and why it is malformed.
@@ -42,42 +44,53 @@ def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     """
     if url is not None and base is None:
         raise click.UsageError("--url needs --models MODULE:BASE, the models of the database")
-    if id != "-":
-        _show(id, format)
-        is_valid = format is None or format.is_valid(id)
-        if base is not None:
-            is_valid = _show_models(id, base, url) and is_valid
-    elif base is not None:
+    if id == "-" and base is not None:
         raise click.UsageError("--models takes one id, not the standard input")
-    elif format is None:
+    if id != "-":
+        _show(*_facts(id, format))
+        is_right = format is None or format.is_valid(id)
+        if base is not None:
+            is_right = _show_models(id, base, url) and is_right
+    elif format is not None:
+        is_right = _show_malformed(format)
+    else:
         for number, text in enumerate(_lines()):
             click.echo("\n" * (number > 0), nl=False)
-            click.echo(f"{'id':<12} {text}")
-            _show(text, format)
-        is_valid = True
-    else:
-        is_valid = _check(format)
-    if not is_valid:
+            _show(("id", text), *_facts(text, None))
+        is_right = True
+    if not is_right:
         sys.exit(1)
 
 
-def _show(text: str, format: Format | None) -> None:
-    for name, value in _facts(text, format):
+def _show(*facts: tuple[str, str]) -> None:
+    for name, value in facts:
         click.echo(f"{name:<12} {value}")
 
 
 def _show_models(text: str, base: Any, url: str | None) -> bool:
     """Show the models that can have the id, and whether a row has it. Return False if none has."""
-    columns = list(columns_of(base, text))
+    try:
+        configure_mappers()
+    except (SQLAlchemyError, PublicIdError) as error:
+        raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
+    columns = {
+        column: mapper.class_.__name__
+        for mapper in mapped_classes(base.registry)
+        for column in id_attributes(mapper).values()
+        if column.table is mapper.local_table and public_id_type(column).id_format.is_valid(text)  # not inherited
+    }
     if not columns:
-        click.echo(f"{'model':<12} none of {base.__name__} has such ids")
-        return False
-    with nullcontext() if url is None else connect(url) as engine:
-        rows = [engine is not None and has_row(engine, column, text) for _, column in columns]
-    for (mapper, column), is_stored in zip(columns, rows, strict=True):
-        row = "" if url is None else f": {'one row' if is_stored else 'no row'}"
-        click.echo(f"{'model':<12} {mapper.class_.__name__}, {column}{row}")
-    return url is None or any(rows)
+        _show(("model", f"none of {base.__name__} has such ids"))
+    elif url is None:
+        _show(*(("model", f"{model}, {column}") for column, model in columns.items()))
+    else:
+        with connect(url) as engine, engine.connect() as connection:
+            queries = {column: select(column).where(column == text) for column in columns}
+            stored = {column: connection.execute(query).first() is not None for column, query in queries.items()}
+        rows = {True: "one row", False: "no row"}
+        _show(*(("model", f"{model}, {column}: {rows[stored[column]]}") for column, model in columns.items()))
+        return any(stored.values())
+    return bool(columns)
 
 
 def _lines() -> Iterator[str]:
@@ -86,38 +99,43 @@ def _lines() -> Iterator[str]:
             yield line.rstrip("\r\n")
 
 
-def _check(format: Format) -> bool:
+def _show_malformed(format: Format) -> bool:
     """Show each line of the standard input that is no id of *format*. Return True if there is none."""
     ids = wrong = 0
     for ids, text in enumerate(_lines(), 1):  # the number of the last line is that of all ids
         if not format.is_valid(text):
             wrong += 1
-            click.echo(f"{ids}: {safe_repr(text)}: {_verdict(text, format).removeprefix('no: ')}")
+            click.echo(f"{ids}: {safe_repr(text)}: {_reason(text, format)}")
     echo_stderr(f"{counted(ids, 'id')}, {wrong:,} not well-formed")
     return not wrong
 
 
 def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
-    prefix, separator, body = _split(text, format)
+    prefix, separator, body = split(text)
+    if format is not None and format.prefix is not None and text.startswith(format.prefix + format.separator):
+        prefix, separator = format.prefix, format.separator
+        body = text[len(prefix + separator) :]
     if prefix:
         yield "prefix", prefix
         yield "separator", separator
     yield "length", f"{len(text)} ({len(body)} without the prefix)" if prefix else str(len(text))
     if is_printable(text):
         names = ", ".join(name for name, alphabet in alphabets() if set(body) <= set(alphabet))
-        unknown = f"{in_words(''.join(set(body)))}: no known alphabet"
-        yield "characters", f"those of {names}" if names else unknown
+        yield "characters", f"those of {names}" if names else f"{in_words(''.join(set(body)))}: no known alphabet"
     if format is not None:
-        yield "format", repr(format)
-        yield "well-formed", _verdict(text, format)
         candidates = [format]
+        yield "format", repr(format)
+        yield "well-formed", "yes" if format.is_valid(text) else f"no: {_reason(text, format)}"
     else:
         candidates = list(guesses(text))
         yield "format", " or ".join(map(repr, candidates)) + " (a guess)" if candidates else "no known one"
         if not candidates:
             yield "wrong", _fault(text)
-    if format is None or getattr(format, "check_digit", False):
-        yield from _check_digit(body)
+    may_be_checked = format is None or getattr(format, "check_digit", False)
+    if may_be_checked and len(body) > 1 and any(set(body) <= set(each) for each in (BASE36, BASE36.upper())):
+        valid = "valid by ISO 7064 MOD 37,36; so is 1 of 36 random strings"
+        other = "not valid by ISO 7064 MOD 37,36: it has none, or it is mistyped"
+        yield "check digit", valid if is_checked(body) else other
     if UUID_TEXT.fullmatch(body):
         version = uuid.UUID(body).version
         yield "uuid", f"version {version}" if version else "of no version"
@@ -127,36 +145,20 @@ def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
             yield "time", f"{time} (as {type(candidate).__name__})" if len(candidates) > 1 else time
 
 
-def _split(text: str, format: Format | None) -> tuple[str, str, str]:
-    """Return prefix, separator and body of *text*; the first two are empty without a prefix."""
-    if format is not None and format.prefix is not None:
-        lead = format.prefix + format.separator
-        if text.startswith(lead):
-            return format.prefix, format.separator, text[len(lead) :]
-    return split(text)
-
-
-def _verdict(text: str, format: Format) -> str:
+def _reason(text: str, format: Format) -> str:
+    """Return why *format* does not accept *text*."""
     try:
         format.validate(text)
     except InvalidPublicId as error:
-        return f"no: {error.reason} (expected {error.expected})"
-    return "yes"
+        return f"{error.reason} (expected {error.expected})"
+    return ""
 
 
 def _fault(text: str) -> str:
+    """Return why *text* can be no id."""
     if not text:
         return "it is empty"
     if len(text) > MAX_LENGTH:
         return f"no id has more than {MAX_LENGTH} characters"
     odd = sorted({character for character in text if not is_printable(character)})
     return f"no id contains {', '.join(map(repr, odd))}" if odd else "no format has such ids"
-
-
-def _check_digit(body: str) -> Iterator[tuple[str, str]]:
-    if len(body) < 2 or not any(set(body) <= set(alphabet) for alphabet in (BASE36, BASE36.upper())):
-        return
-    if is_checked(body):
-        yield "check digit", "valid by ISO 7064 MOD 37,36; so is 1 of 36 random strings"
-    else:
-        yield "check digit", "not valid by ISO 7064 MOD 37,36: it has none, or it is mistyped"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import click
@@ -15,9 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, Pace, PauseFile, Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, echo_stderr, example_lines, problem_of
-from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JOBS, PACE, PATIENCE, PLACE, TRIGGERS, Decorator, options
-from sqlalchemy_public_id.cli._progress import interruptible, logged, shown
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines, problem_of
+from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PACE, PATIENCE, PLACE, TRIGGERS, Decorator, options
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
@@ -25,6 +28,7 @@ from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.operation import PHASES, run_phases
 
 _INTERRUPTED = 130
+_SECONDS_BETWEEN_LINES = 5.0
 
 _DONE = {
     "add": "has an id in each row, unique and NOT NULL",
@@ -44,43 +48,108 @@ def _run(name: str, given: dict[str, Any]) -> None:
     with (
         connect(given["place"].url) as engine,
         connect(given["replica"]) if given.get("replica") else nullcontext() as replica,
-        logged(),
-        interruptible() if "pause" in given else nullcontext(lambda: False) as is_stopped,
-        shown() as on_progress,
+        _logged(),
+        _interruptible() if "pause" in given else nullcontext(lambda: False) as is_stopped,
     ):
         targets = chosen_targets(engine, given, needs_models=True)
         if name == "drop" and not given["yes"] and not given["dry_run"]:
             names = ", ".join(map(str, targets))
             click.confirm(f"Drop {names}? Links that contain these ids are dead from then on.", abort=True, err=True)
-        operation = _Operation(name, engine, given, _wait_while(given, replica, is_stopped), on_progress)
+        operation = _Operation(name, engine, given, _wait_while(given, replica, is_stopped), _lines_of_progress())
+
+        def run(target: PublicIdColumn) -> int:
+            try:
+                return operation.run(target)
+            except (PublicIdError, SQLAlchemyError) as error:  # does not end the work on the other tables
+                problem = problem_of(error, engine.url)
+                place = f"{target}: " if len(targets) > 1 else ""
+                echo_stderr(f"public-id: {place}{problem.message}")
+                return problem.exit_code
+
         try:
-            status = _on_each(targets, given["jobs"], operation.run, engine)
-        except _Stopped:
-            echo_stderr("stopped; run the same command again to continue")
-            status = _INTERRUPTED
-        except KeyboardInterrupt:
-            echo_stderr("interrupted; run the same command again to continue")
+            if given["jobs"] == 1:
+                status = max(map(run, targets), default=0)
+            else:
+                with ThreadPoolExecutor(given["jobs"]) as pool:
+                    status = max(pool.map(run, targets), default=0)
+        except (_Stopped, KeyboardInterrupt) as end:
+            how = "stopped" if isinstance(end, _Stopped) else "interrupted"
+            echo_stderr(f"{how}; run the same command again to continue")
             status = _INTERRUPTED
     sys.exit(status)
 
 
-def _on_each(targets: Sequence[PublicIdColumn], jobs: int, run: Callable[[PublicIdColumn], int], engine: Engine) -> int:
-    """Return the highest status. An error of one table is printed, and does not end the work on the others."""
+@dataclass(frozen=True)
+class _Operation:
+    name: str
+    engine: Engine
+    given: dict[str, Any]
+    wait_while: Callable[[Connection], bool]
+    on_progress: Callable[[Progress], None]
 
-    def status_of(target: PublicIdColumn) -> int:
-        try:
-            return run(target)
-        except (PublicIdError, SQLAlchemyError) as error:
-            problem = problem_of(error, engine.url)
-            echo_stderr(
-                f"public-id: {target}: {problem.message}" if len(targets) > 1 else f"public-id: {problem.message}"
+    def run(self, target: PublicIdColumn) -> int:
+        """Run the operation on one table, print its result, and return the exit status."""
+        began = time.monotonic()
+        is_dry, consent = self.given["dry_run"], Consent(**fields_of(Consent, self.given))
+        pace = Pace(**fields_of(Pace, self.given), wait_while=self.wait_while)
+        with self.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            if self.name == "backfill" and not is_dry:
+                self._backfill(connection, target, consent, pace)
+                return 0
+            try:
+                run_phases(
+                    connection,
+                    target,
+                    PHASES[self.name],
+                    consent=consent,
+                    patience=Patience(**fields_of(Patience, self.given)),
+                    pace=pace,
+                    dry_run=is_dry,
+                    on_progress=self.on_progress,
+                )
+            except DryRun as end:
+                click.echo(str(end.report))
+                return 1 if end.report.obstacles else 0
+        click.echo(f"{target} {_DONE[self.name]}, after {time.monotonic() - began:.1f} s")
+        return 0
+
+    def _backfill(self, connection: Connection, target: PublicIdColumn, consent: Consent, pace: Pace) -> None:
+        """Fill the rows, beside other processes that do the same."""
+        if self.given["format"] is None and self.given["models"] is None:
+            _require_usual_length(connection, target)
+        place: dict[str, Any] = {"table": target.table, "column": target.column, "schema": target.schema}
+        progress = run_backfill(
+            connection,
+            **place,
+            format=target.format,
+            **vars(pace),
+            update_triggers=consent.update_triggers,
+            on_progress=self.on_progress,
+        )
+        rows = "row" if progress.filled == 1 else "rows"
+        click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
+        if not progress.finished:
+            raise BackfillIncomplete(
+                **place, format=target.format, missing=live_table(connection, target).count_missing()
             )
-            return problem.exit_code
 
-    if jobs == 1:
-        return max(map(status_of, targets), default=0)
-    with ThreadPoolExecutor(jobs) as pool:
-        return max(pool.map(status_of, targets), default=0)
+
+def _require_usual_length(connection: Connection, target: PublicIdColumn) -> None:
+    # a column of another length has another format, and a forgotten prefix cannot be added later
+    inspector, table, schema = inspect(connection), target.table, target.schema
+    columns = inspector.get_columns(table, schema=schema) if inspector.has_table(table, schema=schema) else []
+    for type_ in (reflected["type"] for reflected in columns if reflected["name"] == target.column):
+        if isinstance(type_, String) and type_.length in (None, target.format.max_length):
+            continue
+        has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
+        raise UsageProblem(
+            f"{table}.{target.column} {has} and ids of {target.format!r} have {target.format.max_length}; "
+            f"name the format of the ids, such as --format 'NanoId(prefix=\"cus\")'"
+        )
+
+
+# --- while it runs
 
 
 def _wait_while(
@@ -103,87 +172,74 @@ def _wait_while(
     return wait_while
 
 
-class _Operation:
-    def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        given: dict[str, Any],
-        wait_while: Callable[[Connection], bool],
-        on_progress: Callable[[Progress], None],
-    ) -> None:
-        self.name, self.engine, self.given, self.on_progress = name, engine, given, on_progress
-        self.consent, self.patience = Consent(**fields_of(Consent, given)), Patience(**fields_of(Patience, given))
-        self.pace = Pace(**fields_of(Pace, given), wait_while=wait_while)
+@contextmanager
+def _logged() -> Generator[None]:
+    """Print what the library logs: steps, waits and warnings."""
 
-    def run(self, target: PublicIdColumn) -> int:
-        """Run the operation on one table, print its result, and return the exit status."""
-        began = time.monotonic()
-        with self.engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            if self.name == "backfill" and not self.given["dry_run"]:
-                self._backfill(connection, target)
-                return 0
-            try:
-                run_phases(
-                    connection,
-                    target,
-                    PHASES[self.name],
-                    consent=self.consent,
-                    patience=self.patience,
-                    pace=self.pace,
-                    dry_run=self.given["dry_run"],
-                    on_progress=self.on_progress,
-                )
-            except DryRun as end:
-                click.echo(str(end.report))
-                return 1 if end.report.obstacles else 0
-        click.echo(f"{target} {_DONE[self.name]}, after {time.monotonic() - began:.1f} s")
-        return 0
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            echo_stderr(record.getMessage())
 
-    def _backfill(self, connection: Connection, target: PublicIdColumn) -> None:
-        """Fill the rows, beside other processes that do the same."""
-        if self.given["format"] is None and self.given["models"] is None:
-            _require_usual_length(connection, target)
-        progress = run_backfill(
-            connection,
-            target.table,
-            target.column,
-            format=target.format,
-            schema=target.schema,
-            batch_seconds=self.pace.batch_seconds,
-            pause=self.pace.pause,
-            wait_while=self.pace.wait_while,
-            update_triggers=self.consent.update_triggers,
-            on_progress=self.on_progress,
-        )
-        rows = "row" if progress.filled == 1 else "rows"
-        click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
-        if not progress.finished:
-            raise BackfillIncomplete(
-                table=target.table,
-                column=target.column,
-                schema=target.schema,
-                format=target.format,
-                missing=live_table(connection, target).count_missing(),
-            )
+    log, handler = logging.getLogger("sqlalchemy_public_id"), Handler()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
-def _require_usual_length(connection: Connection, target: PublicIdColumn) -> None:
-    # a column of another length has another format, and a forgotten prefix cannot be added later
-    inspector = inspect(connection)
-    table, schema = target.table, target.schema
-    columns = inspector.get_columns(table, schema=schema) if inspector.has_table(table, schema=schema) else []
-    for type_ in (reflected["type"] for reflected in columns if reflected["name"] == target.column):
-        if isinstance(type_, String) and type_.length in (None, target.format.max_length):
-            continue
-        has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
-        raise UsageProblem(
-            f"{table}.{target.column} {has} and ids of {target.format!r} have {target.format.max_length}; "
-            f"name the format of the ids, such as --format 'NanoId(prefix=\"cus\")'"
-        )
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Provide a function that returns True after Ctrl-C; the second Ctrl-C interrupts at once."""
+    pressed = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        # not the previous handler: a shell that starts a background job has set it to ignore the signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        echo_stderr("finishing the batch; Ctrl-C again stops at once")
+
+    previous = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
+def _lines_of_progress() -> Callable[[Progress], None]:
+    """Return a function that prints the progress of a table, a line now and then."""
+    next_lines: dict[str, float] = {}
+
+    def print_line(progress: Progress) -> None:
+        if progress.finished or time.monotonic() >= next_lines.get(progress.table, 0.0):
+            next_lines[progress.table] = time.monotonic() + _SECONDS_BETWEEN_LINES
+            line = f"{progress.table}: {counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
+            if progress.left and progress.rate:
+                line += f", about {_duration(progress.left / progress.rate)} left"
+            echo_stderr(line)
+
+    return print_line
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+# --- the commands
+
+_JOBS = click.option(
+    "--jobs",
+    type=click.IntRange(1, 15),
+    metavar="NUMBER",
+    default=1,
+    help="The number of tables to work on at the same time.",
+)
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the steps and what stands in the way. Change nothing.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -198,7 +254,7 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
             f"public-id {name} postgresql+psycopg://app@localhost/shop --all --models shop.models:Base --jobs 4",
         ),
     )
-    @options(PLACE, COLUMN, *groups, [JOBS, _DRY_RUN])
+    @options(PLACE, COLUMN, *groups, [_JOBS, _DRY_RUN])
     def command(**given: Any) -> None:
         _run(name, given)
 

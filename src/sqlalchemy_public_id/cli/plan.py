@@ -7,12 +7,10 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of
+from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of, table_lines
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, options
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
@@ -21,9 +19,6 @@ from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.plan import Lock
 from sqlalchemy_public_id.migrating.report import LOCKS, MigrationReport, in_time
 from sqlalchemy_public_id.operation import examine
-
-_WIDTH = 160
-"""The characters of a line where there is no terminal."""
 
 
 @click.command(
@@ -88,23 +83,20 @@ def _examined(connection: Connection, target: PublicIdColumn, consent: Consent, 
 
 def _print_table(reports: list[MigrationReport]) -> None:
     """Print a line for each table, and the obstacles below."""
-    table = Table("column")
-    for name in ("rows", "MB", "time", "short locks"):
-        table.add_column(name, justify="right")
-    table.add_column("in the way")
+    rows = [("column", "rows", "MB", "time", "short locks", "in the way")]
     for report in reports:
-        table.add_row(
-            report.target,
-            "?" if report.rows is None else f"{report.rows:,}",
-            "?" if report.size is None else f"{report.size / 1e6:,.1f}",
-            "?" if report.seconds is None else in_time(report.seconds) if report.steps else "-",
-            str(sum(step.lock in (LOCKS[Lock.STRONG], LOCKS[Lock.REWRITE]) for step in report.steps)),
-            ", ".join(obstacle.code for obstacle in report.obstacles) or ("nothing" if report.steps else "it is done"),
+        locks = sum(step.lock in (LOCKS[Lock.STRONG], LOCKS[Lock.REWRITE]) for step in report.steps)
+        rows.append(
+            (
+                report.target,
+                "?" if report.rows is None else f"{report.rows:,}",
+                "?" if report.size is None else f"{report.size / 1e6:,.1f}",
+                "?" if report.seconds is None else in_time(report.seconds) if report.steps else "-",
+                str(locks),
+                ", ".join(each.code for each in report.obstacles) or ("nothing" if report.steps else "it is done"),
+            )
         )
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH)
-    console.print(table)
+    click.echo(table_lines(rows, "<>>>><"))
     for report in reports:
         for obstacle in report.obstacles:
             click.echo(f"{report.target}: {obstacle}")
