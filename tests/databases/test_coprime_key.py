@@ -128,9 +128,11 @@ def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable
 
 
 def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
-    """When the keys are used up, writing fails; with the extended step it goes on, and the old rows are found."""
+    """When the keys are used up, writing fails; with longer keys it goes on, and the old rows are found."""
     short = CoprimeStep("abc", 2)
-    after = declare(CoprimeKey(allocator, short.extend(), prefix="o"))  # whose column is wide enough
+    after = declare(  # whose column is wide enough
+        CoprimeKey(allocator, CoprimeStep("abc", 3), prefix="o").accepting(CoprimeKey("order", short, prefix="o"))
+    )
     before = declare(CoprimeKey(allocator, short, prefix="o"), is_there=True)
     session.execute(insert(before), [{"name": "short"}] * 9)
     session.commit()
@@ -146,7 +148,7 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
     ids = stored(session, after)
 
     assert sorted(ids[:9]) == sorted("o_" + key for key in short.keys(0, 9))
-    assert sorted(ids[9:]) == sorted("o_" + key for key in CoprimeStep("abc", 3).keys(2, 3))
+    assert sorted(ids[9:]) == sorted("o_" + key for key in CoprimeStep("abc", 3).keys(11, 3))
     assert lookup.get_one(session, after, "o_" + short.key(4)).name == "short"
     assert lookup.get_one(session, after, ids[-1]).name == "long"
     assert lookup.get(session, before, ids[-1]) is None

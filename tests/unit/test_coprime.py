@@ -44,18 +44,14 @@ def steps(draw: st.DrawFn, alphabet: st.SearchStrategy[str] = alphabets, longest
 
 @st.composite
 def small(draw: st.DrawFn) -> CoprimeStep:
-    """A step through a few thousand keys at most, extended up to two times."""
+    """A step through a few thousand keys at most."""
     base = draw(st.integers(2, 12))
     longest = max(length for length in range(1, 12) if base**length <= 3000)
-    made = draw(steps(orders.map(lambda order: order[:base]), longest))
-    for _ in range(draw(st.integers(0, 2))):
-        if made.length < longest:
-            made = made.extend(draw(st.none() | st.integers(made.length + 1, longest)))
-    return made
+    return draw(steps(orders.map(lambda order: order[:base]), longest))
 
 
 def plainly(step: CoprimeStep, index: int) -> str:
-    """The key with this index by the definition, in the slowest way there is. For a step that was not extended."""
+    """The key with this index by the definition, in the slowest way there is."""
     assert isinstance(step.step, int)
     assert isinstance(step.start, int)
     number, text = (step.start + index * step.step) % step.size, ""
@@ -85,25 +81,25 @@ def test_the_keys_of_the_description() -> None:
 
     assert numbers == [sum(digits.index(digit) * 62**place for place, digit in enumerate(key[::-1])) for key in keys]
     assert len(set(keys)) == len(keys)
-    assert step.capacity == n == 56_800_235_584
+    assert step.size == n == 56_800_235_584
 
 
 @given(small())
 def test_every_key_once(step: CoprimeStep) -> None:
     """All texts come, each once, before the end; and each leads back to its index."""
-    keys = step.keys(0, step.capacity)
-    texts = {"".join(text) for part in step.parts() for text in product(step.alphabet, repeat=part.length)}
+    keys = step.keys(0, step.size)
+    texts = {"".join(text) for text in product(step.alphabet, repeat=step.length)}
 
-    assert len(keys) == step.capacity == len(texts)
+    assert len(keys) == step.size == len(texts)
     assert set(keys) == texts
-    assert [step.index(key) for key in keys] == list(range(step.capacity))
-    assert [step.key(index) for index in range(step.capacity)] == keys
+    assert [step.index(key) for key in keys] == list(range(step.size))
+    assert [step.key(index) for index in range(step.size)] == keys
 
 
 @given(steps(), st.data())
 def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
     """However many keys there are, each has the index that it was made from, and the text that the definition says."""
-    index = data.draw(st.integers(0, step.capacity - 1))
+    index = data.draw(st.integers(0, step.size - 1))
 
     assert step.key(index) == plainly(step, index)
     assert step.index(step.key(index)) == index
@@ -112,8 +108,8 @@ def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
 @given(steps(), st.integers(0, 2200), st.data())
 def test_many_at_once(step: CoprimeStep, count: int, data: st.DataObject) -> None:
     """Keys that are made together are those that are made one by one."""
-    count = min(count, step.capacity)
-    first = data.draw(st.integers(0, step.capacity - count))
+    count = min(count, step.size)
+    first = data.draw(st.integers(0, step.size - count))
     keys = step.keys(first, count)
 
     assert len(keys) == count
@@ -194,7 +190,7 @@ def test_exhausted() -> None:
     """After the last key there is none: it does not begin again."""
     step = CoprimeStep("abc", 2)
 
-    assert (step.capacity, step.remaining(0), step.remaining(8), step.remaining(9), step.remaining(99)) == (
+    assert (step.size, step.remaining(0), step.remaining(8), step.remaining(9), step.remaining(99)) == (
         9,
         9,
         1,
@@ -202,7 +198,9 @@ def test_exhausted() -> None:
         0,
     )
     assert step.key(8) == "aa"
-    with pytest.raises(KeySpaceExhausted, match=r"CoprimeStep\('abc', 2\) has 9 keys, .* index 9; extend\(\) goes on"):
+    with pytest.raises(
+        KeySpaceExhausted, match=r"CoprimeStep\('abc', 2\) has 9 keys, .* index 9; go on with keys of 3"
+    ):
         step.key(9)
     with pytest.raises(KeySpaceExhausted, match="index 10;"):
         step.keys(5, 6)
@@ -210,42 +208,11 @@ def test_exhausted() -> None:
     assert step.keys(9, 0) == []
 
 
-@pytest.mark.parametrize("call", ["key(-1)", "keys(-1, 2)", "keys(0, -1)", "remaining(-1)", "extend().key(-1)"])
+@pytest.mark.parametrize("call", ["key(-1)", "keys(-1, 2)", "keys(0, -1)", "remaining(-1)"])
 def test_negative(call: str) -> None:
     """Nothing comes before the first key, as Python's negative indices would have it."""
     with pytest.raises(ValueError, match=r"is -1, expected .*0 or more"):
-        eval(call, {name: getattr(CoprimeStep("ab", 3), name) for name in ("key", "keys", "remaining", "extend")})
-
-
-def test_extend() -> None:
-    """Longer keys follow on the last short one; those that were issued keep their index and their text."""
-    short = CoprimeStep("abc", 2)
-    longer = short.extend()
-    longest = longer.extend(5, step=10, start=4)
-
-    assert (short.capacity, longer.capacity, longest.capacity) == (9, 9 + 27, 9 + 27 + 243)
-    assert longest.keys(0, 36)[:9] == longer.keys(0, 36)[:9] == short.keys(0, 9)
-    assert longest.keys(0, 36) == longer.keys(0, 36)
-    assert longer.keys(7, 4) == [*short.keys(7, 2), *CoprimeStep("abc", 3).keys(0, 2)]
-    assert longest.keys(36, 3) == CoprimeStep("abc", 5, step=10, start=4).keys(0, 3)
-    assert [longest.index(key) for key in ("aa", "aaa", "aabbb")] == [8, 35, longest.index("aabbb")]
-    assert [part.length for part in longest.parts()] == [2, 3, 5]
-    assert longest.remaining(36) == 243
-    assert longer.before is short
-    assert longest.expected == "5 of a-c or 3 of a-c or 2 of a-c"
-    with pytest.raises(KeySpaceExhausted):
-        longest.key(279)
-
-
-@pytest.mark.parametrize("length", [1, 2, 0, 256, "3", None])
-def test_extended_by_nothing(length: Any) -> None:
-    """An extension is longer, and no longer than an id may be; without a length it is one more."""
-    short = CoprimeStep("abc", 2)
-    if length is None:
-        assert short.extend(length) == short.extend(3)
-        return
-    with pytest.raises(ConfigurationError, match="length is"):
-        short.extend(length)
+        eval(call, {name: getattr(CoprimeStep("ab", 3), name) for name in ("key", "keys", "remaining")})
 
 
 # --- settings
@@ -310,7 +277,7 @@ def test_the_longest() -> None:
         ("m8yzr", "it has 5 characters"),
         ("m8yzrzm8", "it has 8 characters"),
         ("M8YZRZ", "it contains other characters"),
-        ("m8yzrzM", "it contains other characters"),
+        ("m8yzrzM", "it has 7 characters"),
         ("m8yzr\n", "it contains other characters"),
         (5, "it is of type int"),
         (None, "it is of type NoneType"),
@@ -318,12 +285,12 @@ def test_the_longest() -> None:
 )
 def test_malformed(text: Any, reason: str) -> None:
     """What is no key is refused, with the reason, and with what was given."""
-    step = CoprimeStep(BASE36, 6).extend()
+    step = CoprimeStep(BASE36, 6)
     with pytest.raises(InvalidPublicId) as raised:
         step.index(text, field="code")
 
     assert (raised.value.value, raised.value.reason, raised.value.field) == (text, reason, "code")
-    assert raised.value.expected == "7 of 0-9 a-z or 6 of 0-9 a-z"
+    assert raised.value.expected == "6 of 0-9 a-z"
     assert not step.is_valid(text)
 
 
@@ -340,26 +307,24 @@ def test_any_text(step: CoprimeStep, text: str) -> None:
 # --- a value
 
 
-@given(steps(longest=20), st.booleans())
-def test_value(step: CoprimeStep, extended: bool) -> None:
+@given(steps(longest=20))
+def test_value(step: CoprimeStep) -> None:
     """A step is equal to what its ``repr`` and its pickle come back as, and has one hash with it."""
-    if extended:
-        step = step.extend().extend(step.length + 4)
     names = {**vars(formats), "CoprimeStep": CoprimeStep}
 
     for twin in (eval(repr(step), names), pickle.loads(pickle.dumps(step))):
         assert twin == step
         assert hash(twin) == hash(step)
-        assert twin.keys(0, min(3, step.capacity)) == step.keys(0, min(3, step.capacity))
+        assert twin.keys(0, min(3, step.size)) == step.keys(0, min(3, step.size))
 
 
 def test_different_values() -> None:
     """Steps that make other keys are different; a step beyond the size is the one that makes the same keys."""
     step = CoprimeStep(BASE36, 6)
-    others = [CoprimeStep(BASE36, 7), CoprimeStep(BASE36, 6, 5), CoprimeStep(BASE36, 6, start=0), step.extend()]
+    others = [CoprimeStep(BASE36, 7), CoprimeStep(BASE36, 6, 5), CoprimeStep(BASE36, 6, start=0)]
 
-    assert len({step, *others}) == 5
+    assert len({step, *others}) == 4
     assert CoprimeStep(BASE62, 6, SEED) == CoprimeStep(BASE62, 6, SEED % 62**6)
-    assert repr(CoprimeStep("01", 3, 7, 0).extend(5)) == "CoprimeStep('01', 3, step=7, start=0).extend(5)"
+    assert repr(CoprimeStep("01", 3, 7, 0)) == "CoprimeStep('01', 3, step=7, start=0)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         step.length = 7  # type: ignore[misc]

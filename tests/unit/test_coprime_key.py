@@ -68,9 +68,7 @@ def test_other_orders_of_the_same_keys() -> None:
 
     with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
         CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7), prefix="ord").accepting(old)
-    with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
-        CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7).extend(), prefix="ord").accepting(old)
-    for step in (STEP.extend(), CoprimeStep(BASE36, 7), STEP):
+    for step in (CoprimeStep(BASE36, 7), STEP):
         assert CoprimeKey(Counter(), step, prefix="ord").accepting(old).is_valid("ord_8hxzjy")
     assert CoprimeKey(Counter(), CoprimeStep(BASE36, 6, step=7), prefix="old").accepting(old).is_valid("ord_8hxzjy")
 
@@ -159,28 +157,29 @@ def test_exhausted(call: str) -> None:
     assert "all 9 ids of CoprimeKey(allocator='order', step=CoprimeStep('abc', 2)) have been issued" in str(
         raised.value
     )
-    assert "go on with step.extend(), whose ids have 3 characters" in str(raised.value)
-    assert CoprimeKey(Counter(9), step.extend()).generate() == CoprimeStep("abc", 3).key(0)
+    assert "go on with CoprimeKey(…, CoprimeStep(…, 3)).accepting(…)" in str(raised.value)
+    longer = CoprimeKey(Counter(9), CoprimeStep("abc", 3)).accepting(format)
+    assert longer.generate() == CoprimeStep("abc", 3).key(9)
+    assert longer.is_valid(step.key(8))
 
 
 # --- checking
 
 
-def test_extended() -> None:
-    """After an extension, ids of both lengths are right, and the error names the fault of the one that was meant."""
-    format = CoprimeKey("order", CoprimeStep(BASE36, 6).extend(8), prefix="ord").accepting(NanoId(length=4))
+def test_longer() -> None:
+    """After a change to longer keys, ids of both lengths are right, and the newer ones have a number."""
+    short = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")
+    format = CoprimeKey("order", CoprimeStep(BASE36, 8), prefix="ord").accepting(short)
 
     assert [format.is_valid("ord_" + "a" * length) for length in (5, 6, 7, 8, 9)] == [False, True, False, True, False]
-    assert format.pattern == "^(?:ord_[0-9a-z]{8}|ord_[0-9a-z]{6}|[0-9a-z]{4})$"
+    assert format.pattern == "^(?:ord_[0-9a-z]{8}|ord_[0-9a-z]{6})$"
     assert format.max_length == 12
-    assert format.expected == "ord_ and 8 of 0-9 a-z or ord_ and 6 of 0-9 a-z or 4 of 0-9 a-z"
     assert format.validate("ord_m8yzrz") == "ord_m8yzrz"
-    assert format.number("ord_m8yzrz") == 0
-    assert format.capacity == 36**6 + 36**8
+    assert format.number("ord_" + format.step.key(7)) == 7
+    assert short.number("ord_m8yzrz") == 0
     for text, reason in [
-        ("ord_m8yzrZ", "it contains other characters"),
-        ("ord_m8yzrzm", "it has 11 characters"),
         ("ord_m8yzrzmM", "it contains other characters"),
+        ("ord_m8yzrzm", "it has 11 characters"),
         ("cus_m8yzrz", "the prefix is 'cus'"),
     ]:
         with pytest.raises(InvalidPublicId) as raised:
@@ -244,7 +243,7 @@ def test_equal() -> None:
     twins = [CoprimeKey(Counter(5), STEP, "ord"), CoprimeKey("order", STEP, "ord"), format.named()]
     others = [
         CoprimeKey(Counter(name="other"), STEP, "ord"),
-        CoprimeKey(Counter(), STEP.extend(), "ord"),
+        CoprimeKey(Counter(), CoprimeStep(BASE36, 7), "ord"),
         CoprimeKey(Counter(), STEP),
         CoprimeKey(Counter(), STEP, "ord", "-"),
         format.accepting(NanoId()),
@@ -257,7 +256,7 @@ def test_equal() -> None:
 
 def test_shown_and_pickled_by_name() -> None:
     """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
-    format = CoprimeKey(Counter(), STEP.extend(), prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
+    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 
     for twin in (eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()):

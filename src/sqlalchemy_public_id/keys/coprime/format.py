@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, cast
 
@@ -34,12 +33,8 @@ class Allocator(Protocol):
         """The name of the sequence."""
         ...
 
-    def next(self) -> int:
-        """Return the next number, 0 or more. Safe in threads, and after a fork."""
-        ...
-
     def take(self, count: int) -> list[range]:
-        """Return the next *count* numbers."""
+        """Return the next *count* numbers, each 0 or more. Safe in threads, and after a fork."""
         ...
 
 
@@ -84,10 +79,6 @@ class CoprimeKey(Format):
         self._refuse_separator_in(step.alphabet, "alphabet", "'.' or '~', or another alphabet")
         length, alphabet = step.length, step.alphabet
         self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
-        shorter = None if step.before is None else self._with(step=step.before)
-        object.__setattr__(self, "_shorter", shorter)
-
-    _shorter: ClassVar[CoprimeKey | None]  # each format has its own, set above; as a ClassVar it is no field
 
     @property
     def name(self) -> str:
@@ -97,7 +88,7 @@ class CoprimeKey(Format):
 
     @property
     def capacity(self) -> int:
-        return self.step.capacity
+        return self.step.size
 
     @property
     def entropy_bits(self) -> float:
@@ -131,31 +122,18 @@ class CoprimeKey(Format):
 
     # --- making ids
 
-    def generate(self) -> str:
-        """Return a new id.
-
-        :raises KeySpaceExhausted: if all have been issued.
-        :raises LeaseNotAvailable: if the allocator has no number in memory, and leases none in time.
-        """
-        if self._pool:  # of ids fixed by a test
-            return super().generate()
+    def _make(self, count: int) -> list[str]:
+        # exactly so many: the allocator holds the numbers ahead, and drops them after a fork
+        texts: list[str] = []
         try:
-            number = self._counting().next()
-            if number >= self.step.capacity:
-                raise self._exhausted(number)
+            for numbers in self._counting().take(count):
+                if numbers.stop > self.step.size:
+                    raise self._exhausted(numbers.stop - 1)
+                texts += [self._lead + text for text in self.step.keys(numbers.start, len(numbers))]
         except PublicIdError as error:
             unwrapped(error)  # SQLAlchemy would hide it in a column default
             raise
-        return self._lead + self.step.key(number)
-
-    def _make(self, count: int) -> list[str]:
-        # exactly so many: the allocator holds the numbers ahead, and drops them after a fork
-        lead, texts = self._lead, list[str]()
-        for numbers in self._counting().take(count):
-            if numbers.stop > self.step.capacity:
-                raise self._exhausted(numbers.stop - 1)
-            texts += self.step.keys(numbers.start, len(numbers))
-        return [lead + text for text in texts] if lead else texts
+        return texts
 
     def _counting(self) -> Allocator:
         if isinstance(self.allocator, str):
@@ -166,50 +144,28 @@ class CoprimeKey(Format):
         return self.allocator
 
     def _exhausted(self, number: int) -> KeySpaceExhausted:
-        longer = self.step.length + 1
+        step = f"{type(self.step).__name__}(…, {self.step.length + 1})"
         return KeySpaceExhausted(
             f"the sequence {self.name!r} is at number {number}, and all {self.capacity} ids of {self!r} have been "
-            f"issued; widen the column and go on with step.extend(), whose ids have {longer} characters: those that "
-            f"were issued stay as they are"
+            f"issued; widen the column and go on with CoprimeKey(…, {step}).accepting(…) the ids so far"
         )
-
-    # --- checking ids
-
-    def _accepts(self, text: str) -> bool:
-        return super()._accepts(text) or (self._shorter is not None and self._shorter._accepts(text))
-
-    def _chain(self) -> Iterator[Format]:
-        own, *older = super()._chain()
-        yield own
-        if self._shorter is not None:
-            yield from self._shorter._chain()
-        yield from older
-
-    def _reason(self, text: object) -> str:
-        if self._shorter is not None and isinstance(text, str) and len(text) < self._own_length:
-            return self._shorter._reason(text)
-        return super()._reason(text)
 
     # --- a value
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         for other in older:
-            if isinstance(other, CoprimeKey) and other._lead == self._lead:
-                own = {part.length: part for part in self.step.parts()}
-                clash = next((part for part in other.step.parts() if own.get(part.length, part) != part), None)
-                if clash is not None:
-                    raise ConfigurationError(
-                        f"{self!r} and {other!r} have keys of {clash.length} characters in different orders: new ids "
-                        f"would be old ones; go on with longer keys, or with another prefix"
-                    )
+            if not isinstance(other, CoprimeKey) or other._lead != self._lead:
+                continue
+            if other.step.length == self.step.length and other.step != self.step:
+                raise ConfigurationError(
+                    f"{self!r} and {other!r} have keys of {self.step.length} characters in different orders: new ids "
+                    f"would be old ones; go on with longer keys, or with another prefix"
+                )
         return super()._with_accepted(older)
 
     def named(self) -> Self:
         """Return the format with the name of its allocator, which checks ids and generates none."""
-        return self._with(allocator=self.name)._with_accepted(self._accepted)
-
-    def _with(self, **settings: Any) -> Self:
-        return type(self)(**dict(self._settings(), **settings))
+        return type(self)(**dict(self._settings(), allocator=self.name))._with_accepted(self._accepted)
 
     def _compared(self) -> tuple[object, ...]:
         return type(self), self.name, self.step, self.prefix, self.separator, self._accepted

@@ -16,7 +16,7 @@ on the AES of ``cryptography``; it is the standard and nothing more, so any othe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
@@ -52,9 +52,6 @@ class KeyedStep(KeySpace):
     """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
     tweak: bytes = b""
     """Distinguishes sequences with one secret, such as the name of the table. It is no secret."""
-    _before: KeySpace | None = field(default=None, init=False)
-
-    _kept: ClassVar[tuple[str, ...]] = ("alphabet", "secret", "tweak")
     _cipher: ClassVar[FF1]  # each one has its own, set below; as a ClassVar it is no field
 
     def __post_init__(self) -> None:
@@ -77,23 +74,14 @@ class KeyedStep(KeySpace):
 
     @property
     def entropy_bits(self) -> float:
-        """The bits of the shortest keys. With *n* of them issued, a guess hits one in ``size / n``."""
-        shortest = next(self.parts())
-        return shortest.length * math.log2(len(shortest.alphabet))
+        """The bits of a key. With *n* of them issued, a guess hits one in ``size / n``."""
+        return self.length * math.log2(len(self.alphabet))
 
-    def extend(self, length: int | None = None) -> KeyedStep:
-        """Return the same keys with the same indices, followed by the keys of *length* characters.
+    def _texts(self, first: int, count: int) -> list[str]:
+        encrypt, write = self._cipher.encrypt, self._write
+        return [encrypt(write(index), tweak=self.tweak) for index in range(first, first + count)]
 
-        :param length: more than now; one more by default.
-        """
-        length = self.length + 1 if length is None else length
-        return KeyedStep(self.alphabet, length, self.secret, self.tweak)._after(self)
-
-    def _text(self, place: int) -> str:
-        text: str = self._cipher.encrypt(self._write(place), tweak=self.tweak)
-        return text
-
-    def _place(self, text: str) -> int:
+    def _index(self, text: str) -> int:
         return self._read(self._cipher.decrypt(text, tweak=self.tweak))
 
     def _shown(self) -> dict[str, str]:
