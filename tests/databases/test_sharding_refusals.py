@@ -193,7 +193,7 @@ def test_shard_of_expired_objects_of_plain_sessions(engines: dict[str, Engine]) 
     """The key of a stored object tells its shard, also in a session of one database, and when it is expired."""
     router = ShardRouter(engines, by=CLUSTERS)
     with Session(engines["b"]) as session:
-        kennels = [Kennel(id=IN_B + number) for number in range(4)]
+        kennels = [Kennel(id=IN_B + number) for number in range(1, 5)]
         session.add_all(kennels)
         session.commit()
 

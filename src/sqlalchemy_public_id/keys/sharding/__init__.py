@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Column, Engine, Integer, event, inspect
+from sqlalchemy import Column, Engine, event, inspect
 from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, RelationshipDirection, Session, object_session
 from sqlalchemy.orm import sessionmaker as sessionmaker_of
@@ -31,15 +31,7 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.sharding.rules import (
-    ByHash,
-    ByKey,
-    ShardChooser,
-    choosers_of,
-    engines_of,
-    require_shard,
-    rule_of,
-)
+from sqlalchemy_public_id.keys.sharding.rules import Rule, ShardChooser, choosers_of, engines_of, require_shard
 from sqlalchemy_public_id.keys.sharding.where_clause import conditions
 from sqlalchemy_public_id.orm.inspection import id_attributes
 
@@ -77,11 +69,10 @@ class ShardRouter:
         self.shards: dict[str, Engine] = engines_of(shards)
         """Name → engine."""
         self._names = tuple(self.shards)
-        self._rule = rule_of(by, self._names)
+        self._rule = Rule(by, self._names)
         self._choosers: Mapping[type[Any], ShardChooser] = choosers_of(place)
         self._turns = itertools.cycle(self._names)
         self._turn_of: weakref.WeakKeyDictionary[InstanceState[Any], str] = weakref.WeakKeyDictionary()
-        self._watched: weakref.WeakSet[Session] = weakref.WeakSet()
 
     # --- sessions
 
@@ -114,7 +105,7 @@ class ShardRouter:
         state: InstanceState[Any] = inspect(instance)
         token = _token(state)
         if token is None and state.identity is not None:  # from a plain session, and maybe expired
-            token = self._of_keys(state.mapper, state.identity)
+            token = self._of_keys(state.identity)
         return token or self._of_new(state)
 
     def shard_of_id(self, model: type[Any], public_id: object) -> str | None:
@@ -151,7 +142,7 @@ class ShardRouter:
         **_: Any,
     ) -> tuple[str, ...]:
         values: tuple[Any, ...] = primary_key if isinstance(primary_key, tuple) else (primary_key,)
-        shard = self._of_model(mapper) or self._of_keys(mapper, values)
+        shard = self._of_model(mapper) or self._of_keys(values)
         if shard is None and lazy_loaded_from is not None:
             shard = _token(lazy_loaded_from)
         return self._names if shard is None else (shard,)
@@ -188,9 +179,9 @@ class ShardRouter:
             chosen = chooser(instance)
             return require_shard(chosen, self._names, f"the place of {mapper.class_.__name__} is {safe_repr(chosen)}")
         shard = self._of_model(mapper)
-        if shard is None and isinstance(self._rule, ByHash):
+        if shard is None and self._rule.is_hash:
             shard = self._by_public_id(state)
-        if shard is None and isinstance(self._rule, ByKey):
+        if shard is None and self._rule.is_key:
             shard = self._by_key(state)
         if shard is None:
             raise ConfigurationError(
@@ -216,13 +207,10 @@ class ShardRouter:
         return self._rule.of_id(str.__str__(public_id))
 
     def _by_key(self, state: InstanceState[Any]) -> str | None:
-        mapper = state.mapper
         values = _keys(state)
-        shard = self._of_keys(mapper, values)
-        if shard is None and any(value is not None for value in values) and _has_integer_key(mapper):
-            raise ConfigurationError(
-                f"the key {safe_repr(values[0])} of {mapper.class_.__name__} belongs to none of the shards"
-            )
+        shard = self._of_keys(values)
+        if shard is None and len(values) == 1 and isinstance(values[0], int):
+            raise ConfigurationError(f"the key {values[0]} of {state.class_.__name__} belongs to none of the shards")
         if shard is None:
             shard = next(self._of_parents(state), None)
         if shard is None and state.identity is None:
@@ -232,7 +220,7 @@ class ShardRouter:
     def _refuse_other_key(self, state: InstanceState[Any], shard: str) -> None:
         # a lookup by the key would go to another shard
         values = _keys(state)
-        by_key = self._of_keys(state.mapper, values)
+        by_key = self._of_keys(values)
         if by_key not in (None, shard):
             raise ConfigurationError(
                 f"the key {safe_repr(values[0])} of {state.class_.__name__} belongs to {by_key!r}, "
@@ -241,7 +229,7 @@ class ShardRouter:
 
     def _refuse_related_elsewhere(self, state: InstanceState[Any], shard: str) -> None:
         # with a hash, the key of a row in another shard is that of a different row in this one
-        if not isinstance(self._rule, ByHash):
+        if not self._rule.is_hash:
             return
         name = state.class_.__name__
         for key, parent in _parents(state):
@@ -257,7 +245,7 @@ class ShardRouter:
             yield self.shard_of(parent)
         for column in state.mapper.columns:
             if column.foreign_keys and not column.primary_key:
-                shard = self._of_integer(state.dict.get(state.mapper.get_property_by_column(column).key))
+                shard = self._of_keys((state.dict.get(state.mapper.get_property_by_column(column).key),))
                 if shard is not None:
                     yield shard
 
@@ -272,11 +260,8 @@ class ShardRouter:
             return None
         return self._rule.of_prefix(public_id_type(column).id_format.prefix) or self._rule.of_id(str.__str__(text))
 
-    def _of_keys(self, mapper: Mapper[Any], values: tuple[Any, ...]) -> str | None:
-        return self._of_integer(values[0]) if len(values) == 1 and _has_integer_key(mapper) else None
-
-    def _of_integer(self, key: object) -> str | None:
-        return self._rule.of_key(key) if isinstance(key, int) else None
+    def _of_keys(self, values: tuple[Any, ...]) -> str | None:
+        return self._rule.of_key(values[0]) if len(values) == 1 and isinstance(values[0], int) else None
 
     def _of_values(self, column: Column[Any], values: list[Any]) -> set[str] | None:
         """Return the shards of the rows with one of *values* in *column*; ``None`` if they are not known."""
@@ -291,8 +276,8 @@ class ShardRouter:
             if type_.is_native:  # no row has a malformed id; a text column may have ids of another format
                 texts = [text for text in texts if text is not None]
             shards = [None if text is None else self._of_id(mapper, column, text) for text in texts]
-        elif column.primary_key and len(column.table.primary_key) == 1 and isinstance(column.type, Integer):
-            shards = [self._of_integer(value) for value in values]
+        elif column.primary_key and len(column.table.primary_key) == 1:
+            shards = [self._of_keys((value,)) for value in values]
         else:
             return None
         return None if None in shards else {shard for shard in shards if shard is not None}
@@ -312,8 +297,7 @@ class ShardRouter:
     # --- the session
 
     def _watch(self, session: Session) -> None:
-        if session not in self._watched:
-            self._watched.add(session)
+        if not event.contains(session, "before_flush", self._before_flush):
             event.listen(session, "pending_to_transient", _forget)
             event.listen(session, "persistent_to_transient", _forget)
             event.listen(session, "before_flush", self._before_flush)
@@ -371,7 +355,3 @@ def _parents(state: InstanceState[Any]) -> Iterator[tuple[str, object]]:
             and parent is not None
         ):
             yield relationship.key, parent
-
-
-def _has_integer_key(mapper: Mapper[Any]) -> bool:
-    return len(mapper.primary_key) == 1 and isinstance(mapper.primary_key[0].type, Integer)

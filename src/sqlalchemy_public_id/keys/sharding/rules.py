@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Engine
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS
-from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.keys.ranges import Range, Ranges, range_of
 
 ShardChooser = Callable[[Any], str]
 """Returns the shard of a new object."""
@@ -44,86 +41,53 @@ def jump(key: int, buckets: int) -> int:
 
 
 class Rule:
-    """Finds the shard of a row by one of its properties; ``None`` by the others."""
+    """Finds the shard of a row by one of its properties; ``None`` by the others.
+
+    :raises ConfigurationError: for an unknown shard, and for a *by* that is no rule.
+    """
+
+    def __init__(self, by: object, shards: Sequence[str]) -> None:
+        self._shards = shards
+        self.is_hash: bool = by == "hash"
+        """True if the hash of a public id finds its shard."""
+        self._prefixes: dict[str, str] = {}
+        self._ranges: Ranges | None = None
+        self._shard_of_range: Mapping[Any, str] = {}
+        if self.is_hash:
+            return
+        given: Any = by
+        rules: Mapping[Any, Any] = {}
+        if isinstance(by, Ranges):
+            rules = {keys: shard for shard, keys in by.items()}
+        elif isinstance(by, Mapping):
+            rules = given
+        for which, shard in rules.items():
+            require_shard(shard, shards, f"by has {safe_repr(shard)} for {safe_repr(which)}")
+        prefixes = {_prefix(which): shard for which, shard in rules.items() if isinstance(which, (str, type))}
+        spans = {which: _span(which) for which in rules if type(which) is int or isinstance(which, (range, Range))}
+        if rules and len(prefixes) == len(rules):
+            self._prefixes = prefixes
+        elif rules and len(spans) == len(rules):
+            self._ranges, self._shard_of_range = Ranges(shards=spans), rules
+        else:
+            raise ConfigurationError(
+                f'by is {safe_repr(given)}; expected "hash", {{prefix or typed id: shard}}, {{cluster id: shard}}, '
+                f"{{range of keys: shard}}, or Ranges"
+            )
+
+    @property
+    def is_key(self) -> bool:
+        """True if the cluster or the range of a key finds its shard."""
+        return self._ranges is not None
 
     def of_prefix(self, prefix: str | None) -> str | None:
-        return None
+        return None if prefix is None else self._prefixes.get(prefix)
 
     def of_id(self, public_id: str) -> str | None:
-        return None
+        return self._shards[bucket_of(public_id, len(self._shards))] if self.is_hash else None
 
     def of_key(self, key: int) -> str | None:
-        return None
-
-
-@dataclass(frozen=True)
-class ByHash(Rule):
-    """Spreads the rows evenly, by :func:`bucket_of` their public id."""
-
-    shards: Sequence[str]
-
-    def of_id(self, public_id: str) -> str:
-        return self.shards[bucket_of(public_id, len(self.shards))]
-
-
-@dataclass(frozen=True)
-class ByPrefix(Rule):
-    """Keeps all rows of a model in one shard."""
-
-    shards: Mapping[str, str]
-
-    def of_prefix(self, prefix: str | None) -> str | None:
-        return None if prefix is None else self.shards.get(prefix)
-
-
-@dataclass(frozen=True)
-class ByKey(Rule):
-    """Finds the shard by the cluster or the range of the key."""
-
-    find: Callable[[int], str | None]
-
-    def of_key(self, key: int) -> str | None:
-        return self.find(key)
-
-
-_EXPECTED = 'expected "hash", {prefix or typed id: shard}, {cluster id: shard}, {range of keys: shard}, or Ranges'
-
-
-def rule_of(by: object, shards: Sequence[str]) -> Rule:
-    """Return the rule for the argument *by* of a router.
-
-    :raises ConfigurationError: for an unknown shard, and for what is no rule.
-    """
-    if by == "hash":
-        return ByHash(tuple(shards))
-    rules: Any = by
-    if hasattr(rules, "shard_of"):
-        for shard in rules if isinstance(by, Mapping) else ():
-            require_shard(shard, shards, f"by has a range for {safe_repr(shard)}")
-        return ByKey(rules.shard_of)
-    if not isinstance(by, Mapping) or not by:
-        raise ConfigurationError(f"by is {safe_repr(rules)}; {_EXPECTED}")
-    for which, shard in rules.items():
-        require_shard(shard, shards, f"by has {safe_repr(shard)} for {safe_repr(which)}")
-    prefixes = {prefix: shard for which, shard in rules.items() if (prefix := _prefix(which)) is not None}
-    clusters = {which: shard for which, shard in rules.items() if type(which) is int}
-    spans = [(which, shard) for which, shard in rules.items() if _is_span(which)]
-    spans.sort(key=lambda span: span[0].start)
-    if len(prefixes) == len(rules):
-        return ByPrefix(prefixes)
-    if len(clusters) == len(rules):
-        for cluster in clusters:
-            if not 0 <= cluster <= LAST_CLUSTER:
-                raise ConfigurationError(f"{cluster} is no cluster id; expected 0 to {LAST_CLUSTER}")
-        return ByKey(lambda key: clusters.get(key >> SEQUENCE_BITS))
-    if len(spans) == len(rules):
-        for (one, _), (other, _) in pairwise(spans):
-            if other.start < one.stop:
-                raise ConfigurationError(
-                    f"the ranges {safe_repr(one)} and {safe_repr(other)} overlap; a key has one shard"
-                )
-        return ByKey(lambda key: next((shard for which, shard in spans if which.start <= key < which.stop), None))
-    raise ConfigurationError(f"by is {safe_repr(rules)}, of which the keys are not of one kind; {_EXPECTED}")
+        return None if self._ranges is None else self._shard_of_range.get(self._ranges.shard_of(key))
 
 
 def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
@@ -133,28 +97,19 @@ def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
     return shard
 
 
-def _prefix(which: Any) -> str | None:
-    prefix: str | None = None
-    if isinstance(which, str) and not isinstance(which, TypedId):
-        prefix = which
-    if isinstance(which, type) and issubclass(which, TypedId):
-        if getattr(which, "id_format", None) is None:
-            raise ConfigurationError(f"by has {which.__name__}, which has no prefix; expected a subclass with one")
-        prefix = which.id_format.prefix
-    if prefix == "":
-        raise ConfigurationError("by has an empty prefix; expected the prefix of the public ids of a model")
-    return prefix
+def _prefix(which: Any) -> str:
+    prefix = which if isinstance(which, str) else getattr(getattr(which, "id_format", None), "prefix", None)
+    if not prefix:
+        shown = getattr(which, "__name__", safe_repr(which))
+        raise ConfigurationError(f"by has {shown}, which has no prefix; expected that of a model, or its typed id")
+    return str(prefix)
 
 
-def _is_span(which: Any) -> bool:
-    ends = getattr(which, "start", None), getattr(which, "stop", None)
-    if not all(type(end) is int for end in ends) or getattr(which, "step", 1) != 1:
-        return False
-    if which.start >= which.stop:
-        raise ConfigurationError(
-            f"by has {safe_repr(which)}, which holds no key; expected the first key, and one past the last"
-        )
-    return True
+def _span(which: Any) -> Any:
+    try:
+        return range_of(which) if isinstance(which, int) else which
+    except ValueError as error:
+        raise ConfigurationError(f"by: {error}") from None
 
 
 def engines_of(shards: Any) -> dict[str, Engine]:
@@ -173,21 +128,14 @@ def engines_of(shards: Any) -> dict[str, Engine]:
     return engines
 
 
-def choosers_of(place: Any) -> dict[type[Any], ShardChooser]:
+def choosers_of(place: object) -> dict[type[Any], ShardChooser]:
     """Return model → function; a single function is that of all models."""
-    choosers: Any = place
-    if place is None:
-        return {}
-    if callable(place) and not isinstance(place, type):
-        return {object: choosers}
-    if not isinstance(place, Mapping):
-        raise ConfigurationError(f"place is {safe_repr(place)}, expected a function of the object, or model → function")
-    for model, chooser in choosers.items():
-        if not isinstance(model, type) or (model.__module__ == "builtins" and model is not object):
-            raise ConfigurationError(
-                f"place has {safe_repr(model)}, expected a mapped class, or one that models inherit"
-            )
-        if not callable(chooser):
-            expected = "expected a function of the object that returns a shard"
-            raise ConfigurationError(f"the place of {model.__name__} is {safe_repr(chooser)}, {expected}")
+    is_function = callable(place) and not isinstance(place, type)
+    choosers = cast("dict[Any, Any]", {object: place} if is_function else {} if place is None else place)
+    if not isinstance(choosers, Mapping) or not all(
+        isinstance(model, type) and callable(chooser) for model, chooser in choosers.items()
+    ):
+        raise ConfigurationError(
+            f"place is {safe_repr(place)}, expected a function of the object that returns a shard, or model → function"
+        )
     return dict(choosers)
