@@ -78,3 +78,4 @@ __all__ = [
 ]
 
 register()
+import_module("sqlalchemy_public_id.alembic.toimpl")

@@ -67,8 +67,7 @@ def register() -> None:
         (separate_revisions, "schema", "public_id_revisions", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),
         (refuse_impossible_ops, "schema", "public_id_structure", "LAST"),
-        (_of_columns(ignore_server_default), "column", "server_default", "FIRST"),
-        (_of_columns(ignore_cluster_default), "column", "server_default", "FIRST"),
+        (ignore_server_default, "column", "server_default", "FIRST"),
         (replace_ops, "table", "public_id", "LAST"),
     ]
     try:
@@ -91,20 +90,11 @@ def register() -> None:
         plugin.add_autogenerate_comparator(dispatched(comparator), kind, name, priority=DispatchPriority[priority])
 
 
-def _of_columns(comparator: Callable[[AutogenContext, AlterColumnOp, Column[Any], Column[Any]], bool]) -> Comparator:
-    def compare(context: AutogenContext, op: AlterColumnOp, *names_and_columns: Any) -> bool:
-        _schema, _table, _name, existing, column = names_and_columns
-        return comparator(context, op, existing, column)
-
-    return compare
-
-
-def ignore_server_default(
-    context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]
-) -> bool:
-    """Ignore a server default that generates ids for old programs."""
+def ignore_server_default(context: AutogenContext, op: AlterColumnOp, *names_and_columns: Any) -> bool:
+    """Ignore a server default that generates ids for old programs, or cluster keys."""
+    _schema, _table, _name, existing, column = names_and_columns
     if not is_public_id(column) or has_own_default(column):
-        return False
+        return ignore_cluster_default(context, op, existing, column)
     op.existing_server_default = existing.server_default
     op.modify_server_default = False
     return True

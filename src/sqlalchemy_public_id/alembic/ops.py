@@ -7,10 +7,9 @@ Each is a method of :class:`Operations <alembic.operations.Operations>`, and of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, Protocol
 
-from alembic.operations import MigrateOperation, Operations
+from alembic.operations import MigrateOperation
 from alembic.operations.ops import ModifyTableOps
 from sqlalchemy import Connection
 from typing_extensions import TypedDict, Unpack
@@ -31,13 +30,6 @@ from sqlalchemy_public_id.migrating import (
 )
 from sqlalchemy_public_id.migrating.declared import take_fields
 from sqlalchemy_public_id.typed import TypedId
-
-
-@Operations.implementation_for(Directive)
-def _load_implementation(operations: Operations, directive: Directive) -> None:
-    # at the first call: Alembic is only half imported while it loads plugins
-    import_module("sqlalchemy_public_id.alembic.toimpl")
-    operations.invoke(directive)  # now finds the implementation of its class
 
 
 class Options(TypedDict, total=False):
@@ -223,8 +215,7 @@ class ContractPublicIdOp(PublicIdOp):
 class FinishPublicIdOp(AddPublicIdOp):
     """``op.add_public_id()`` for a column that exists already. Its downgrade keeps the ids."""
 
-    def reverse(self) -> MigrateOperation:
-        return self.undone_by or LoosenPublicIdOp(self.table_name, self.column_name, **self.options)
+    reversed_by = LoosenPublicIdOp
 
 
 for _done, _undone in ((AddPublicIdOp, DropPublicIdOp), (ContractPublicIdOp, LoosenPublicIdOp)):

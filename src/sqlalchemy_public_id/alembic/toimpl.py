@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import PendingRollbackError
 
 from sqlalchemy_public_id.alembic import ops
@@ -22,6 +22,9 @@ from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.declared import name_in_models
 from sqlalchemy_public_id.migrating.plan import Phase, Plan
 from sqlalchemy_public_id.operation import PHASES, run_phases
+
+if TYPE_CHECKING:
+    from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
 
 
 def _phases_of(op: ops.PublicIdOp) -> tuple[Phase, ...]:

@@ -55,9 +55,9 @@ def echo_stderr(text: str) -> None:
     click.echo(text, err=True)
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """Return *count* with its noun: "1 table", "2 tables"."""
-    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def table_lines(rows: Sequence[Sequence[str]], signs: str) -> str:
@@ -104,11 +104,14 @@ def connect(text: str) -> Generator[Engine]:
     except ModuleNotFoundError as error:
         raise UsageProblem(f"the driver {error.name} is not installed; {_URLS}, or install it") from None
     except (ArgumentError, TypeError, ValueError) as error:
-        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
+        raise problem_of(error, url) from None
     if engine.dialect.is_async:
         raise UsageProblem(f"{url.drivername!r} is an asynchronous driver, expected a synchronous one; {_URLS}")
     try:
-        _probe(engine, url)
+        try:
+            engine.connect().close()
+        except Exception as error:  # a driver may refuse the options of the URL with any exception
+            raise problem_of(error, url) from None
         yield engine
     except (PublicIdError, SQLAlchemyError) as error:
         raise problem_of(error, url) from None
@@ -116,22 +119,14 @@ def connect(text: str) -> Generator[Engine]:
         engine.dispose()
 
 
-def problem_of(error: PublicIdError | SQLAlchemyError, url: URL) -> UsageProblem:
+def problem_of(error: Exception, url: URL) -> UsageProblem:
     """Return what the command says of *error*, without the password of *url*, and with its exit status."""
     if isinstance(error, PublicIdError):
         kind = Refusal if isinstance(error, _REFUSALS) else UsageProblem
         return kind(_without_secrets(str(error), url))
     if isinstance(error, NoSuchTableError):
         return UsageProblem(f"{safe_url(url)}: there is no table {str(error)!r}")
-    return UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}")
-
-
-def _probe(engine: Engine, url: URL) -> None:
-    try:
-        with engine.connect():
-            pass
-    except Exception as error:  # a driver may refuse the options of the URL with any exception
-        raise UsageProblem(f"{safe_url(url)}: {_one_line(error, url)}") from None
+    return UsageProblem(f"{safe_url(url)}: {_without_secrets(' '.join(message_of(error).split()), url)}")
 
 
 def _parse_url(text: str) -> URL:
@@ -143,10 +138,6 @@ def _parse_url(text: str) -> URL:
     if file and not file.startswith((":memory:", "file:")) and not Path(file).exists():
         raise UsageProblem(f"there is no file {file!r}; SQLite would create an empty one")
     return url
-
-
-def _one_line(error: Exception, url: URL) -> str:
-    return _without_secrets(" ".join(message_of(error).split()), url)
 
 
 def _without_secrets(text: str, url: URL) -> str:

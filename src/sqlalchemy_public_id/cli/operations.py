@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from sqlalchemy import Connection, Engine, String, inspect
@@ -25,7 +24,10 @@ from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
 from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrating.table import columns_of
 from sqlalchemy_public_id.operation import PHASES, run_phases
+
+OnProgress: TypeAlias = Callable[[Progress], None]
 
 _INTERRUPTED = 130
 _SECONDS_BETWEEN_LINES = 5.0
@@ -55,16 +57,31 @@ def _run(name: str, given: dict[str, Any]) -> None:
         if name == "drop" and not given["yes"] and not given["dry_run"]:
             names = ", ".join(map(str, targets))
             click.confirm(f"Drop {names}? Links that contain these ids are dead from then on.", abort=True, err=True)
-        operation = _Operation(name, engine, given, _wait_while(given, replica, is_stopped), _lines_of_progress())
+        consent, patience = Consent(**fields_of(Consent, given)), Patience(**fields_of(Patience, given))
+        pace = Pace(**fields_of(Pace, given), wait_while=_wait_while(given, replica, is_stopped))
+        settings: dict[str, Any] = {"consent": consent, "patience": patience, "pace": pace, "dry_run": given["dry_run"]}
+        on_progress = _lines_of_progress()
 
         def run(target: PublicIdColumn) -> int:
+            """Return the exit status of one table. Its error does not end the work on the others."""
+            began = time.monotonic()
             try:
-                return operation.run(target)
-            except (PublicIdError, SQLAlchemyError) as error:  # does not end the work on the other tables
+                with engine.connect() as connection:
+                    connection.execution_options(isolation_level="AUTOCOMMIT")
+                    if name == "backfill" and not given["dry_run"]:
+                        _backfill(connection, target, given, pace, on_progress)
+                        return 0
+                    run_phases(connection, target, PHASES[name], **settings, on_progress=on_progress)
+            except DryRun as end:
+                click.echo(str(end.report))
+                return 1 if end.report.obstacles else 0
+            except (PublicIdError, SQLAlchemyError) as error:
                 problem = problem_of(error, engine.url)
                 place = f"{target}: " if len(targets) > 1 else ""
                 echo_stderr(f"public-id: {place}{problem.message}")
                 return problem.exit_code
+            click.echo(f"{target} {_DONE[name]}, after {time.monotonic() - began:.1f} s")
+            return 0
 
         try:
             if given["jobs"] == 1:
@@ -79,72 +96,32 @@ def _run(name: str, given: dict[str, Any]) -> None:
     sys.exit(status)
 
 
-@dataclass(frozen=True)
-class _Operation:
-    name: str
-    engine: Engine
-    given: dict[str, Any]
-    wait_while: Callable[[Connection], bool]
-    on_progress: Callable[[Progress], None]
-
-    def run(self, target: PublicIdColumn) -> int:
-        """Run the operation on one table, print its result, and return the exit status."""
-        began = time.monotonic()
-        is_dry, consent = self.given["dry_run"], Consent(**fields_of(Consent, self.given))
-        pace = Pace(**fields_of(Pace, self.given), wait_while=self.wait_while)
-        with self.engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            if self.name == "backfill" and not is_dry:
-                self._backfill(connection, target, consent, pace)
-                return 0
-            try:
-                run_phases(
-                    connection,
-                    target,
-                    PHASES[self.name],
-                    consent=consent,
-                    patience=Patience(**fields_of(Patience, self.given)),
-                    pace=pace,
-                    dry_run=is_dry,
-                    on_progress=self.on_progress,
-                )
-            except DryRun as end:
-                click.echo(str(end.report))
-                return 1 if end.report.obstacles else 0
-        click.echo(f"{target} {_DONE[self.name]}, after {time.monotonic() - began:.1f} s")
-        return 0
-
-    def _backfill(self, connection: Connection, target: PublicIdColumn, consent: Consent, pace: Pace) -> None:
-        """Fill the rows, beside other processes that do the same."""
-        if self.given["format"] is None and self.given["models"] is None:
-            _require_usual_length(connection, target)
-        place: dict[str, Any] = {"table": target.table, "column": target.column, "schema": target.schema}
-        progress = run_backfill(
-            connection,
-            **place,
-            format=target.format,
-            **vars(pace),
-            update_triggers=consent.update_triggers,
-            on_progress=self.on_progress,
-        )
-        rows = "row" if progress.filled == 1 else "rows"
-        click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
-        if not progress.finished:
-            raise BackfillIncomplete(
-                **place, format=target.format, missing=live_table(connection, target).count_missing()
-            )
+def _backfill(
+    connection: Connection, target: PublicIdColumn, given: dict[str, Any], pace: Pace, on_progress: OnProgress
+) -> None:
+    """Fill the rows, beside other processes that do the same: an operation would wait for its turn."""
+    if given["format"] is None and given["models"] is None:
+        _require_usual_length(connection, target)
+    place: dict[str, Any] = {name: getattr(target, name) for name in ("table", "column", "schema", "format")}
+    progress = run_backfill(
+        connection, **place, **vars(pace), update_triggers=given["update_triggers"], on_progress=on_progress
+    )
+    rows = "row" if progress.filled == 1 else "rows"
+    click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
+    if not progress.finished:
+        raise BackfillIncomplete(**place, missing=live_table(connection, target).count_missing())
 
 
 def _require_usual_length(connection: Connection, target: PublicIdColumn) -> None:
     # a column of another length has another format, and a forgotten prefix cannot be added later
-    inspector, table, schema = inspect(connection), target.table, target.schema
-    columns = inspector.get_columns(table, schema=schema) if inspector.has_table(table, schema=schema) else []
-    for type_ in (reflected["type"] for reflected in columns if reflected["name"] == target.column):
-        if isinstance(type_, String) and type_.length in (None, target.format.max_length):
-            continue
+    column = columns_of(inspect(connection), target.table, target.schema).get(target.column)
+    if column is None:
+        return
+    type_, needed = column["type"], target.format.max_length
+    if not isinstance(type_, String) or type_.length not in (None, needed):
         has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
         raise UsageProblem(
-            f"{table}.{target.column} {has} and ids of {target.format!r} have {target.format.max_length}; "
+            f"{target.table}.{target.column} {has} and ids of {target.format!r} have {needed}; "
             f"name the format of the ids, such as --format 'NanoId(prefix=\"cus\")'"
         )
 
@@ -210,7 +187,7 @@ def _interruptible() -> Generator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _lines_of_progress() -> Callable[[Progress], None]:
+def _lines_of_progress() -> OnProgress:
     """Return a function that prints the progress of a table, a line now and then."""
     next_lines: dict[str, float] = {}
 
