@@ -62,7 +62,7 @@ def test_whole_way(new_people: Callable[..., People], options: dict[str, Any]) -
     assert people.state().comment == options.get("comment")
 
     url = people.engine.url.render_as_string(hide_password=False)
-    done = command.run(*[url if word == "URL" else word for word in command_in(sql)[1:]])
+    done = command.run(*[url if word == "$DATABASE_URL" else word for word in command_in(sql)[1:]])
     assert done.exit_code == 0, done.stderr
     people.run("contract_public_id")
 
