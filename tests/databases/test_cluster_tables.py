@@ -188,36 +188,6 @@ def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session:
         session.rollback()
 
 
-def test_one_counter_for_two() -> None:
-    """Two tables of a schema that say the same counter are refused; one elsewhere, or a later one, is not."""
-
-    class Base(DeclarativeBase):
-        metadata = MetaData()
-
-    class One(Base):
-        __tablename__ = "one"
-        id: Mapped[int] = cluster_key("things", strategy="function")
-
-    with pytest.raises(ConfigurationError, match="cluster_sequence_things belongs to one, and two has to have"):
-
-        class Two(Base):
-            __tablename__ = "two"
-            id: Mapped[int] = cluster_key("things", strategy="function")
-
-    class Elsewhere(Base):
-        __tablename__ = "two"
-        __table_args__ = {"schema": "elsewhere"}  # noqa: RUF012  # SQLAlchemy reads it
-        id: Mapped[int] = cluster_key("things", strategy="function")
-
-    Base.metadata.remove(One.__table__)  # type: ignore[arg-type]  # a Table, declared as FromClause
-
-    class Third(Base):
-        __tablename__ = "third"
-        id: Mapped[int] = cluster_key("things", strategy="function")
-
-    assert sorted(Base.metadata.tables) == ["cluster_config", "elsewhere.cluster_config", "elsewhere.two", "third"]
-
-
 # --- schemas that are translated
 
 

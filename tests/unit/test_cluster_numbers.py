@@ -248,22 +248,6 @@ def test_mistakes(options: dict[str, Any], expected: str) -> None:
         cluster_key(**options)
 
 
-def test_two_clusters_of_one_database() -> None:
-    """Two tables that say two clusters of one configuration are refused."""
-
-    class Base(DeclarativeBase): ...
-
-    class One(Base):
-        __tablename__ = "one"
-        id: Mapped[int] = cluster_key(cluster=10, strategy="function")
-
-    with pytest.raises(ConfigurationError, match="are of the clusters 10, 20: "):
-
-        class Two(Base):
-            __tablename__ = "two"
-            id: Mapped[int] = cluster_key(cluster=20, strategy="function")
-
-
 def test_copies() -> None:
     """A table that is copied to another metadata keeps all of it."""
     from sqlalchemy import MetaData

@@ -14,7 +14,7 @@ from sqlalchemy.schema import conv
 from sqlalchemy.types import BigInteger, Integer, SmallInteger
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.cluster.ddl import CHECK, CONFIG, ClusterColumn, Config, as_ddl, sequence_name
+from sqlalchemy_public_id.keys.cluster.ddl import CHECK, CONFIG, ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 
 ENVIRONMENT = "PUBLIC_ID_CLUSTER"
@@ -25,7 +25,6 @@ Strategy: TypeAlias = Literal["identity", "function"]
 
 _INFO = "sqlalchemy_public_id.cluster_key"
 _CONFIG = "sqlalchemy_public_id.cluster_config"
-_COUNTERS = "sqlalchemy_public_id.cluster_counters"
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
         return
     table.dialect_options["sqlite"]["autoincrement"] = True
     if spec.strategy == "function":
-        _declare_config(table, spec)
+        _declare_config(table)
     elif spec.is_known:
         keys, identity = cast("Range", spec.keys()), cast("Identity", column.identity)
         identity.start, identity.minvalue, identity.maxvalue = keys.start, keys.start, keys.last
@@ -187,7 +186,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
 
     def before_create(target: Table, connection: Connection, **kw: Any) -> None:
         if spec.strategy == "function":
-            _check_config(connection, _ddl_of(column, connection).config, table.name, spec)
+            _begin_config(connection, _ddl_of(column, connection).config, table.name, spec)
         elif not spec.is_known:
             ranges[connection] = cast("Range", spec.keys())
 
@@ -230,7 +229,7 @@ def _send(connection: Connection, statements: Iterable[str]) -> None:
         connection.execute(as_ddl(statement))
 
 
-def _declare_config(table: Table, spec: ClusterSpec) -> None:
+def _declare_config(table: Table) -> None:
     # the table with the number of the cluster, in the schema of *table*
     full_name = f"{table.schema}.{CONFIG}" if table.schema else CONFIG
     config = table.metadata.tables.get(full_name)
@@ -245,36 +244,11 @@ def _declare_config(table: Table, spec: ClusterSpec) -> None:
             schema=table.schema,
         )
     if not event.contains(config, "after_create", _create_config):  # it is new, or a copy
-        config.info[_CONFIG], config.info[_COUNTERS] = [], {}
+        config.info[_CONFIG] = True
         event.listen(config, "before_create", _refuse_config)
         event.listen(config, "after_create", _create_config)
         event.listen(config, "after_drop", _drop_config)
-    counters: dict[str, str] = config.info[_COUNTERS]
-    counter = sequence_name(spec.sequence or table.name)
-    owner = counters.get(counter, table.key)
-    if owner != table.key and owner in table.metadata.tables:
-        raise ConfigurationError(
-            f"the counter {counter} belongs to {owner}, and {table.key} has to have one of its own: give "
-            f"cluster_key() another name, or none"
-        )
-    counters[counter] = table.key
-    if spec.cluster is not None:
-        declared: list[Cluster] = config.info[_CONFIG]
-        declared.append(spec.cluster)
-        if all(isinstance(cluster, int) for cluster in declared):
-            _declared_cluster(config)
     table.add_is_dependent_on(config)
-
-
-def _declared_cluster(config: Table) -> int | None:
-    declared: list[Cluster] = config.info[_CONFIG]
-    numbers = sorted({resolved(cluster) for cluster in declared})
-    if len(numbers) > 1:
-        raise ConfigurationError(
-            f"the tables beside {config.name} are of the clusters {', '.join(map(str, numbers))}: with "
-            f'strategy="function" all tables of a schema are of the one in {config.name}; leave cluster out'
-        )
-    return numbers[0] if numbers else None
 
 
 def _refuse_config(config: Table, connection: Connection, **kw: Any) -> None:
@@ -283,35 +257,30 @@ def _refuse_config(config: Table, connection: Connection, **kw: Any) -> None:
 
 
 def _create_config(config: Table, connection: Connection, **kw: Any) -> None:
-    statements = Config(connection.dialect, config.name, _schema(config, connection))
-    cluster = _declared_cluster(config)
-    _send(connection, statements.create_function())
-    if cluster is not None:
-        _send(connection, statements.set(cluster))
+    _send(connection, Config(connection.dialect, config.name, _schema(config, connection)).create_function())
 
 
 def _drop_config(config: Table, connection: Connection, **kw: Any) -> None:
     _send(connection, Config(connection.dialect, config.name, _schema(config, connection)).drop_function())
 
 
-def _check_config(connection: Connection, config: Config, table: str, spec: ClusterSpec) -> None:
-    """Refuse to create *table* if the database has no cluster, or not that of *spec*."""
+def _begin_config(connection: Connection, config: Config, table: str, spec: ClusterSpec) -> None:
+    """Store the cluster of *spec*. Refuse to create *table* if the database has none, or another one."""
+    is_real = isinstance(connection, Connection)  # a mock connection returns no rows
     if connection.dialect.name == "sqlite":
         raise config.no_functions()
-    if not isinstance(connection, Connection):  # a mock connection returns no rows
-        return
-    if not inspect(connection).has_table(CONFIG, schema=config.schema):
+    if is_real and not inspect(connection).has_table(CONFIG, schema=config.schema):
         raise ConfigurationError(
             f"{table} needs the table {config.table}, which is missing: create it, too, with create_all() of all "
             f"tables, or name it in create_all(tables=[...]), or with op.create_cluster_config()"
         )
-    if spec.cluster is not None:
-        cluster = resolved(spec.cluster)
-        stored = connection.scalars(text(config.get())).all()
-        if not stored:
-            _send(connection, config.begin(cluster))
-        elif stored != [cluster]:
-            raise ConfigurationError(
-                f"{table} is declared with cluster {cluster}, and {config.table} has {', '.join(map(str, stored))}: "
-                f"leave cluster out to use that of the database; or UPDATE {config.table}, if it is wrong"
-            )
+    if spec.cluster is None:
+        return
+    cluster = resolved(spec.cluster)
+    _send(connection, config.begin(cluster))
+    stored = connection.scalars(text(config.get())).all() if is_real else [cluster]
+    if stored != [cluster]:
+        raise ConfigurationError(
+            f"{table} is declared with cluster {cluster}, and {config.table} has {', '.join(map(str, stored))}: leave "
+            f"cluster out to use that of the database; or UPDATE {config.table}, if it is wrong"
+        )
