@@ -28,7 +28,6 @@ from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
     ExpandPublicIdOp,
-    FinishPublicIdOp,
     LoosenPublicIdOp,
     PublicIdOp,
 )
@@ -240,7 +239,7 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
         before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
     if not plan_for(target, context.dialect).has_own_default(state):
         before["server_default"] = "none"
-    kind = FinishPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
+    kind = AddPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
     op: PublicIdOp = kind(**options)
     op.undone_by = LoosenPublicIdOp(**before)
     return op

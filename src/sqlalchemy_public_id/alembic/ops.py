@@ -96,7 +96,7 @@ class PublicIdOp(Directive):
     """Base of the directives for public ids."""
 
     undone_by: PublicIdOp | None = None
-    """Its downgrade, instead of that of its class."""
+    """Its downgrade, if the column exists already: what a column had before stays."""
     notes: Sequence[str] = ()
     """Sentences that the revision has before it."""
 
@@ -210,12 +210,6 @@ class ContractPublicIdOp(PublicIdOp):
     """
 
     name = "contract_public_id"
-
-
-class FinishPublicIdOp(AddPublicIdOp):
-    """``op.add_public_id()`` for a column that exists already. Its downgrade keeps the ids."""
-
-    reversed_by = LoosenPublicIdOp
 
 
 for _done, _undone in ((AddPublicIdOp, DropPublicIdOp), (ContractPublicIdOp, LoosenPublicIdOp)):

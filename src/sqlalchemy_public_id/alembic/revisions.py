@@ -42,7 +42,6 @@ from sqlalchemy_public_id.alembic.ops import (
     BackfillPublicIdOp,
     ContractPublicIdOp,
     ExpandPublicIdOp,
-    FinishPublicIdOp,
     LoosenPublicIdOp,
     PublicIdOp,
 )
@@ -170,13 +169,13 @@ def _in_phase(kind: type[PublicIdOp], added: list[Any]) -> Changes:
 
 def _undo(op: PublicIdOp, of: AddPublicIdOp) -> MigrateOperation:
     """Return what undoes *op*, a phase *of* another operation."""
-    if isinstance(op, ContractPublicIdOp) and of.undone_by is not None:
-        options = of.undone_by.options.copy()
-        options["server_default"] = op.target.server_default  # which the downgrade of the expand removes
-        return LoosenPublicIdOp(op.table_name, op.column_name, **options)
-    if isinstance(op, ExpandPublicIdOp) and isinstance(of, FinishPublicIdOp):
-        return of.reverse()  # a column that existed before stays
-    return op.reverse()
+    if of.undone_by is None or isinstance(op, BackfillPublicIdOp):
+        return op.reverse()
+    if isinstance(op, ExpandPublicIdOp):
+        return of.undone_by  # a column that existed before stays
+    options = of.undone_by.options.copy()
+    options["server_default"] = op.target.server_default  # which the downgrade of the expand removes
+    return LoosenPublicIdOp(op.table_name, op.column_name, **options)
 
 
 def _each(ops: Iterable[Any]) -> list[Any]:

@@ -81,16 +81,15 @@ def _show_models(text: str, base: Any, url: str | None) -> bool:
     }
     if not columns:
         _show(("model", f"none of {base.__name__} has such ids"))
-    elif url is None:
-        _show(*(("model", f"{model}, {column}") for column, model in columns.items()))
-    else:
+        return False
+    rows = dict.fromkeys(columns, "")
+    if url is not None:
         with connect(url) as engine, engine.connect() as connection:
-            queries = {column: select(column).where(column == text) for column in columns}
-            stored = {column: connection.execute(query).first() is not None for column, query in queries.items()}
-        rows = {True: "one row", False: "no row"}
-        _show(*(("model", f"{model}, {column}: {rows[stored[column]]}") for column, model in columns.items()))
-        return any(stored.values())
-    return bool(columns)
+            for column in columns:
+                is_stored = connection.execute(select(column).where(column == text)).first() is not None
+                rows[column] = ": one row" if is_stored else ": no row"
+    _show(*(("model", f"{model}, {column}{rows[column]}") for column, model in columns.items()))
+    return url is None or ": one row" in rows.values()
 
 
 def _lines() -> Iterator[str]:
