@@ -54,7 +54,7 @@ PLUGIN = "alembic.autogenerate.sqlalchemy_public_id"
 
 log: logging.Logger = logging.getLogger(PLUGIN)
 
-Comparator: TypeAlias = Callable[..., bool]
+Comparator: TypeAlias = Callable[..., object]
 """Returns True if there is nothing more to compare."""
 
 
@@ -80,9 +80,8 @@ def register() -> None:
     from alembic.util import DispatchPriority, PriorityDispatchResult
 
     def dispatched(comparator: Comparator) -> Callable[..., PriorityDispatchResult]:
-        return lambda *arguments: (
-            PriorityDispatchResult.STOP if comparator(*arguments) else PriorityDispatchResult.CONTINUE
-        )
+        results = PriorityDispatchResult.CONTINUE, PriorityDispatchResult.STOP
+        return lambda *arguments: results[bool(comparator(*arguments))]
 
     plugin = Plugin(PLUGIN)
     for comparator, kind, name, priority in comparators:
@@ -106,10 +105,10 @@ def replace_ops(
     table_name: str,
     existing: Table | None,
     table: Table | None,
-) -> bool:
+) -> None:
     """Replace Alembic's operations that add a column of public ids, or make it unique, by one of ours."""
     if table is None:
-        return False
+        return
     notes = [] if existing is None else _reduce(context, changes, existing, table)
     for column in public_id_columns(table):
         target = read_declared(column, context.dialect)
@@ -135,10 +134,9 @@ def replace_ops(
                 names = _names_of_uniques(existing, column)
                 needless += [op for op in changes.ops if _name_of(op) in names]
             _put(changes, _finish(context, target, state, column), needless)
-    return False
 
 
-def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> bool:
+def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:
     """Raise an error with every operation on a table that cannot have the unique index.
 
     :raises MigrationRefused: if there is one. No revision is written.
@@ -154,7 +152,6 @@ def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas:
     if refused:
         targets = ", ".join(dict.fromkeys(target for target, _ in refused))
         raise MigrationRefused(target=targets, obstacles=[obstacle for _, obstacle in refused])
-    return False
 
 
 def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, table: Table) -> list[str]:

@@ -140,12 +140,11 @@ def _importable(format: Format) -> Format:
     return format._with_accepted(older) if older else format  # pyright: ignore[reportPrivateUsage]
 
 
-def render_types(context: AutogenContext, *schemas: object) -> bool:
+def render_types(context: AutogenContext, *schemas: object) -> None:
     """Add the rendering of public ids to ``render_item`` of env.py. Compares nothing."""
     own = context.opts.get("render_item")
     if getattr(own, "func", None) is not _render_item:
         context.opts["render_item"] = partial(_render_item, own)
-    return False
 
 
 def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:

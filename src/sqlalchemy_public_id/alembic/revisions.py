@@ -74,7 +74,7 @@ def three_revisions_after(own: Directives) -> Directives:
     return _chain(own, three_revisions)
 
 
-def separate_revisions(context: AutogenContext, *schemas: object) -> bool:
+def separate_revisions(context: AutogenContext, *schemas: object) -> None:
     """Add :func:`one_revision` to the ``process_revision_directives`` of env.py. Compares nothing."""
     # with several databases, Alembic runs the hook after each one, and adds the next one to the last script
     several = context.opts.get("upgrade_token") != "upgrades"
@@ -83,7 +83,6 @@ def separate_revisions(context: AutogenContext, *schemas: object) -> bool:
         process: Any = one_revision if own is None else _chain(own, one_revision)
         process._separates = True
         context.opts["process_revision_directives"] = process
-    return False
 
 
 def one_revision(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
