@@ -1,0 +1,311 @@
+"""The numbers of blocks in memory, leased by one thread or task for all that need them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import TIMEOUT_MAX
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from sqlalchemy import Engine, Table
+from sqlalchemy.util import await_only, greenlet_spawn
+from typing_extensions import Self
+
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.formats.pool import reset_in_child
+from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
+from sqlalchemy_public_id.orm.inspection import is_in_greenlet
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+T = TypeVar("T")
+
+_FIRST_BLOCK, _LARGEST_BLOCK = 100, 1_000_000
+
+
+class BlockAllocator:
+    """Numbers that no other process gets, at the cost of one short transaction per block.
+
+    A table holds one row per named sequence. A lease moves the counter of the row in a transaction of its own, on a
+    connection of its own. Then the numbers are served from memory, to any number of threads. When they are used up,
+    the next block is leased, which takes about a millisecond. The method is the ``hi/lo`` generator of old.
+
+    * **No number is issued twice**, whatever is rolled back, killed or forked. Numbers that were leased and not used
+      are lost: with a killed process, with a connection that broke before the answer came, with :meth:`close`.
+    * **Numbers are unique, but neither ordered across processes nor gap-free.**
+    * **A forked child** leases blocks of its own, on connections of its own: the pool of *engine* is replaced in each
+      child, as ``engine.dispose(close=False)`` does.
+
+    :param engine: an engine whose pool has a connection to spare, or a function that returns one. The function is
+        called at the first lease, until it returns one. With an ``AsyncEngine``, :meth:`next` works in a flush and in
+        column defaults; everywhere else, use :meth:`anext`, :meth:`atake` and :meth:`areserve`.
+    :param name: the name of the sequence, 1 to 100 printable ASCII characters; each byte counts.
+    :param block: how many numbers a lease takes. By default 100, and twice as many as before, up to 1,000,000, after a
+        block that lasted less than a second.
+    :param table: the name of the table.
+    :param schema: its schema.
+    :param start: the first number of a sequence that has no row yet.
+    :param timeout: for how many seconds a call waits for a lease. The waits of the engine come on top: for a new
+        connection, and for one of the pool.
+    :param create: whether the first lease creates a missing table.
+    :raises ConfigurationError: if this cannot work, as with ``StaticPool`` or with SQLite in memory.
+
+    >>> from sqlalchemy import create_engine
+    >>> from sqlalchemy_public_id.keys import BlockAllocator
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> engine = create_engine(f"sqlite:///{folder.name}/shop.db")
+    >>> with BlockAllocator(engine, "order", block=1000, create=True) as orders:
+    ...     orders.next(), orders.next(), orders.take(500)
+    (1, 2, [range(3, 503)])
+    >>> engine.dispose(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine | Callable[[], Engine | AsyncEngine],
+        name: str,
+        *,
+        block: int | None = None,
+        table: str = "public_id_block",
+        schema: str | None = None,
+        start: int = 1,
+        timeout: float = 5.0,
+        create: bool = False,
+    ) -> None:
+        self.name: str = checked_name(name)
+        """The name of the sequence."""
+        self.block: int | None = block if block is None else _checked("block", block, 1, END, ConfigurationError)
+        """The size of a block if it is fixed."""
+        self.timeout: float = _checked_timeout(timeout)
+        """For how many seconds a call waits for a lease."""
+        self.start: int = _checked("start", start, 0, END - 1, ConfigurationError)
+        """The first number of the sequence."""
+        self.table: Table = counter_table(table, schema)
+        """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
+        self._lessor = Lessor(engine, self.table, self.name, self.start, create=create)
+        self._begin()
+        reset_in_child(self)
+
+    def __repr__(self) -> str:
+        return f"BlockAllocator({self.name!r}{'' if self.block is None else f', block={self.block}'})"
+
+    def _begin(self) -> None:
+        self._next = self._stop = 0  # the block in use
+        self._later: deque[range] = deque()
+        self._memory = threading.Lock()  # held for moments, never during a lease
+        self._turn = threading.Lock()
+        _turns.add(self._turn)
+        self._turns_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._size = self.block or _FIRST_BLOCK
+        self._leased_at: float | None = None
+
+    def reset(self) -> None:
+        """Leave all numbers to the parent process. Called in a forked child."""
+        self._lessor.leave_to_parent()
+        self._begin()
+
+    # --- numbers
+
+    def next(self) -> int:
+        """Return the next number, from :attr:`start` on.
+
+        :raises LeaseNotAvailable: if no number is in memory, and none was leased in time.
+        :raises KeySpaceExhausted: if the counter is at 2⁶³ - 1, which is not issued.
+        """
+        with self._memory:
+            number = self._next
+            if number < self._stop:
+                self._next = number + 1
+                return number
+        [numbers] = self.take(1)
+        return numbers.start
+
+    def take(self, count: int) -> list[range]:
+        """Return the next *count* numbers as ranges in order, after a lease if memory has fewer.
+
+        :raises LeaseNotAvailable: as :meth:`next`. Numbers that were in memory stay there.
+        :raises KeySpaceExhausted: as :meth:`next`.
+        :raises ValueError: unless *count* is a whole number from 0 to 2⁶³ - 1.
+        """
+        count = _checked("count", count, 0, END, ValueError)
+        while (taken := self._pop(count)) is None:
+            self._fill(count)
+        return taken
+
+    def reserve(self, count: int) -> None:
+        """Lease until *count* numbers are in memory, for all threads of this process.
+
+        On SQLite, call it before the first write of a transaction, which locks the file: no lease is possible then.
+
+        :raises LeaseNotAvailable: as :meth:`next`.
+        :raises KeySpaceExhausted: as :meth:`next`.
+        :raises ValueError: as :meth:`take`.
+        """
+        count = _checked("count", count, 0, END, ValueError)
+        while self.reserved < count:
+            self._fill(count)
+
+    @property
+    def reserved(self) -> int:
+        """The number of numbers in memory."""
+        return self._stop - self._next + sum(map(len, self._later.copy()))
+
+    async def anext(self) -> int:
+        """:meth:`next`, awaited; with an ``AsyncEngine``."""
+        return self.next() if self.reserved else await self._awaited(self.next)
+
+    async def atake(self, count: int) -> list[range]:
+        """:meth:`take`, awaited."""
+        return await self._awaited(self.take, count)
+
+    async def areserve(self, count: int) -> None:
+        """:meth:`reserve`, awaited."""
+        await self._awaited(self.reserve, count)
+
+    # --- the table, and the end
+
+    def create_table(self) -> None:
+        """Create the table of counters, unless it exists, in a transaction of its own.
+
+        :raises ConfigurationError: with an ``AsyncEngine``, outside of SQLAlchemy's greenlet.
+        """
+        self._require_greenlet("write await allocator.acreate_table()")
+        self._lessor.create_table()
+
+    async def acreate_table(self) -> None:
+        """:meth:`create_table`, awaited."""
+        await self._awaited(self.create_table)
+
+    def close(self) -> None:
+        """Drop all numbers. The next call leases a new block, and so does a program that simply ends."""
+        with self._memory:
+            self._next = self._stop
+            self._later.clear()
+
+    async def aclose(self) -> None:
+        """:meth:`close`, which waits for nothing."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    # --- memory and leases
+
+    def _pop(self, count: int) -> list[range] | None:
+        """Take *count* numbers out of memory; ``None``, and nothing, if it has fewer."""
+        with self._memory:
+            if self.reserved < count:
+                return None
+            taken: list[range] = []
+            while count:
+                if self._next == self._stop:
+                    block = self._later.popleft()
+                    self._next, self._stop = block.start, block.stop
+                taken.append(range(self._next, min(self._next + count, self._stop)))
+                self._next = taken[-1].stop
+                count -= len(taken[-1])
+            return taken
+
+    def _fill(self, count: int) -> None:
+        """Lease a block unless memory has *count* numbers by now: one thread, or task, leases for all who wait."""
+        deadline = time.monotonic() + self.timeout
+        with self._turn_until(deadline):
+            if (missing := count - self.reserved) <= 0:
+                return
+            if self.block is None and self._leased_at is not None and time.monotonic() - self._leased_at < 1:
+                self._size = min(self._size * 2, _LARGEST_BLOCK)
+            leased = self._lessor.lease(max(self._size, missing), self.timeout, deadline)
+            self._leased_at = time.monotonic()
+            with self._memory:
+                if self._stop == leased.start and not self._later:
+                    self._stop = leased.stop
+                else:
+                    self._later.append(leased)
+
+    @contextmanager
+    def _turn_until(self, deadline: float) -> Generator[None]:
+        turn: threading.Lock | asyncio.Lock = self._turn
+        if self._lessor.is_async:
+            self._require_greenlet(
+                "write await allocator.anext() or atake(), or await allocator.areserve(count) before; inside the flush "
+                "of an AsyncSession, next() waits by itself"
+            )
+            # not that of all threads, which would stop the loop
+            turn = self._turns_of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            await_only(turn.acquire())  # which the deadline of whoever has it ends
+        elif not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise self._lessor.not_available(self.timeout)
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _require_greenlet(self, advice: str) -> None:
+        if self._lessor.is_async and not is_in_greenlet():
+            raise ConfigurationError(f"the engine is an AsyncEngine, whose answer has to be awaited: {advice}")
+
+    async def _awaited(self, function: Callable[..., T], *args: int) -> T:
+        if not self._lessor.is_async:
+            raise ConfigurationError(
+                f"{self!r} has an Engine, whose leases cannot be awaited: give it an AsyncEngine, or call "
+                f"{function.__name__}() without await"
+            )
+        result: T = await greenlet_spawn(function, *args)
+        return result
+
+
+# --- a fork waits for a lease under way, because the child would inherit its transaction
+
+_turns: WeakSet[threading.Lock] = WeakSet()
+_LONGEST_FORK = 1.0
+"""The seconds that a fork waits."""
+
+
+_held = threading.local()
+"""The turns that a thread has taken for its fork."""
+
+
+def _before_fork() -> None:
+    end = time.monotonic() + _LONGEST_FORK
+    _held.turns = [turn for turn in list(_turns) if turn.acquire(timeout=max(end - time.monotonic(), 0))]
+
+
+def _after_fork() -> None:
+    for turn in _held.turns:
+        turn.release()
+    _held.turns = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
+
+
+def _checked(name: str, number: object, first: int, last: int, error: type[Exception]) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not first <= number <= last:
+        raise error(f"{name} is {safe_repr(number)}, expected a whole number from {first} to {last}")
+    return number
+
+
+def _checked_timeout(timeout: object) -> float:
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= TIMEOUT_MAX:
+        raise ConfigurationError(
+            f"timeout is {safe_repr(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"
+        )
+    return float(timeout)
