@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.migrating.state import State
 
-OF_TARGET = {"format", "unique_name", "unique", "collation", "keeps", "server_default"}
+OF_TARGET = {"format", "unique_name", "collation", "keeps", "server_default"}
 
 
 class People:
@@ -65,8 +65,6 @@ class People:
         """Remove it, with what operations may have left beside it."""
         with self.engine.begin() as connection:
             send(connection, f"DROP TABLE IF EXISTS {self.name}")
-            for function in self._functions(connection):
-                send(connection, f"DROP FUNCTION {function}")
 
     def write(self, rows: int) -> None:
         """Insert people, as a program does that knows of no public ids."""
@@ -149,7 +147,6 @@ class People:
         assert all(map(self.format.is_valid, ids)), [id for id in ids if not self.format.is_valid(id)][:3]
         assert len(set(ids)) == len(ids)
         assert state.complete, state
-        assert state.constraint or self.target.unique == "index"
         self.check_leftovers(makes_ids=self.target.server_default == "keep")
         if self.target.server_default == "keep":
             assert self.format.is_valid(self.written())
@@ -169,29 +166,17 @@ class People:
         self.check_leftovers(makes_ids=False)
 
     def check_leftovers(self, *, makes_ids: bool) -> None:
-        """No constraint, function, trigger, index or copy is there that should not be."""
+        """No constraint, default, index or copy is there that should not be."""
         state = self.state()
         with self.engine.connect() as connection:
             assert not state.check
             if self.engine.name == "postgresql":
-                assert len(self._functions(connection)) == makes_ids
                 assert "ccnew" not in str(inspect(connection).get_indexes(self.table, schema=self.schema))
             if self.engine.name == "sqlite":
                 names = send(connection, "SELECT name FROM sqlite_master WHERE name LIKE '%copy%'").all()
                 assert names == []
             else:
                 assert (state.default is not None) == makes_ids, state
-
-    def _functions(self, connection: Connection) -> list[str]:
-        if self.engine.name != "postgresql":
-            return []
-        return list(
-            send(
-                connection,
-                r"SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
-                r"WHERE p.proname LIKE 'make%' AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
-            ).scalars()
-        )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Names that the library gives to objects in the database, each derived from the table and the column.
 
->>> unique_name("user", "public_id"), not_null_check_name("user", "public_id"), generator_name("user", "public_id")
-('uq_user_public_id', 'ck_user_public_id_not_null', 'make_user_public_id')
+>>> unique_name("user", "public_id"), not_null_check_name("user", "public_id")
+('uq_user_public_id', 'ck_user_public_id_not_null')
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import Literal, TypeAlias
 
-MARK = "sqlalchemy-public-id"
-"""The comment of functions that this library has created, by which it recognizes them."""
 ClusterObject: TypeAlias = Literal["key", "range", "given", "sequence"]
 """The trigger that makes keys, those that check their range, and the counter, which is a table on MySQL."""
 _BYTES = 63
@@ -25,11 +23,6 @@ def unique_name(table: str, column: str) -> str:
 def not_null_check_name(table: str, column: str) -> str:
     """Return the name of the temporary CHECK constraint of a column that becomes NOT NULL."""
     return derived_name("ck", table, column, "not_null")
-
-
-def generator_name(table: str, column: str) -> str:
-    """Return the name of the function, or the trigger, that generates ids in the database."""
-    return derived_name("make", table, column)
 
 
 def cluster_name(kind: ClusterObject, table: str) -> str:

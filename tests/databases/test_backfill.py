@@ -103,17 +103,6 @@ def test_many_windows(people: People, key: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @on("postgresql")
-def test_places_before_postgresql_14(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL 13, which would scan the table for each range of places, is sent the places of a window."""
-    monkeypatch.setattr(MODULE, "WINDOW", 100)
-    make(people, 1_050)
-    monkeypatch.setattr(people.engine.dialect, "server_version_info", (13, 22))
-
-    assert backfill.run(people.engine, "person").filled == 1_050
-    assert is_full(people, 1_050)
-
-
-@on("postgresql")
 def test_parent_of_other_tables(people: People) -> None:
     """A table with partitions is refused, because rows of several have the same place; its partitions are filled."""
     people.drop()

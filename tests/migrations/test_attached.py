@@ -65,12 +65,10 @@ def other(engine: Engine) -> dict[str, list[Any]]:
 TRIGGER = "CREATE TRIGGER other.log_it AFTER UPDATE ON person BEGIN INSERT INTO log VALUES ('updated'); END"
 
 
-@pytest.mark.parametrize("unique", ["index", "constraint"])
-def test_operations(people: People, engine: Engine, unique: str) -> None:
+def test_operations(people: People, engine: Engine) -> None:
     """Each operation leaves the namesake, its rows and its counter alone, and keeps index, trigger and counter."""
     execute(engine, TRIGGER)
-    People(engine, unique=unique).add()
-    people.options = {"unique": unique}
+    People(engine).add()
     untouched, before = main(engine), other(engine)
 
     people.add(update_triggers="skip")
@@ -87,10 +85,9 @@ def test_operations(people: People, engine: Engine, unique: str) -> None:
     assert (after["person"], after["log"], after["sqlite_sequence"]) == (before["person"], [], [("person", 41)])
 
 
-@pytest.mark.parametrize("unique", ["index", "constraint"])
-def test_counter(people: People, engine: Engine, unique: str) -> None:
+def test_counter(people: People, engine: Engine) -> None:
     """AUTOINCREMENT goes on counting where the other database was, not where the main one is."""
-    people.add(unique=unique)
+    people.add()
 
     execute(engine, "INSERT INTO other.person (name) VALUES ('new')", "INSERT INTO main.person (name) VALUES ('new')")
 
@@ -195,7 +192,7 @@ def test_name_of_a_constraint(engine: Engine) -> None:
         engine,
         "CREATE TABLE other.user (id INTEGER PRIMARY KEY, public_id VARCHAR(12), CONSTRAINT old UNIQUE (public_id))",
     )
-    target = PublicIdColumn.of("user", schema=OTHER, unique="constraint", unique_name="old")
+    target = PublicIdColumn.of("user", schema=OTHER, unique_name="old")
 
     with engine.connect() as connection:
         assert live_table(connection, target).read_state().constraint

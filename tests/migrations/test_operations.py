@@ -41,17 +41,16 @@ def changes(statements: list[str]) -> list[str]:
     return [statement for statement in statements if not statement.lstrip().upper().startswith(words)]
 
 
-UNIQUE, DEFAULTS = ["index", "constraint"], ["keep", "drop", "none"]
+DEFAULTS = ["keep", "drop", "none"]
 
 
 # --- all at once
 
 
 @pytest.mark.parametrize("server_default", DEFAULTS)
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_add(new_people: Callable[..., People], unique: str, server_default: str) -> None:
+def test_add(new_people: Callable[..., People], server_default: str) -> None:
     """A table that holds rows gets ids that are well-formed, unique and never NULL."""
-    people = new_people(unique=unique, server_default=server_default)
+    people = new_people(server_default=server_default)
 
     people.add()
 
@@ -60,10 +59,9 @@ def test_add(new_people: Callable[..., People], unique: str, server_default: str
 
 @pytest.mark.backend(server_default=["keep", "drop"])
 @pytest.mark.parametrize("server_default", DEFAULTS)
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_add_again(new_people: Callable[..., People], statements: Any, unique: str, server_default: str) -> None:
+def test_add_again(new_people: Callable[..., People], statements: Any, server_default: str) -> None:
     """A second run sends nothing that changes anything."""
-    people = new_people(unique=unique, server_default=server_default)
+    people = new_people(server_default=server_default)
     people.add()
     ids = people.ids()
     statements.clear()
@@ -76,10 +74,9 @@ def test_add_again(new_people: Callable[..., People], statements: Any, unique: s
 
 @pytest.mark.backend(server_default=["keep", "drop"])
 @pytest.mark.parametrize("server_default", DEFAULTS)
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_up_down_up(new_people: Callable[..., People], unique: str, server_default: str) -> None:
+def test_up_down_up(new_people: Callable[..., People], server_default: str) -> None:
     """After the way down nothing is left, and the way up works again."""
-    people = new_people(unique=unique, server_default=server_default)
+    people = new_people(server_default=server_default)
     people.add()
 
     people.run("drop_public_id")
@@ -110,28 +107,17 @@ def test_format(new_people: Callable[..., People]) -> None:
 
 @on("postgresql")
 def test_statements(new_people: Callable[..., People], statements: Any) -> None:
-    """The whole operation sends forty statements, which read what they need once."""
+    """The whole operation sends 36 statements, which read what they need once."""
     people = new_people()
     statements.clear()
 
     people.add()
 
-    assert len(statements) <= 40
+    assert len(statements) <= 36
 
 
-@on("postgresql")
 def test_check_digit(new_people: Callable[..., People]) -> None:
-    """The check digit is right in every id, whoever made it."""
-    people = new_people(format=NanoId(prefix="per", check_digit=True))
-
-    people.add()
-
-    people.check_complete(ROWS)
-
-
-@on("sqlite", "mysql", "mariadb")
-def test_check_digit_elsewhere(new_people: Callable[..., People]) -> None:
-    """Where the database cannot generate check digits, the error says so, and nothing is changed."""
+    """No database generates check digits: the error says so, and nothing is changed."""
     people = new_people(format=NanoId(prefix="per", check_digit=True))
 
     with pytest.raises(ConfigurationError, match=r'check digit.*; pass server_default="none"'):
@@ -215,10 +201,9 @@ def test_two_columns(new_people: Callable[..., People]) -> None:
 
 
 @pytest.mark.parametrize("server_default", DEFAULTS)
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_phases(new_people: Callable[..., People], unique: str, server_default: str) -> None:
+def test_phases(new_people: Callable[..., People], server_default: str) -> None:
     """Expand, backfill and contract, in three migrations, end where one operation does."""
-    people = new_people(unique=unique, server_default=server_default)
+    people = new_people(server_default=server_default)
 
     people.run("expand_public_id")
     people.check_expanded()
@@ -243,10 +228,9 @@ def test_phase_of_a_complete_column(new_people: Callable[..., People], statement
 
 @pytest.mark.backend(server_default=["keep", "drop"])
 @pytest.mark.parametrize("server_default", DEFAULTS)
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_loosen(new_people: Callable[..., People], unique: str, server_default: str) -> None:
+def test_loosen(new_people: Callable[..., People], server_default: str) -> None:
     """Contract can be undone and done again; the ids stay."""
-    people = new_people(unique=unique, server_default=server_default)
+    people = new_people(server_default=server_default)
     people.add()
     ids = people.ids()
 
@@ -373,10 +357,9 @@ def test_offline_is_undone_as_a_whole(new_people: Callable[..., People], engine:
     assert people.columns() == ["id", "name"]
 
 
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_offline(new_people: Callable[..., People], unique: str) -> None:
+def test_offline(new_people: Callable[..., People]) -> None:
     """With ``online=False`` the end is the same, and the way down too."""
-    people = new_people(online=False, unique=unique)
+    people = new_people(online=False)
 
     people.add()
     people.check_complete(ROWS)
@@ -498,7 +481,6 @@ def test_unknown_option(new_people: Callable[..., People]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"unique": "primary"},
         {"server_default": True},
         {"attempts": 0},
         {"lock_timeout": 0},
@@ -536,8 +518,7 @@ def test_odd_names(new_people: Callable[..., People], name: str, engine: Engine)
 
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("schema", ["tenant", 'Odd "schema" %', "select"])
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_schema(new_people: Callable[..., People], engine: Engine, schema: str, unique: str) -> None:
+def test_schema(new_people: Callable[..., People], engine: Engine, schema: str) -> None:
     """A table in another schema is found, and everything beside it is in that schema too."""
     name = f"{schema}_{engine.url.database}" if engine.name != "postgresql" else schema
     quoted = People(engine, table="x", schema=name).name.removesuffix(".x")
@@ -545,7 +526,7 @@ def test_schema(new_people: Callable[..., People], engine: Engine, schema: str, 
         send(connection, f"CREATE SCHEMA {quoted}")
     try:
         same = new_people(3)
-        people = new_people(schema=name, unique=unique)
+        people = new_people(schema=name)
         people.add()
         people.check_complete(ROWS)
         assert same.columns() == ["id", "name"]
@@ -561,8 +542,7 @@ def test_schema(new_people: Callable[..., People], engine: Engine, schema: str, 
 
 
 @on("sqlite")
-@pytest.mark.parametrize("unique", UNIQUE)
-def test_attached_schema(new_people: Callable[..., People], engine: Engine, unique: str, tmp_path: Any) -> None:
+def test_attached_schema(new_people: Callable[..., People], engine: Engine, tmp_path: Any) -> None:
     """On SQLite, the schema is a database that is attached."""
     people = new_people(3)
     with engine.connect() as connection:
@@ -572,7 +552,7 @@ def test_attached_schema(new_people: Callable[..., People], engine: Engine, uniq
         send(connection, "INSERT INTO other.person (name) VALUES ('Ada'), ('Grace')")
         connection.commit()
         with migrating(connection) as op:
-            op.add_public_id("person", schema="other", unique=unique)
+            op.add_public_id("person", schema="other")
         inspector = inspect(connection)
         assert [c["name"] for c in inspector.get_columns("person", schema="other")] == ["id", "name", "public_id"]
         indexes = {row[0] for row in send(connection, "SELECT name FROM other.sqlite_master WHERE type = 'index'")}

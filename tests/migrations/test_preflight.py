@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from marks import on
 from people import People, send
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
@@ -325,19 +325,6 @@ def test_revoked_default_privileges(new_people: Callable[..., People], role: Eng
         people.execute("ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC")
 
     people.check_complete(4)
-
-
-@on("postgresql")
-def test_function_of_the_user(new_people: Callable[..., People]) -> None:
-    """A function that has the name, and is not of this library, is neither replaced nor dropped."""
-    people = new_people()
-    people.execute("CREATE FUNCTION make_person_public_id() RETURNS text LANGUAGE sql AS $$ SELECT 'mine' $$")
-
-    assert "foreign-function" in refused(people)
-    people.add(server_default="none")
-    people.run("drop_public_id", server_default="keep")
-    with people.engine.connect() as connection:
-        assert connection.scalar(text("SELECT make_person_public_id()")) == "mine"
 
 
 @on("postgresql")

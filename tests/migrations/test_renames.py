@@ -10,11 +10,7 @@ from marks import on
 from people import People, send
 from sqlalchemy import Engine
 
-from sqlalchemy_public_id import NanoId
-
 pytestmark = pytest.mark.backend
-
-FORMATS = {"plain": NanoId(), "check digit": NanoId(check_digit=True)}
 
 
 @pytest.fixture
@@ -49,13 +45,9 @@ def generators(engine: Engine) -> list[str]:
         return [name for name in send(connection, query).scalars() if "public_id" in name]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("unique", ["index", "constraint"])
-def test_drop(renamed: Callable[..., People], engine: Engine, format: str, unique: str) -> None:
+def test_drop(renamed: Callable[..., People], engine: Engine) -> None:
     """After a rename, the way down removes column, index, default and what it calls."""
-    if format == "check digit" and engine.name != "postgresql":
-        pytest.skip("only PostgreSQL generates check digits")
-    people = renamed(format=FORMATS[format], unique=unique)
+    people = renamed()
 
     people.run("drop_public_id")
 
@@ -67,12 +59,9 @@ def test_drop(renamed: Callable[..., People], engine: Engine, format: str, uniqu
 
 
 @on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("format", FORMATS)
-def test_drop_of_the_default(renamed: Callable[..., People], engine: Engine, format: str) -> None:
+def test_drop_of_the_default(renamed: Callable[..., People], engine: Engine) -> None:
     """After a rename, the default is recognized as one of this library, and dropped with what it calls."""
-    if format == "check digit" and engine.name != "postgresql":
-        pytest.skip("only PostgreSQL generates check digits")
-    people = renamed(format=FORMATS[format])
+    people = renamed()
 
     people.add(server_default="drop")
 

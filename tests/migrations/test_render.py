@@ -39,11 +39,10 @@ OPERATIONS = [
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({}, ""),
     ({"schema": "attic"}, ", schema='attic'"),
-    ({"unique": "constraint"}, ", unique='constraint'"),
     ({"unique_name": "only_one"}, ", unique_name='only_one'"),
     ({"unique_name": "uq_user_public_id"}, ""),
     ({"server_default": "drop"}, ", server_default='drop'"),
-    ({"server_default": "keep", "unique": "index", "online": True, "lock_timeout": 1.0, "format": None}, ""),
+    ({"server_default": "keep", "online": True, "lock_timeout": 1.0, "format": None}, ""),
     ({"format": NanoId()}, ""),
     ({"format": NanoId(length=8, alphabet=BASE62)}, ", format=NanoId(length=8, alphabet=BASE62)"),
     ({"format": NanoId().accepting("__world__")}, ", format=NanoId().accepting('__world__')"),
@@ -116,7 +115,7 @@ def test_dropping_tells_no_more_than_it_takes() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_written_and_read(operation: type[PublicIdOp]) -> None:
     """What is written, executed as Python, makes an operation that is written the same."""
-    op = operation("user", "slug", format=NanoId(prefix="b", length=8), schema="attic", unique="constraint", attempts=3)
+    op = operation("user", "slug", format=NanoId(prefix="b", length=8), schema="attic", attempts=3)
     name, _, arguments = written(op).partition("(")
     again = eval(f"operation({arguments}", {"operation": operation, "NanoId": NanoId})
 

@@ -13,8 +13,6 @@ from support.interrupt import interrupted
 from sqlalchemy_public_id import ConfigurationError, NanoId
 from sqlalchemy_public_id.errors import MigrationRefused
 
-UNIQUE = pytest.mark.parametrize("unique", ["index", "constraint"])
-
 
 @pytest.fixture
 def engine(new_engine: Callable[..., Engine]) -> Engine:
@@ -46,8 +44,7 @@ def script(connection: Connection, *statements: str) -> None:
 # --- what belongs to the table
 
 
-@UNIQUE
-def test_triggers(engine: Engine, connection: Connection, unique: str) -> None:
+def test_triggers(engine: Engine, connection: Connection) -> None:
     """Triggers on the table, and triggers of other tables that write to it, go on working."""
     script(
         connection,
@@ -59,15 +56,14 @@ def test_triggers(engine: Engine, connection: Connection, unique: str) -> None:
         "CREATE TRIGGER city_person AFTER INSERT ON city BEGIN INSERT INTO person (name) VALUES (NEW.name); END",
     )
 
-    add(engine, unique=unique)
+    add(engine)
     send(connection, "INSERT INTO city VALUES ('Rome')")
 
     assert rows(connection, "SELECT what FROM log") == [("Rome it's; -- 1",)]
     assert all(NanoId().is_valid(id) for (id,) in rows(connection, "SELECT public_id FROM person"))
 
 
-@UNIQUE
-def test_views(engine: Engine, connection: Connection, unique: str) -> None:
+def test_views(engine: Engine, connection: Connection) -> None:
     """Views of the table, and INSTEAD OF triggers on them, are as before."""
     script(
         connection,
@@ -78,16 +74,15 @@ def test_views(engine: Engine, connection: Connection, unique: str) -> None:
     )
     before = rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'")
 
-    add(engine, unique=unique)
+    add(engine)
     send(connection, "INSERT INTO names VALUES ('Grace')")
 
     assert rows(connection, "SELECT name FROM names") == [("Ada",), ("Grace",)]
     assert rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'") == before
 
 
-@UNIQUE
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
-def test_indexes(engine: Engine, connection: Connection, unique: str) -> None:
+def test_indexes(engine: Engine, connection: Connection) -> None:
     """Indexes on expressions, partial, descending and with collations are made again, word for word."""
     script(
         connection,
@@ -99,7 +94,7 @@ def test_indexes(engine: Engine, connection: Connection, unique: str) -> None:
     query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND name NOT LIKE 'uq%' ORDER BY 1"
     before = rows(connection, query)
 
-    people = add(engine, unique=unique)
+    people = add(engine)
     assert rows(connection, query) == before
 
     people.run("drop_public_id")
@@ -117,7 +112,6 @@ def test_no_warning_for_indexes_on_expressions(engine: Engine, connection: Conne
     add(engine)
 
 
-@UNIQUE
 @pytest.mark.parametrize(
     ("create", "insert", "refused"),
     [
@@ -138,13 +132,13 @@ def test_no_warning_for_indexes_on_expressions(engine: Engine, connection: Conne
     ],
     ids=["check", "column check", "collation", "without rowid", "strict", "generated", "comments", "quotes", "self"],
 )  # fmt: skip
-def test_table(engine: Engine, connection: Connection, unique: str, create: str, insert: str, refused: str) -> None:
+def test_table(engine: Engine, connection: Connection, create: str, insert: str, refused: str) -> None:
     """What the table refuses it still refuses, and the other columns are described in the same words."""
     script(connection, f"CREATE TABLE person {create}", f"INSERT INTO person {insert}")
     columns = rows(connection, "SELECT * FROM pragma_table_xinfo('person')")
     before = rows(connection, "SELECT * FROM person")
 
-    add(engine, unique=unique)
+    add(engine)
 
     assert rows(connection, "SELECT * FROM pragma_table_xinfo('person') WHERE name <> 'public_id'") == columns
     names = ", ".join('"{}"'.format(column[1].replace('"', '""')) for column in columns)
@@ -153,8 +147,7 @@ def test_table(engine: Engine, connection: Connection, unique: str, create: str,
         send(connection, f"INSERT INTO person {refused}")
 
 
-@UNIQUE
-def test_counter(engine: Engine, connection: Connection, unique: str) -> None:
+def test_counter(engine: Engine, connection: Connection) -> None:
     """AUTOINCREMENT goes on counting: no key is used twice, also where the last rows are gone."""
     script(
         connection,
@@ -163,7 +156,7 @@ def test_counter(engine: Engine, connection: Connection, unique: str) -> None:
         "DELETE FROM person WHERE id > 1",
     )
 
-    add(engine, unique=unique)
+    add(engine)
     send(connection, "INSERT INTO person (name) VALUES ('d')")
 
     assert rows(connection, "SELECT id FROM person ORDER BY id") == [(1,), (4,)]
@@ -209,12 +202,11 @@ CHILDREN = (
 )
 
 
-@UNIQUE
-def test_children_stay(engine: Engine, connection: Connection, unique: str) -> None:
+def test_children_stay(engine: Engine, connection: Connection) -> None:
     """With foreign keys off, as they are by default, rows of other tables stay, and refer to the same table."""
     script(connection, *CHILDREN)
 
-    people = add(engine, unique=unique)
+    people = add(engine)
     people.run("drop_public_id")
     people.add()
 
@@ -225,9 +217,8 @@ def test_children_stay(engine: Engine, connection: Connection, unique: str) -> N
     assert rows(connection, "SELECT count(*) FROM card") == [(1,)]
 
 
-@UNIQUE
 @pytest.mark.parametrize("online", [True, False])
-def test_foreign_keys_on(engine: Engine, connection: Connection, unique: str, online: bool) -> None:
+def test_foreign_keys_on(engine: Engine, connection: Connection, online: bool) -> None:
     """With foreign keys on, the copy would delete rows of other tables: it is refused, and nothing is deleted."""
     script(connection, *CHILDREN)
 
@@ -238,13 +229,13 @@ def test_foreign_keys_on(engine: Engine, connection: Connection, unique: str, on
             pytest.raises(ConfigurationError, match="PRAGMA foreign_keys is ON, and other tables refer to 'person'"),
             migrating(other) as op,
         ):
-            op.add_public_id("person", unique=unique, online=online)
+            op.add_public_id("person", online=online)
         other.rollback()
         other.invalidate()
 
     assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
     assert rows(connection, "SELECT count(*) FROM person") == [(2,)]
-    add(engine, unique=unique).check_complete(2)
+    add(engine).check_complete(2)
 
 
 @pytest.mark.parametrize("parent", ["PERSON", "Person", '"pErson"', "[PERSON]"])
@@ -280,16 +271,8 @@ def test_foreign_keys_on_without_children(engine: Engine, connection: Connection
     assert rows(connection, "SELECT count(*) FROM card WHERE public_id IS NOT NULL") == [(3,)]
 
 
-@pytest.mark.parametrize(
-    ("unique", "more"),
-    [
-        ("constraint", "NOT NULL UNIQUE"),
-        ("constraint", "UNIQUE"),
-        ("index", "NOT NULL UNIQUE"),
-        ("index", "UNIQUE"),
-    ],
-)
-def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, unique: str, more: str) -> None:
+@pytest.mark.parametrize("more", ["NOT NULL UNIQUE", "UNIQUE"])
+def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, more: str) -> None:
     """A column that is unique by a constraint without a name, and by an index beside it, is dropped with both."""
     script(
         connection,
@@ -298,7 +281,7 @@ def test_drop_a_column_of_another_program(engine: Engine, connection: Connection
         "INSERT INTO person VALUES (1, 'Ada', 'izkpm55j334u')",
     )
 
-    People(engine, unique=unique).run("drop_public_id")
+    People(engine).run("drop_public_id")
 
     assert rows(connection, "SELECT * FROM person") == [(1, "Ada")]
 

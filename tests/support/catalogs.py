@@ -209,7 +209,6 @@ def random_table(seed: int, dialect: Dialect, schema: str) -> RandomTable:
     insert = f"INSERT INTO {s}{quote(name)} " + ("() VALUES ()" if kind == "mysql" else "DEFAULT VALUES")
     table.statements.extend([insert] * draw.randrange(3))
     table.options["server_default"] = draw.choice(["keep", "keep", "drop", "none"])
-    table.options["unique"] = draw.choice(["index", "index", "constraint"])
     table.options["update_triggers"] = draw.choice(["refuse", "fire"])
     table.options["collation"] = draw.choice([None, "bytes"]) if kind != "sqlite" else None
     table.options["allow_lock"] = draw.random() < 0.7

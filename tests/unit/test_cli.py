@@ -37,7 +37,6 @@ from sqlalchemy_public_id.migrating import (
     PublicIdColumn,
     ServerDefault,
     Triggers,
-    Unique,
 )
 
 pytestmark = pytest.mark.backend
@@ -727,7 +726,6 @@ def test_options_of_an_operation() -> None:
     options = {option.name: option for option in public_id.commands["add"].params}
     fields = {field.name for cls in (PublicIdColumn, Consent, Patience, Pace) for field in dataclasses.fields(cls)}
     choices: dict[str, Any] = {
-        "unique": Unique,
         "server_default": ServerDefault,
         "update_triggers": Triggers,
         "on_duplicate": OnDuplicate,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
     with_clause,
     with_column,
-    with_constraint,
     without_clause,
     without_unique,
 )
@@ -205,18 +204,6 @@ def test_unique(sql: str) -> None:
     assert without_unique(without, "public_id") == without
 
 
-@given(tables().filter(is_taken))
-def test_constraint_is_added_and_removed(sql: str) -> None:
-    """A constraint is added at the end, works, and is taken away again, with all others of the column."""
-    sql = kept(sql)
-
-    constrained = with_constraint(sql, 'CONSTRAINT "uq (" UNIQUE (first)')
-
-    assert described(constrained) == described(sql)
-    assert ["first"] in unique_indexes(constrained) or "Primary Key (first)" in sql  # which has the index already
-    assert without_unique(constrained, "first") == without_unique(sql, "first")
-
-
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -230,8 +217,3 @@ def test_constraint_is_added_and_removed(sql: str) -> None:
 def test_text(sql: str, expected: str) -> None:
     """A clause stands behind the others, before the comments, and the rest of the text is what it was."""
     assert with_clause(f"CREATE TABLE t {sql}", "b", "NOT NULL") == f"CREATE TABLE t {expected}"
-
-
-def test_constraint_behind_a_comment() -> None:
-    """A constraint behind a comment to the end of the line does not become part of the comment."""
-    assert unique_indexes(with_constraint("CREATE TABLE t (a -- the last\n)", "CONSTRAINT u UNIQUE (a)")) == [["a"]]

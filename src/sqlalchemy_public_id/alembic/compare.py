@@ -227,7 +227,7 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
     log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default)))
     options = dict(vars(target))
     if state.valid:
-        del options["unique"], options["unique_name"]
+        del options["unique_name"]
     before = options.copy()
     if not state.exact and state.collation is not None:
         options["collation"] = "bytes"

@@ -26,7 +26,6 @@ from sqlalchemy_public_id.migrating import (
     PublicIdColumn,
     ServerDefault,
     Triggers,
-    Unique,
 )
 from sqlalchemy_public_id.migrating.declared import take_fields
 from sqlalchemy_public_id.typed import TypedId
@@ -41,9 +40,6 @@ class Options(TypedDict, total=False):
     unique_name: str | None
     """The name of the unique index or constraint, if the column has none yet. By default, that of the model in
     ``target_metadata``, or by the naming convention there; without models ``uq_<table>_<column>``."""
-    unique: Unique
-    """``"index"``, as ``PublicIdMixin`` declares it, or ``"constraint"``, as ``unique=True`` does. A column that is
-    unique already keeps what it has."""
     collation: str | None
     """The collation that a column gets that exists: ``"bytes"``, which a new column has, or a name. By default it keeps
     the one that it has."""

@@ -11,7 +11,7 @@ import click
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli._console import format_argument
 from sqlalchemy_public_id.cli._tables import base_argument
-from sqlalchemy_public_id.migrating import Keeps, OnDuplicate, OnInvalid, Patience, ServerDefault, Triggers, Unique
+from sqlalchemy_public_id.migrating import Keeps, OnDuplicate, OnInvalid, Patience, ServerDefault, Triggers
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -58,7 +58,6 @@ COLUMN: Sequence[Decorator] = (
     click.option("--schema", help="The schema of the tables.  [default: that of the connection]"),
     click.option("--format", **FORMAT, help="The format of the ids.  [default: NanoId()]"),
     click.option("--unique-name", metavar="NAME", help="The unique index, if there is none.  [default: uq_…]"),
-    _choice("--unique", Unique, "The kind of it.  [default: index]"),
     click.option("--collation", metavar="NAME", help="Change the collation of a column that exists: bytes, or a name."),
     _choice("--keeps", Keeps, "What 'loosen' leaves: it was there before."),
     _choice(

@@ -13,7 +13,6 @@ from sqlalchemy_public_id.migrating.column import (
     PublicIdColumn,
     ServerDefault,
     Triggers,
-    Unique,
 )
 
 __all__ = [
@@ -25,5 +24,4 @@ __all__ = [
     "PublicIdColumn",
     "ServerDefault",
     "Triggers",
-    "Unique",
 ]

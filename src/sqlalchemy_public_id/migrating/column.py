@@ -11,7 +11,6 @@ from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
-Unique: TypeAlias = Literal["index", "constraint"]
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
 Keeps: TypeAlias = Literal["unique", "not null", "all"]
 Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
@@ -29,8 +28,7 @@ class PublicIdColumn:
     format: Format = field(default_factory=NanoId)
     schema: str | None = None
     unique_name: str = ""
-    """The name of the unique index or constraint, if there is none yet; ``uq_<table>_<column>`` by default."""
-    unique: Unique = "index"
+    """The name of the unique index, if there is none yet; ``uq_<table>_<column>`` by default."""
     collation: str | None = None
     """The collation that a column gets that exists: ``"bytes"`` or a name. None keeps the one that it has."""
     keeps: Keeps | None = None
@@ -60,7 +58,7 @@ class PublicIdColumn:
         )
 
     def __post_init__(self) -> None:
-        _check_choices(self, unique=Unique, server_default=ServerDefault)
+        _check_choices(self, server_default=ServerDefault)
         if self.keeps is not None:
             _check_choices(self, keeps=Keeps)
 

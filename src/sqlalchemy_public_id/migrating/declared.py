@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
 from sqlalchemy.schema import conv
@@ -17,7 +17,7 @@ from sqlalchemy.schema import conv
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects.quoting import unquoted
-from sqlalchemy_public_id.migrating.column import PublicIdColumn, Unique
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
 from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
@@ -33,20 +33,18 @@ def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | Non
     """Return what a model declares of its *column* of public ids; ``None`` if the column is not unique."""
     format = public_id_type(column).id_format
     generates = not has_own_default(column) and can_generate(format, dialect.name)
-    for kind in get_args(Unique):
-        unique = _unique_of(column.table, column.name, kind)
-        if unique is not None:
-            return PublicIdColumn.of(
-                column.table.name,
-                column.name,
-                format=format,
-                schema=column.table.schema,
-                unique=kind,
-                unique_name=_name_in_database(unique, dialect),
-                server_default="keep" if generates else "none",
-                comment=column.comment,
-            )
-    return None
+    unique = _unique_of(column.table, column.name)
+    if unique is None:
+        return None
+    return PublicIdColumn.of(
+        column.table.name,
+        column.name,
+        format=format,
+        schema=column.table.schema,
+        unique_name=_name_in_database(unique, dialect),
+        server_default="keep" if generates else "none",
+        comment=column.comment,
+    )
 
 
 def has_own_default(column: Column[Any]) -> bool:
@@ -60,16 +58,17 @@ def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> 
     key = f"{target.schema}.{target.table}" if target.schema else target.table
     for metadata in several:
         if key in metadata.tables:
-            unique = _unique_of(metadata.tables[key], target.column, target.unique)
+            unique = _unique_of(metadata.tables[key], target.column)
             return _name_in_database(unique or _by_convention(metadata, target), dialect)
     return _name_in_database(_by_convention(several[0], target), dialect) if len(several) == 1 else None
 
 
-def _unique_of(table: Table, column: str, kind: Unique) -> Index | UniqueConstraint | None:
+def _unique_of(table: Table, column: str) -> Index | UniqueConstraint | None:
     """Return the unique index or constraint of *column* alone that *table* declares, if there is one."""
-    indexes = (index for index in table.indexes if index.unique and not index.dialect_kwargs)
-    constraints = (constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint))
-    for unique in indexes if kind == "index" else constraints:
+    indexes = [index for index in table.indexes if index.unique and not index.dialect_kwargs]
+    constraints = [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
+    candidates: list[Index | UniqueConstraint] = [*indexes, *constraints]
+    for unique in candidates:
         if [getattr(part, "name", None) for part in unique.columns] == [column]:
             return unique
     return None
@@ -90,7 +89,7 @@ def _name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect)
 
 
 def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | UniqueConstraint | None:
-    column = Column(target.column, String(), unique=True, index=target.unique == "index")
+    column = Column(target.column, String(), unique=True, index=True)
     event.listen(column, "after_parent_attach", name_index)
     conventional = MetaData(naming_convention=metadata.naming_convention)
-    return _unique_of(Table(target.table, conventional, column, schema=target.schema), target.column, target.unique)
+    return _unique_of(Table(target.table, conventional, column, schema=target.schema), target.column)

@@ -4,8 +4,8 @@ Old applications and hand-written INSERTs do not set a new column: a server defa
 strong source of the database: ``gen_random_uuid()`` (PostgreSQL 13), ``RANDOM_BYTES()`` (MySQL, MariaDB 10.10),
 ``random()`` (SQLite).
 
-A character of a NanoId is a random number modulo the size of the alphabet. With 60 bits for up to 32 bits of
-characters, no id is likelier than another one by more than one part in 10**8.
+A character of a NanoId is a random number of 48 bits or more, modulo the size of the alphabet: no character is likelier
+than another one by more than one part in 10**12.
 
 UUIDs, ULIDs and ObjectIds are joined from hexadecimal digits: the server's time, random digits, and those that a
 specification fixes. Python keeps a counter, so that the ids of one millisecond ascend; a database has none, and there
@@ -16,136 +16,95 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId, ObjectId, TypeIdFormat, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 
-_CHUNK = 2**32
-"""The largest number of different strings that are cut from one random number of 60 bits."""
-_UUID = "replace(gen_random_uuid()::text, '-', '')"
 _BACKSLASH = "how it reads a backslash depends on its settings"
 
 
-def expression(format: Format, dialect: str) -> str | None:
-    """Return the expression of a server default that generates ids; ``None`` if it takes a function (PostgreSQL).
-
-    :raises ConfigurationError: if the database cannot generate ids of *format*.
-    """
-    if isinstance(format, BitsFormat):
-        return None if dialect == "postgresql" else _digits_expression(format, dialect)
-    nanoid = _supported(format, dialect)
-    if dialect == "postgresql":
-        return None
-    if nanoid.check_digit:
-        raise _refusal(format, dialect, "a check digit takes more than the expression of a DEFAULT")
-    if dialect == "sqlite":
-        character = f"substr({_literal(nanoid.alphabet)}, 1 + abs(random() % {len(nanoid.alphabet)}), 1)"
-        return " || ".join([*_lead(nanoid), *[character] * nanoid.length])
-    number = f"CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {len(nanoid.alphabet)}"
-    character = f"SUBSTR({_literal(nanoid.alphabet)}, 1 + {number}, 1)"
-    return _concat([*_lead(nanoid), *[character] * nanoid.length])
-
-
-def function_body(format: Format, version: Sequence[int | str] | None = None) -> str:
-    """Return the body of a function of PostgreSQL in SQL, which calls only functions of its core.
+def expression(format: Format, dialect: str, version: Sequence[int | str] | None = None) -> str:
+    """Return the expression of a server default that generates ids.
 
     :param version: the version of the server, if it is known.
     :raises ConfigurationError: if the database cannot generate ids of *format*.
     """
     if isinstance(format, BitsFormat):
-        return f"SELECT {_digits_expression(format, 'postgresql', version)}"
-    nanoid = _supported(format, "postgresql")
-    size, length = len(nanoid.alphabet), nanoid.length
-    at_once = max(count for count in range(1, 33) if count == 1 or size**count <= _CHUNK)
-    digits: list[str] = []
-    for at in range(length):
-        place = at % at_once
-        digits.append(f"(n{at // at_once}{f' / {size**place}' if place else ''} % {size})::int")
-    characters = _characters(nanoid, digits)
-    # a random UUID holds two numbers of 60 bits: all bits but those of its version and variant
-    halves = ["substr({0}, 18, 15)", "substr({0}, 1, 12) || substr({0}, 14, 3)"]
-    draws = -(-length // at_once)
-    columns = [f"('x' || {halves[at % 2].format(f'u{at // 2}')})::bit(60)::bigint AS n{at}" for at in range(draws)]
-    uuids = [f"{_UUID} AS u{at}" for at in range(-(-draws // 2))]
-    return (
-        f"SELECT {' || '.join([*_lead(nanoid), *characters])}\n"
-        f"FROM (SELECT {_literal(nanoid.alphabet)} AS a, {', '.join(columns)}\n"
-        f"      FROM (SELECT {', '.join(uuids)}) AS random) AS numbers"
-    )
-
-
-def function_type(format: Format) -> str:
-    """Return the type of the function of PostgreSQL that generates ids of *format*."""
-    if not isinstance(format, BitsFormat) or not format.is_native:
-        return "text"
-    return "uuid" if format.bits == 128 else "bytea"
+        return _digits_expression(format, dialect, version)
+    if not isinstance(format, NanoId):
+        raise _refusal(format, dialect, "there is no SQL for it")
+    if format.check_digit:
+        raise _refusal(format, dialect, "a check digit takes more than the expression of a DEFAULT")
+    if "\\" in format.alphabet:
+        raise _refusal(format, dialect, _BACKSLASH)
+    place = _NUMBERS[dialect].format(len(format.alphabet))
+    character = f"substr({_literal(format.alphabet)}, 1 + {place}, 1)"
+    return _DIGITS[dialect].join([*_lead(format, dialect), *[character] * format.length])
 
 
 def can_generate(format: Format, dialect: str) -> bool:
     """Return True if a database of *dialect* can generate ids of *format*."""
     try:
-        return bool(function_body(format) if dialect == "postgresql" else expression(format, dialect))
+        return bool(expression(format, dialect))
     except ConfigurationError:
         return False
 
 
-def is_generated(default: str, format: Format, dialect: str) -> bool:
+def is_generated(default: str, format: Format, dialect: str, version: Sequence[int | str] | None = None) -> bool:
     """Return True if *default*, as the database reports it, is :func:`expression` for *format* or an older one."""
-    written = (expression(form, dialect) for form in format.forms if can_generate(form, dialect))
-    return any(_as_reported(default) == _as_reported(each) for each in written if each is not None)
+    written = (expression(form, dialect, version) for form in format.forms if can_generate(form, dialect))
+    return any(_as_reported(default) == _as_reported(each) for each in written)
 
 
-_PIECE = re.compile(r"('(?:[^'\\]|''|\\.)*')|\b_\w+(?=')|\bMOD\b|\bLCASE\b|[\s()]+|.", re.IGNORECASE | re.DOTALL)
+_PIECE = re.compile(
+    r"""(?P<literal>'(?:[^'\\]|''|\\.)*')
+    | \b_\w+(?=')                                 # the character set of a literal
+    | ::(?:character\ varying|\w+)(?:\(\d+\))?    # a cast
+    | \b(?:MOD|LCASE)\b | [\s()]+ | .""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
 _SYNONYMS = {"mod": "%", "lcase": "lower"}
 
 
 def _as_reported(sql: str) -> str:
-    """Return *sql* without what servers change when they store it: case, blanks, parentheses, and character sets."""
+    """Return *sql* without what servers change when they store it: case, blanks, parentheses, casts, character sets."""
 
     def reported(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[1].replace("\\'", "''")
+        if match["literal"]:
+            return match[0].replace("\\'", "''")
         word = match[0].lower()
-        return "" if word[0] in "_() \n\t" else _SYNONYMS.get(word, word)
+        return "" if word[0] in "_() \n\t" or word.startswith("::") else _SYNONYMS.get(word, word)
 
     return _PIECE.sub(reported, sql)
 
 
-# --- NanoIds
-
-
-def _supported(format: Format, dialect: str) -> NanoId:
-    if not isinstance(format, NanoId):
-        raise _refusal(format, dialect, "there is no SQL for it")
-    if dialect != "postgresql" and ("\\" in format.alphabet or "\\" in format.separator):
-        raise _refusal(format, dialect, _BACKSLASH)
-    return format
-
-
-def _characters(format: NanoId, digits: list[str]) -> list[str]:
-    """Return the expressions of all characters, including a check digit, from those of the *digits*."""
-    if format.check_digit:
-        # ISO 7064 MOD 37,36: each step adds the digit, then doubles; 0 counts as 36
-        product = reduce(lambda so_far, digit: f"(({so_far} + {digit} + 35) % 36 + 1) * 2 % 37", digits, "36")
-        digits = [*digits, f"(37 - {product}) % 36"]
-    return [f"substr(a, 1 + {digit}, 1)" for digit in digits]
+_NUMBERS = {
+    "mariadb": "CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {}",
+    "mysql": "CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {}",
+    # the last 12 digits of a random UUID are random bits
+    "postgresql": "(('x' || substr(gen_random_uuid()::text, 25))::bit(48)::bigint % {})::int",
+    "sqlite": "abs(random() % {})",
+}
+"""Random numbers below the size of an alphabet."""
 
 
 def _concat(parts: list[str]) -> str:
     return f"CONCAT({', '.join(parts)})"
 
 
-def _lead(format: NanoId) -> list[str]:
-    return [_literal(format.prefix + format.separator)] if format.prefix is not None else []
+def _lead(format: NanoId | BitsFormat, dialect: str) -> list[str]:
+    """Return the literal of the prefix with its separator, if there is one."""
+    if format.prefix is None:
+        return []
+    if "\\" in format.separator:
+        raise _refusal(format, dialect, _BACKSLASH)
+    return [_literal(format.prefix + format.separator)]
 
 
-def _literal(text: str, dialect: str = "postgresql") -> str:
-    # a backslash arrives here only on PostgreSQL, and on SQLite, where it is an ordinary character
-    plain = "'" + text.replace("'", "''") + "'"
-    return "E" + plain.replace("\\", "\\\\") if "\\" in text and dialect == "postgresql" else plain
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 # --- UUIDs, ULIDs, ObjectIds
@@ -174,8 +133,10 @@ def _random_digits_from(source: str) -> Callable[[int], str]:
 
 
 def _random_digits_of_uuids(digits: int) -> str:
-    at_once = 15  # after the digits of version and variant
-    return " || ".join(f"substr({_UUID}, 18, {min(at_once, digits - at)})" for at in range(0, digits, at_once))
+    at_once = 12  # the last ones
+    return " || ".join(
+        f"substr(gen_random_uuid()::text, 25, {min(at_once, digits - at)})" for at in range(0, digits, at_once)
+    )
 
 
 _MYSQL = _Digits(
@@ -192,7 +153,7 @@ _DIGITS = {
     "postgresql": _Digits(
         milliseconds="lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')",
         seconds="lpad(to_hex(floor(extract(epoch FROM clock_timestamp()))::bigint), 8, '0')",
-        variant=f"substr({_UUID}, 17, 1)",
+        variant="substr(gen_random_uuid()::text, 20, 1)",
         random=_random_digits_of_uuids,
     ),
     "sqlite": _Digits(
@@ -244,11 +205,8 @@ def _as_string(format: BitsFormat, dialect: str, digits: str) -> str:
     string = f"lower({digits})"
     if format.encoding == "hyphenated":
         string = _hyphenated(string, dialect)
-    if format.prefix is None:
-        return string
-    if dialect in ("mysql", "mariadb") and "\\" in format.separator:
-        raise _refusal(format, dialect, _BACKSLASH)
-    return _DIGITS[dialect].join([_literal(format.prefix + format.separator, dialect), string])
+    lead = _lead(format, dialect)
+    return _DIGITS[dialect].join([*lead, string]) if lead else string
 
 
 def _hyphenated(digits: str, dialect: str) -> str:

@@ -83,12 +83,6 @@ class State:
     """What a MODIFY of MySQL or MariaDB has to repeat beside type, default and comment, as SQL."""
     default: str | None = None
     """The server default as an expression, of this library or not."""
-    function: bool = False
-    """True if the function of PostgreSQL exists that generates ids, and no other column calls it."""
-    called: str | None = None
-    """The function of this library that the default of PostgreSQL calls, as SQL. A renamed table keeps it."""
-    is_shared: bool = False
-    """True if the default of another column calls that function, too."""
     filled: bool = False
     """True if a trigger before each INSERT mentions the column."""
     unique: IndexFacts | None = None

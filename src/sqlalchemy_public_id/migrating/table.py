@@ -20,7 +20,7 @@ from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrating.column import PublicIdColumn
 from sqlalchemy_public_id.migrating.state import IndexFacts, State
-from sqlalchemy_public_id.naming import MARK, generator_name, not_null_check_name
+from sqlalchemy_public_id.naming import not_null_check_name
 
 FEW_ROWS = 10_000
 """A strong lock on so many rows takes milliseconds."""
@@ -45,8 +45,6 @@ class LiveTable(ABC):
             "column": target.column,
             "unique": target.unique_name,
             "check": not_null_check_name(target.table, target.column),
-            "generator": generator_name(target.table, target.column),
-            "mark": MARK,
         }
         """The parameters of all queries of catalogs; each one uses some of them."""
         self._rows = sql_table(target.table, column(target.column), schema=target.schema)

@@ -14,16 +14,13 @@ from migrations.faults.faults import Fault, Sent, failing
 from people import People, migrating, send
 from sqlalchemy import Connection, Engine, inspect
 
-from sqlalchemy_public_id import NanoId
-
 Meeting: TypeAlias = AbstractContextManager[Sent]
 ROWS = 5
 VARIANTS: dict[str, dict[str, Any]] = {
     "index": {},
-    "constraint": {"unique": "constraint", "server_default": "drop"},
-    "check digit": {"format": NanoId(prefix="per", check_digit=True)},
+    "default that goes": {"server_default": "drop"},
 }
-"""Options of the operations. Only PostgreSQL makes ids with a check digit."""
+"""Options of the operations."""
 
 _MORE = ", email varchar(50) UNIQUE, age integer DEFAULT 1 CHECK (age >= 0)"
 _POSTGRESQL = """
@@ -76,8 +73,6 @@ class Table:
 
     def __init__(self, engine: Engine, variant: str = "index") -> None:
         options = VARIANTS[variant]
-        if engine.name != "postgresql" and variant == "check digit":
-            options = {**options, "server_default": "none"}  # SQLite has no expression for it
         self.people, self.engine = People(engine, **options), engine
         self.create()
         if (engine.name, variant) not in _known:

@@ -133,7 +133,7 @@ class MySQLPlan(Plan):
         return bool(getattr(self.dialect, "is_mariadb", False))
 
     @property
-    def _expression(self) -> str | None:
+    def _expression(self) -> str:
         version = self.dialect.server_version_info
         if self._is_mariadb and version is not None and version < (10, 10):
             raise ConfigurationError(

@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy import Row, text
 
 from sqlalchemy_public_id import naming
-from sqlalchemy_public_id.dialects.quoting import dollar_quoted
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.postgresql.session import milliseconds
-from sqlalchemy_public_id.migrating.server_defaults import function_body, function_type
+from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
 from sqlalchemy_public_id.migrating.state import State
 
 
@@ -36,8 +35,6 @@ class PostgreSQLPlan(Plan):
 
     def contract(self) -> list[Step]:
         steps = [*self._collate(), self._build_index(), *self._not_null()]
-        if self.target.unique == "constraint":
-            steps.append(self._make_constraint())
         if self.target.server_default == "drop":
             steps += self._drop_default()
         return steps
@@ -53,22 +50,19 @@ class PostgreSQLPlan(Plan):
     def drop(self) -> list[Step]:
         return [
             *self._drop_unique(),
-            Step("drop the column", self._drop_column),
+            self._drop_column,
         ]
 
     def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
-        # in Alembic's transaction, which is undone as a whole, also if the column or the function exists already
-        drop = [f"{self._alter} DROP COLUMN IF EXISTS {self.column}"]
-        if self.generates_ids:
-            drop.append(f"DROP FUNCTION IF EXISTS {self.generator}()")
+        # in Alembic's transaction, which is undone as a whole, also if the column exists already
         before, after = f"SET lock_timeout = {milliseconds(lock_timeout)}", "RESET lock_timeout"
-        add = self._missing(State(), "CREATE FUNCTION")
-        return {"expand": [before, *add, after], "backfill": [], "drop": [before, *drop, after]}
+        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
+        return {"expand": [before, *self._missing(State()), after], "backfill": [], "drop": [before, drop, after]}
 
     def rights(self, scene: Scene) -> list[str]:
         table = scene.plan.table
         needed = [f"the ownership of {table}, or membership in its owner"]
-        if {"expand", "contract"} & {*scene.phases}:
+        if "contract" in scene.phases:
             needed.append("CREATE on its schema")
         if scene.fills_rows:
             needed.append(f"SELECT and UPDATE on {table}")
@@ -82,11 +76,6 @@ class PostgreSQLPlan(Plan):
             problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
             identity = "DEFAULT" if table.has_key else "FULL"
             yield Obstacle("replica-identity", problem, f"ALTER TABLE {self.table} REPLICA IDENTITY {identity}")
-        if {"expand", "relax"} & {*scene.phases} and self.generates_ids and table.has_function:
-            body = function_body(target.format, connection.dialect.server_version_info)
-            if not table.is_ours and (table.body or "").strip() != body.strip():
-                problem = f"there is a function {self.generator}(), which this library has not created"
-                yield Obstacle("foreign-function", problem, 'rename or drop it, or pass server_default="none"')
         if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
             problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
@@ -125,45 +114,32 @@ class PostgreSQLPlan(Plan):
         return f"ALTER TABLE {self.table}"
 
     @property
-    def generator(self) -> str:
-        """The function that generates ids, quoted, with its schema."""
-        return f"{self.schema}{self.quoted(naming.generator_name(self.target.table, self.target.column))}"
+    def _drop_column(self) -> Step:
+        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
+        return step_if("drop the column", lambda state: state.exists, drop)
 
-    def _drop_column(self, state: State) -> list[str]:
-        if not (state.exists or state.function):
-            return []
-        return [f"{self._alter} DROP COLUMN IF EXISTS {self.column}", *self._drop_functions(state)]
-
-    def _missing(self, state: State, create: str = "CREATE OR REPLACE FUNCTION") -> list[str]:
-        """Return what the column lacks for new rows. In one transaction, so that nobody sees it without its default."""
+    def _missing(self, state: State) -> list[str]:
+        """Return what the column lacks for new rows. In one statement, so that nobody sees it without its default."""
         is_finished = state.complete and self.target.server_default == "drop"
-        comment = self.target.comment
-        statements = [] if state.exists else [f"{self._alter} ADD COLUMN {self.column} {self.type}"]
-        if state.default is None and not is_finished:
-            statements += self._default(create)
-        if comment is not None and state.comment != comment:
-            statements.append(f"COMMENT ON COLUMN {self.table}.{self.column} IS {self.literal(comment)}")
+        changes = [] if state.exists else [f"ADD COLUMN {self.column} {self.type}"]
+        changes += [] if is_finished else self._default(state)
+        statements = [f"{self._alter} {', '.join(changes)}"] if changes else []
+        if self.target.comment is not None and state.comment != self.target.comment:
+            comment = self.literal(self.target.comment)
+            statements.append(f"COMMENT ON COLUMN {self.table}.{self.column} IS {comment}")
         return statements
 
     def _loosened(self, state: State) -> list[str]:
         """Return what lets rows come without an id again: the database makes one."""
-        default = self._default("CREATE OR REPLACE FUNCTION") if state.default is None else []
         is_done = state.nullable or self.target.keeps_not_null
-        return default if is_done else [*default, f"{self._alter} ALTER COLUMN {self.column} DROP NOT NULL"]
+        changes = [*self._default(state), *(() if is_done else [f"ALTER COLUMN {self.column} DROP NOT NULL"])]
+        return [f"{self._alter} {', '.join(changes)}"] if changes else []
 
-    def _default(self, create: str) -> list[str]:
-        if not self.generates_ids:
+    def _default(self, state: State) -> list[str]:
+        if state.default is not None or not self.generates_ids:
             return []
-        format = self.target.format
-        body = dollar_quoted(function_body(format, self.dialect.server_version_info), "public_id")
-        returns = f"RETURNS {function_type(format)} LANGUAGE sql VOLATILE PARALLEL SAFE"
-        return [
-            f"{create} {self.generator}() {returns} AS {body}",
-            # default privileges may be revoked, and every INSERT calls it
-            f"GRANT EXECUTE ON FUNCTION {self.generator}() TO PUBLIC",
-            f"COMMENT ON FUNCTION {self.generator}() IS {self.literal(naming.MARK)}",
-            f"{self._alter} ALTER COLUMN {self.column} SET DEFAULT {self.generator}()",
-        ]
+        made = expression(self.target.format, "postgresql", self.dialect.server_version_info)
+        return [f"ALTER COLUMN {self.column} SET DEFAULT {made}"]
 
     def _collate(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -174,16 +150,6 @@ class PostgreSQLPlan(Plan):
             return [f"{self._alter} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
 
         return [Step("change the collation", statements)]
-
-    def _make_constraint(self) -> Step:
-        def is_needed(state: State) -> bool:
-            # one of another name was there before, and is as good
-            return state.unique is None or (
-                not state.unique.constraint and state.unique.name == self.target.unique_name
-            )
-
-        add = f"{self._alter} ADD CONSTRAINT {self.unique} UNIQUE USING INDEX {self.unique}"
-        return step_if("make the index a constraint", is_needed, add)
 
     @property
     def _concurrently(self) -> str:
@@ -244,22 +210,12 @@ class PostgreSQLPlan(Plan):
         ]
 
     def has_own_default(self, state: State) -> bool:
-        return state.called is not None
+        version = self.dialect.server_version_info
+        return state.default is not None and is_generated(state.default, self.target.format, "postgresql", version)
 
     def _drop_default(self) -> list[Step]:
-        def statements(state: State) -> list[str]:
-            if not self.has_own_default(state):
-                return []
-            return [f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT", *self._drop_functions(state)]
-
-        return [Step("drop the default", statements)]
-
-    def _drop_functions(self, state: State) -> list[str]:
-        # with what calls them, in one transaction: afterwards, only the name would lead to one
-        functions = {self.generator} if state.function else set[str]()
-        if state.called is not None and not state.is_shared:
-            functions = {state.called}
-        return [f"DROP FUNCTION IF EXISTS {function}()" for function in functions]
+        drop = f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT"
+        return [step_if("drop the default", self.has_own_default, drop)]
 
 
 # --- what stands in the way
@@ -277,11 +233,9 @@ SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
        (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
        EXISTS (SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
-       p.oid IS NOT NULL AS has_function, obj_description(p.oid, 'pg_proc') = :mark AS is_ours, p.prosrc AS body,
        x.relkind AS name_of, x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_proc p ON p.proname = :generator AND p.pronamespace = n.oid AND p.pronargs = 0
 LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
 LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = to_regclass(:regclass)
@@ -358,8 +312,8 @@ def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
     if not table.is_owner:
         problem = f"{table.role} does not own {name}, and only its owner, {table.owner}, can change it"
         yield Obstacle("missing-right", problem, f"run the migration as {table.owner}, or as a member of that role")
-    if not table.can_create and {"expand", "contract"} & {*scene.phases}:
-        problem = f"{table.role} may not create the function and the index in the schema {table.schema}"
+    if not table.can_create and "contract" in scene.phases:
+        problem = f"{table.role} may not create an index in the schema {table.schema}"
         yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
     if not table.can_update and scene.fills_rows:
         problem = f"{table.role} may not read and update {name}"

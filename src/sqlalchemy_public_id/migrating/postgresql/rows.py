@@ -20,7 +20,6 @@ from sqlalchemy import (
     func,
     inspect,
     literal,
-    literal_column,
     not_,
     select,
     text,
@@ -66,7 +65,6 @@ class PostgreSQLRows(Rows):
 
     def __init__(self, live: LiveTable, state: State) -> None:
         super().__init__(live, state)
-        self._scans_ranges = (self.connection.dialect.server_version_info or ()) >= (14,)
         size = self.connection.execute(_SIZE, live.names).one()
         self._rows: int | None = size.rows
         self._density: float = size.density
@@ -102,16 +100,6 @@ class PostgreSQLRows(Rows):
         body = func.substr(text, len(lead) + 1) if lead else text
         is_id = and_(func.length(text) == format.max_length, not_(body.regexp_match(others)))
         return and_(text.startswith(lead, autoescape=True), is_id) if lead else is_id
-
-    def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
-        if self._scans_ranges:
-            return super().between(after, until)
-        first = 0 if after is None else _page(after)
-        pages = f"generate_series({first}, {_page(until)}) page"
-        # a row takes 28 bytes of a page at least
-        lines = "generate_series(1, CAST(current_setting('block_size') AS int) / 28) line"
-        places = f"SELECT CAST('(' || page || ',' || line || ')' AS tid) FROM {pages}, {lines}"
-        return and_(super().between(after, until), self.parts[0] == literal_column(f"ANY (ARRAY({places}))"))
 
     def last(self, *, missing: bool = False) -> Place | None:
         is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)

@@ -37,16 +37,6 @@ SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.
             THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
        (SELECT n.convalidated FROM pg_constraint n WHERE n.conrelid = c.oid AND n.conname = :check
         AND pg_get_expr(n.conbin, n.conrelid) = '(' || quote_ident(a.attname) || ' IS NOT NULL)') AS checked,
-       EXISTS (SELECT FROM pg_proc p WHERE p.proname = :generator AND p.pronamespace = c.relnamespace
-               AND p.pronargs = 0 AND obj_description(p.oid, 'pg_proc') = :mark AND NOT EXISTS (
-                   SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
-                   AND other.classid = 'pg_attrdef'::regclass AND other.objid IS DISTINCT FROM d.oid)) AS function,
-       (SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.proname) || '|' || EXISTS (
-            SELECT FROM pg_depend other WHERE other.refclassid = 'pg_proc'::regclass AND other.refobjid = p.oid
-            AND other.classid = 'pg_attrdef'::regclass AND other.objid <> d.oid)
-        FROM pg_depend dep JOIN pg_proc p ON p.oid = dep.refobjid JOIN pg_namespace pn ON pn.oid = p.pronamespace
-        WHERE dep.classid = 'pg_attrdef'::regclass AND dep.objid = d.oid AND dep.refclassid = 'pg_proc'::regclass
-          AND obj_description(p.oid, 'pg_proc') = :mark LIMIT 1) AS called,
        EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
@@ -95,7 +85,6 @@ class PostgreSQLTable(LiveTable):
         row: Row[Any] | None = self.connection.execute(_STATE, self.names).one_or_none()
         if row is None:
             return None
-        called, _, is_shared = (row.called or "").rpartition("|")
         state = State(
             exists=row.exists,
             type=row.type,
@@ -105,9 +94,6 @@ class PostgreSQLTable(LiveTable):
             exact=row.deterministic and not row.is_citext,
             comment=row.comment,
             default=row.default,
-            function=row.function,
-            called=called or None,
-            is_shared=is_shared == "true",
             filled=row.filled,
             check=row.checked is not None,
             checked=bool(row.checked),

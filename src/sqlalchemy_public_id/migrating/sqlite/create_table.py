@@ -8,8 +8,6 @@ columns and comments survive, which reflection would lose.
 'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT UNIQUE CHECK (b > 0) NOT NULL, c)'
 >>> without_unique(sql, 'b')
 'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT CHECK (b > 0), c)'
->>> with_constraint(sql, 'CHECK (c > 0)')
-'CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT UNIQUE CHECK (b > 0), c, CHECK (c > 0))'
 """
 
 from __future__ import annotations
@@ -83,13 +81,6 @@ def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) 
         return definition[0].name == column.lower()
     within = [*_terms(sql, columns.start + 1, columns.end - 1)]
     return within[0].name == column.lower() and all(term.text != "," for term in within)
-
-
-def with_constraint(sql: str, definition: str) -> str:
-    """Return the statement with one more *definition*, after all others."""
-    *_, last = _definitions(sql)
-    end = last[-1].end  # before the comments that follow: "--" would hide it
-    return f"{sql[:end]}, {definition}{sql[end:]}"
 
 
 def _clause(terms: list[_Term], kind: str) -> list[_Term]:

@@ -21,7 +21,6 @@ from sqlalchemy_public_id.migrating.session import send
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
     with_clause,
     with_column,
-    with_constraint,
     without_clause,
     without_unique,
 )
@@ -46,27 +45,21 @@ class SQLitePlan(Plan):
 
     def contract(self) -> list[Step]:
         keeps = self.target.server_default == "keep"
-        is_constraint = self.target.unique == "constraint"
 
         def edit(sql: str, state: State) -> str:
-            sql = self._with_default(sql, state, generates_ids=keeps)
-            if state.nullable:
-                sql = with_clause(sql, self.target.column, "NOT NULL")
-            if is_constraint and not state.index:
-                sql = with_constraint(sql, f"CONSTRAINT {self.unique} UNIQUE ({self.column})")
-            return sql
+            return with_clause(self._with_default(sql, state, generates_ids=keeps), self.target.column, "NOT NULL")
 
         table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
         create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
-        copy = self._copy(
-            "copy the table, with NOT NULL",
-            edit,
-            lambda state: state.nullable or (is_constraint and not state.index),
-            fills_stragglers=self.can_fill_stragglers,
-        )
-        if is_constraint:
-            return [copy]
-        return [step_if("build the unique index", lambda state: not state.index, create), copy]
+        return [
+            step_if("build the unique index", lambda state: not state.index, create),
+            self._copy(
+                "copy the table, with NOT NULL",
+                edit,
+                lambda state: state.nullable,
+                fills_stragglers=self.can_fill_stragglers,
+            ),
+        ]
 
     def relax(self) -> list[Step]:
         target = self.target
