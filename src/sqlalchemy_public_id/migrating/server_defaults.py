@@ -1,7 +1,7 @@
 """Generate ids inside the database, each as likely as one from Python.
 
 Old applications and hand-written INSERTs do not set a new column: a server default does. The random bits come from the
-strong source of the database: ``gen_random_uuid()`` (PostgreSQL 13), ``RANDOM_BYTES()`` (MySQL, MariaDB 10.10),
+strong source of the database: ``gen_random_uuid()`` (PostgreSQL), ``RANDOM_BYTES()`` (MySQL, MariaDB 10.10),
 ``random()`` (SQLite).
 
 A character of a NanoId is a random number of 48 bits or more, modulo the size of the alphabet: no character is likelier
