@@ -116,7 +116,7 @@ def test_table(people: People) -> None:
     result = plan(people, "--output", "table")
 
     assert result.exit_code == 1
-    assert re.search(r"person\.public_id .* wrong-index ", result.stdout)
+    assert re.search(r"person\.public_id .* wrong-index\b", result.stdout)
     assert "which is not unique" in result.stdout
 
 
