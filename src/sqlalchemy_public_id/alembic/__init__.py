@@ -45,7 +45,7 @@ from sqlalchemy_public_id.keys.cluster.operations import (
     set_cluster,
     unset_cluster,
 )
-from sqlalchemy_public_id.migrating.locks import take_turn
+from sqlalchemy_public_id.operation import take_turn
 
 __all__ = [
     "AddPublicIdOp",

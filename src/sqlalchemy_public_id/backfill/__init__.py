@@ -33,9 +33,10 @@ from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, Pu
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn, Triggers
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, rows_of
+from sqlalchemy_public_id.migrating.obstacles import obstacles_of_triggers
 from sqlalchemy_public_id.migrating.rows import Place, Rows, Window
+from sqlalchemy_public_id.migrating.session import updating
 from sqlalchemy_public_id.migrating.steps import can_be_retried
-from sqlalchemy_public_id.migrating.triggers import obstacles_of_triggers, updating
 from sqlalchemy_public_id.typed import TypedId
 
 __all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]

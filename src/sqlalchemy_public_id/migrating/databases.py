@@ -21,9 +21,7 @@ from sqlalchemy_public_id.migrating.postgresql.table import PostgreSQLTable
 from sqlalchemy_public_id.migrating.rows import Rows
 from sqlalchemy_public_id.migrating.session import Session
 from sqlalchemy_public_id.migrating.sqlite.plan import SQLitePlan
-from sqlalchemy_public_id.migrating.sqlite.rows import SQLiteRows
-from sqlalchemy_public_id.migrating.sqlite.session import SQLiteSession
-from sqlalchemy_public_id.migrating.sqlite.table import SQLiteTable
+from sqlalchemy_public_id.migrating.sqlite.table import SQLiteRows, SQLiteSession, SQLiteTable
 from sqlalchemy_public_id.migrating.table import LiveTable
 
 

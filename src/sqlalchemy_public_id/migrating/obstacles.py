@@ -7,7 +7,7 @@ phases are examined before anything is changed. What is here is the same on all 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
@@ -18,12 +18,12 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle, safe_repr
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid, count_lost
+from sqlalchemy_public_id.migrating.column import Triggers
+from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid
 from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene
 from sqlalchemy_public_id.migrating.rows import Rows, without_place
-from sqlalchemy_public_id.migrating.table import FEW_ROWS, columns_of
-from sqlalchemy_public_id.migrating.triggers import obstacles_of_triggers
+from sqlalchemy_public_id.migrating.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
 _UUIDS: dict[str, type[Format]] = {
@@ -73,6 +73,24 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
         triggers = [*obstacles_of_triggers(scene.table, scene.triggers, scene.consent.update_triggers)]
         if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
             yield from triggers
+
+
+def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Triggers) -> Iterator[Obstacle]:
+    """Yield an obstacle if UPDATEs would fire *triggers* without consent, or cannot leave them out."""
+    if not triggers or wanted == "fire":
+        return
+    names = ", ".join(triggers)
+    what = f"the trigger {names}" if len(triggers) == 1 else f"the triggers {names}"
+    if wanted == "refuse":
+        skip = ', or update_triggers="skip" to leave them out' if live.can_skip_triggers else ""
+        remedy = f'pass update_triggers="fire" to accept this{skip}'
+        yield Obstacle("update-triggers", f"the backfill would fire {what} once for each row", remedy)
+    elif not live.can_skip_triggers:
+        remedy = 'pass update_triggers="fire", or drop them until the backfill has ended'
+        problem = f"{live.connection.dialect.name} cannot leave out {what}"
+        yield Obstacle("update-triggers", problem, remedy)
+    else:
+        yield from live.obstacles_to_skipping()
 
 
 def _replaces_ids(scene: Scene) -> bool:
@@ -229,8 +247,6 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(rows)
-    elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
-        yield from _of_lost_characters(rows)
 
 
 def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
@@ -250,13 +266,3 @@ def _of_invalid_ids(rows: Rows) -> Iterator[Obstacle]:
         problem = f"{ids} no {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
         yield Obstacle("invalid-ids", problem, remedy)
-
-
-def _of_lost_characters(rows: Rows) -> Iterator[Obstacle]:
-    # the column becomes ASCII; outside of strict mode, the server would write question marks
-    number, examples = count_lost(rows)
-    if number:
-        ids = "1 id has" if number == 1 else f"{number} ids have"
-        values = ", ".join(map(safe_repr, examples))
-        problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
-        yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')

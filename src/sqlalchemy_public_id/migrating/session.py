@@ -14,8 +14,9 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable
-from sqlalchemy_public_id.migrating.column import Patience
+from sqlalchemy_public_id.migrating.column import Patience, Triggers
 from sqlalchemy_public_id.migrating.plan import Lock, Step
+from sqlalchemy_public_id.migrating.table import LiveTable
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
@@ -201,6 +202,26 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
         ):
             restore(connection, "ROLLBACK")
         raise
+
+
+@contextmanager
+def updating(live: LiveTable, triggers: Triggers) -> Generator[None]:
+    """Begin what UPDATEs need: a savepoint, or in AUTOCOMMIT mode a transaction where one is needed."""
+    with _begun(live.connection, triggers), live.without_triggers() if triggers == "skip" else nullcontext():
+        yield
+
+
+def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager[object]:
+    if not in_autocommit(connection):  # the caller's transaction has to survive a failed statement
+        return connection.begin_nested()
+    if traits_for(connection.dialect).commits_each_row:
+        return transaction(connection, "BEGIN IMMEDIATE")
+    return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def in_autocommit(connection: Connection) -> bool:
+    """Return True if the options of *connection* have each statement committed."""
+    return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
 
 
 def _as_number(value: object) -> float | None:

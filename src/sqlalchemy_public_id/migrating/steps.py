@@ -18,9 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
-from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.errors import LockNotAvailable, Obstacle
 from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.plan import Lock, Step
+from sqlalchemy_public_id.migrating.plan import Lock, Scene, Step
 from sqlalchemy_public_id.migrating.session import Session, send
 from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable
@@ -149,6 +149,30 @@ def can_be_retried(error: DBAPIError, dialect: Dialect) -> bool:
     code = traits.error_code(cause)
     is_refused = code in traits.commit_errors and traits.outcome(cause) is Outcome.RETRYABLE
     return is_refused or code in traits.lock_errors | traits.conflict_errors
+
+
+# --- rehearsals: what the server refuses on an empty copy of the table, it would refuse half-way
+
+
+def is_accepted(connection: Connection, sql: str) -> bool:
+    """Execute *sql*, and return False if the server refuses it."""
+    try:
+        send(connection, sql)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        return False
+    return True
+
+
+def refused(scene: Scene, step: Step, error: DBAPIError) -> Obstacle:
+    """Return the obstacle that the *error* of a *step* shows; a lock that others have is none, and is raised."""
+    dialect = scene.table.connection.dialect
+    if can_be_retried(error, dialect):
+        raise error
+    reason = str(getattr(error.orig, "args", [error.orig])[-1])
+    problem = f"{dialect.name} refuses to {step.name}: {reason}"
+    return Obstacle("refused", problem, "change what the database names, in a revision before")
 
 
 @contextmanager

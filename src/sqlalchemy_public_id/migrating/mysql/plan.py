@@ -16,10 +16,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
-from sqlalchemy_public_id.migrating.rehearsal import is_accepted, refused
 from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
 from sqlalchemy_public_id.migrating.session import send
 from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrating.steps import is_accepted, refused
 
 _COPY = "public_id_rehearsal"
 _NOT_CUT = 32

@@ -15,7 +15,6 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step, step_if
-from sqlalchemy_public_id.migrating.rehearsal import is_accepted, refused
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrating.session import send
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
@@ -26,7 +25,7 @@ from sqlalchemy_public_id.migrating.sqlite.create_table import (
 )
 from sqlalchemy_public_id.migrating.sqlite.table import SQLiteTable, in_schema
 from sqlalchemy_public_id.migrating.state import State
-from sqlalchemy_public_id.migrating.steps import Runner
+from sqlalchemy_public_id.migrating.steps import Runner, is_accepted, refused
 
 _SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
 

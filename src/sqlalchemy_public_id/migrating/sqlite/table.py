@@ -1,18 +1,23 @@
-"""What the schema of a database of SQLite says of a table."""
+"""A table of SQLite, its rows, by ``rowid`` or by the key of a table without one, and the session of a migration."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, case, false, func, text
+from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating.session import send
+from sqlalchemy_public_id.migrating.plan import Lock
+from sqlalchemy_public_id.migrating.rows import Places, Rows
+from sqlalchemy_public_id.migrating.session import Session, restore, send, transaction
 from sqlalchemy_public_id.migrating.state import IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrating.table import LiveTable, indexes_from
+from sqlalchemy_public_id.types import as_bits_format
 
 _COLUMNS = text("""
 SELECT name, lower(name) = lower(:column) AS is_ours, "notnull" AS not_null, dflt_value AS "default", type AS type,
@@ -152,3 +157,73 @@ def _fires(sql: str, column: str) -> bool:
     columns = re.findall(_NAME, event["columns"] or "")
     names = {name.strip('"`[]').lower() if name[0] in '"`[' else name.lower() for name in columns}
     return not names or column.lower() in names
+
+
+# --- the rows
+
+# a table WITHOUT ROWID is an index of its own name
+_WITHOUT_ROWID = text("SELECT name FROM pragma_index_info(:table, :database) ORDER BY seqno")
+# unlike the Inspector, which finds a table only by the capital letters that its statement has
+_KEY = text("SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk > 0 ORDER BY pk")
+_NAMES = text("SELECT lower(name) FROM pragma_table_xinfo(:table, :database)")
+
+
+class SQLiteRows(Rows):
+    """The rows of a table of SQLite."""
+
+    @classmethod
+    def read_places(cls, live: LiveTable) -> Places:
+        key = list(live.connection.execute(_WITHOUT_ROWID, live.names).scalars())
+        columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # may hide the row id
+        free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
+        names = key or free[:1] or live.connection.execute(_KEY, live.names).scalars()
+        return dict.fromkeys(names, NullType())
+
+    def read_key(self) -> list[str]:
+        return list(self.connection.execute(_KEY, self.live.names).scalars())
+
+    def is_well_formed(self) -> ColumnElement[bool]:
+        format, column = self.target.format, self.column
+        if format.is_native:
+            number = as_bits_format(format)
+            digits: Any = func.lower(func.hex(column))
+            return column >= 0 if number.bits == 64 else digits.regexp_match(number.hex_pattern)
+        lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
+        is_id = func.length(column).in_(lengths) & column.regexp_match(format.pattern)
+        return case((func.typeof(column) == "text", is_id), else_=false())
+
+
+# --- the session
+
+
+class SQLiteSession(Session):
+    """The session of a connection to SQLite."""
+
+    lock_setting = "busy_timeout"
+    is_exclusive = True
+    has_turns = False
+
+    def read_settings(self) -> dict[str, str]:
+        return {}
+
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        return {}
+
+    @contextmanager
+    def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
+        legacy = send(self.connection, "PRAGMA legacy_alter_table").scalar()
+        with transaction(self.connection, "BEGIN IMMEDIATE"):
+            try:
+                yield
+            except BaseException:
+                restore(self.connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
+                raise
+
+    def try_turn(self, table: str | None, schema: str | None) -> None:
+        return None
+
+    def read_holder(self) -> None:
+        return None
+
+    def end_turn(self) -> None:
+        return None
