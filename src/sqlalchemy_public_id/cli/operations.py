@@ -152,12 +152,7 @@ def _wait_while(
 @contextmanager
 def _logged() -> Generator[None]:
     """Print what the library logs: steps, waits and warnings."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            echo_stderr(record.getMessage())
-
-    log, handler = logging.getLogger("sqlalchemy_public_id"), Handler()
+    log, handler = logging.getLogger("sqlalchemy_public_id"), logging.StreamHandler()  # of stderr, the message alone
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
