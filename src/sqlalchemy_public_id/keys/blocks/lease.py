@@ -31,7 +31,8 @@ END = 2**63 - 1
 _NAME_LENGTH = 100
 _ONE_CONNECTION = AssertionPool, SingletonThreadPool, StaticPool
 """Pools without a second connection for a thread, or with a database that no other connection sees."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_PAUSE_AWAY = 0.002, 0.02, 0.25
+"""Seconds between two attempts. The row is locked for a millisecond; a server that is away stays away for longer."""
 
 _random = random.SystemRandom()  # not the one of the application, which may be seeded
 _inherited: list[Pool] = []
@@ -68,8 +69,12 @@ def checked_name(name: object) -> str:
     return name
 
 
-class _TryAgainError(Exception):
-    """Another transaction was faster, or no connection could be opened; the cause is the reason."""
+class _Moved(Exception):
+    """Another transaction has moved the counter meanwhile."""
+
+
+class _Unreachable(Exception):
+    """No connection could be opened; the cause is the reason."""
 
 
 class Lessor:
@@ -137,13 +142,13 @@ class Lessor:
                 else:
                     seconds = min(pause * _random.uniform(0.5, 1), left)  # so that those who met do not meet again
                     await_only(asyncio.sleep(seconds)) if self.is_async else time.sleep(seconds)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    pause = min(pause * 2, _LONGEST_PAUSE_AWAY if isinstance(error, _Unreachable) else _LONGEST_PAUSE)
 
     def _lease(self, count: int) -> range:
         try:
             connection = self.engine.connect()
         except (OperationalError, InterfaceError, OSError) as error:
-            raise _TryAgainError from error
+            raise _Unreachable from error
         table, is_mine = self.table, self.table.c.name == self.name
         with connection, connection.begin(), _busy_at_once(connection):
             counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
@@ -159,12 +164,12 @@ class Lessor:
             else:
                 moved = update(table).where(is_mine, table.c.next == counter).values(next=numbers.stop)
                 if connection.execute(moved).rowcount != 1:
-                    raise _TryAgainError
+                    raise _Moved
         return numbers
 
     def _is_transient(self, error: Exception) -> bool:
         """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
-        if isinstance(error, (_TryAgainError, PoolTimeout)):
+        if isinstance(error, (_Moved, _Unreachable, PoolTimeout)):
             return True
         if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
             return False
@@ -180,7 +185,7 @@ class Lessor:
         if self.engine.dialect.name == "sqlite":
             reason = "another transaction holds the lock of the file, maybe that of the caller"
             advice = "call allocator.reserve(count) before its first write, or keep the counter in a file of its own"
-        cause = error.__cause__ if isinstance(error, _TryAgainError) else error
+        cause = error.__cause__ if isinstance(error, _Unreachable) else error
         if cause is not None:
             original = getattr(cause, "orig", None) or cause
             reason += f" ({' '.join(str(original).split()) or type(original).__name__})"
