@@ -17,6 +17,7 @@ from sqlalchemy import Engine, MetaData, create_engine, inspect
 
 from sqlalchemy_public_id import DryRun, NanoId
 from sqlalchemy_public_id.cli.commands import public_id
+from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.migrating import Consent
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.operation import examine
@@ -172,3 +173,20 @@ def test_foreign_keys_of_sqlite(database: str, tmp_path: Path) -> None:
 
     assert [obstacle.code for obstacle in report.obstacles] == ["foreign-keys"]
     engine.dispose()
+
+
+def test_sample(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan compares the ids of the first rows with the format, and says so; the contract reads all of them."""
+    for module in ("obstacles", "report"):
+        monkeypatch.setattr(f"sqlalchemy_public_id.migrating.{module}.SAMPLE", 100)
+    people.write(2_000)
+    for operation in ("expand_public_id", "backfill_public_id"):
+        people.run(operation)
+    people.execute("UPDATE person SET public_id = 'odd' WHERE id = 2000")
+    people.execute("ANALYZE TABLE person" if people.engine.name in ("mysql", "mariadb") else "ANALYZE person")
+    result = plan(people)
+
+    assert result.exit_code == 0, result.stdout
+    assert "warning: the ids of the first 100 rows were compared with the format" in result.stdout
+    with pytest.raises(MigrationRefused, match="1 id is no NanoId"):
+        people.run("contract_public_id")

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, func, not_, select, update
 
 from sqlalchemy_public_id.migrating.column import Triggers
-from sqlalchemy_public_id.migrating.rows import Rows
+from sqlalchemy_public_id.migrating.rows import Place, Rows
 from sqlalchemy_public_id.migrating.session import updating
 from sqlalchemy_public_id.types import IdColumnType
 
@@ -36,12 +36,18 @@ def count_duplicates(rows: Rows) -> tuple[int, list[Any]]:
     return _count(rows, shared)
 
 
-def count_invalid(rows: Rows) -> tuple[int, list[Any]]:
-    """Return the number of values that the format does not accept, and up to three of them."""
-    if _is_judged(rows):
-        return _count(rows, select(rows.column).where(_is_invalid(rows)))
+def count_invalid(rows: Rows, *, sample: int | None = None) -> tuple[int, list[Any]]:
+    """Return the number of values that the format does not accept, and up to three of them.
+
+    :param sample: about how many rows are read, the first ones; all by default.
+    """
+    until = rows.last()
+    if until is not None and sample is not None:
+        until = rows.end_of_window(None, until, sample) or until
+    if until is not None and _is_judged(rows):
+        return _count(rows, select(rows.column).where(rows.between(None, until), _is_invalid(rows)))
     number, examples = 0, list[Any]()
-    for number, row in enumerate(_invalid_rows(rows), 1):
+    for number, row in enumerate(_invalid_rows(rows, until), 1):
         if number <= 3:
             examples.append(row[0])
     return number, examples
@@ -64,11 +70,11 @@ def _is_invalid(rows: Rows) -> ColumnElement[bool]:
     return and_(rows.column.is_not(None), not_(rows.is_well_formed()))
 
 
-def _invalid_rows(rows: Rows) -> Iterator[Sequence[Any]]:
-    """Yield id, key and place of each row whose id the format does not accept. Reads the whole table."""
+def _invalid_rows(rows: Rows, until: Place | None) -> Iterator[Sequence[Any]]:
+    """Yield id, key and place of each row up to *until* whose id the format does not accept."""
     is_judged, is_valid = _is_judged(rows), rows.target.format.is_valid
     query = _select_rows(rows).where(_is_invalid(rows) if is_judged else rows.column.is_not(None))
-    until, after, windows, reported = rows.last(), None, 0, time.monotonic()
+    after, windows, reported = None, 0, time.monotonic()
     while until is not None and after != until:
         end = rows.end_of_window(after, until, _WINDOW) or until
         for row in rows.connection.execute(query.where(rows.between(after, end))):
@@ -88,7 +94,7 @@ def replace_invalid(rows: Rows, triggers: Triggers) -> int:
 
     :param triggers: "skip" leaves out those that an UPDATE fires.
     """
-    return _replace_all(rows, [*_invalid_rows(rows)], triggers)
+    return _replace_all(rows, [*_invalid_rows(rows, rows.last())], triggers)
 
 
 def replace_duplicates(rows: Rows, triggers: Triggers) -> int:

@@ -26,6 +26,8 @@ from sqlalchemy_public_id.migrating.rows import Rows, without_place
 from sqlalchemy_public_id.migrating.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
+SAMPLE = 100_000
+"""The rows whose ids a plan judges by the format; the contract judges all."""
 _UUIDS: dict[str, type[Format]] = {
     "gen_random_uuid": Uuid4,
     "uuid_generate_v4": Uuid4,
@@ -238,7 +240,7 @@ def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
 
 
 def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
-    """Yield the ids that cannot stay as they are. Reads all ids that exist before the migration."""
+    """Yield the ids that cannot stay as they are: reads them all, and for a plan a sample of those that may be odd."""
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
@@ -246,7 +248,7 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
     if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":
-        yield from _of_invalid_ids(rows)
+        yield from _of_invalid_ids(rows, None if scene.runs else SAMPLE)
 
 
 def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
@@ -259,8 +261,8 @@ def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
         yield Obstacle("duplicates", problem, remedy)
 
 
-def _of_invalid_ids(rows: Rows) -> Iterator[Obstacle]:
-    number, examples = count_invalid(rows)
+def _of_invalid_ids(rows: Rows, sample: int | None) -> Iterator[Obstacle]:
+    number, examples = count_invalid(rows, sample=sample)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
         problem = f"{ids} no {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrating.obstacles import SAMPLE
 from sqlalchemy_public_id.migrating.plan import Lock, Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
@@ -79,6 +80,9 @@ def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport
     steps = tuple(_steps(scene)) if not obstacles else ()
     kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
     rows = live.estimate_rows()
+    warnings = [*scene.plan.warnings(scene)]
+    if "contract" in scene.phases and scene.state.exists and not scene.state.complete and (rows or 0) > SAMPLE:
+        warnings.append(f"the ids of the first {SAMPLE:,} rows were compared with the format; the contract reads all")
     return MigrationReport(
         target=str(scene.target),
         database=live.connection.dialect.name,
@@ -88,7 +92,7 @@ def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport
         steps=steps,
         rights=tuple(scene.plan.rights(scene)),
         triggers=tuple(scene.triggers) if scene.fills_rows else (),
-        warnings=tuple(scene.plan.warnings(scene)),
+        warnings=tuple(warnings),
         obstacles=tuple(obstacles),
     )
 
