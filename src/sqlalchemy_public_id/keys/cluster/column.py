@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import CheckConstraint, Column, Connection, Identity, Table, event, inspect, text
+from sqlalchemy import Column, Connection, Identity, Table, event, inspect, text
 from sqlalchemy.orm import MappedColumn, mapped_column
-from sqlalchemy.schema import conv
-from sqlalchemy.types import BigInteger, Integer, SmallInteger
+from sqlalchemy.types import BigInteger, Integer
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.cluster.ddl import CHECK, CONFIG, ClusterColumn, Config, as_ddl
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl, config_table
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 
 ENVIRONMENT = "PUBLIC_ID_CLUSTER"
@@ -234,15 +233,7 @@ def _declare_config(table: Table) -> None:
     full_name = f"{table.schema}.{CONFIG}" if table.schema else CONFIG
     config = table.metadata.tables.get(full_name)
     if config is None:
-        config = Table(
-            CONFIG,
-            table.metadata,
-            Column("singleton", SmallInteger, primary_key=True, autoincrement=False, server_default="1"),
-            Column("cluster", SmallInteger, nullable=False),
-            # conv(): no naming convention changes the name
-            CheckConstraint(f"singleton = 1 AND cluster BETWEEN 0 AND {LAST_CLUSTER}", name=conv(CHECK)),
-            schema=table.schema,
-        )
+        config = config_table(table.metadata, table.schema)
     if not event.contains(config, "after_create", _create_config):  # it is new, or a copy
         config.info[_CONFIG] = True
         event.listen(config, "before_create", _refuse_config)

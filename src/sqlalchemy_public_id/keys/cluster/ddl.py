@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from sqlalchemy import DDL
+from sqlalchemy import DDL, CheckConstraint, Column, MetaData, SmallInteger, Table
 from sqlalchemy.engine import Dialect
-from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.schema import CreateTable, ExecutableDDLElement, conv
 
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -18,8 +18,6 @@ from sqlalchemy_public_id.naming import cluster_name
 
 CONFIG = "cluster_config"
 """The table with the number of the cluster, in one row."""
-CHECK = "ck_cluster_config"
-"""Its constraint: one row, and a valid number."""
 FUNCTION = "this_cluster"
 """The function of PostgreSQL that reads the number."""
 
@@ -37,6 +35,19 @@ def as_ddl(statement: str) -> ExecutableDDLElement:
 def sequence_name(name: str) -> str:
     """Return the name of the counter of the table *name*; on MySQL, the counter is a table."""
     return cluster_name("sequence", name)
+
+
+def config_table(metadata: MetaData, schema: str | None) -> Table:
+    """Return the table with the number of the cluster. Its constraint allows one row, and a valid number."""
+    return Table(
+        CONFIG,
+        metadata,
+        Column("singleton", SmallInteger, primary_key=True, autoincrement=False, server_default="1"),
+        Column("cluster", SmallInteger, nullable=False),
+        # conv(): no naming convention changes the name
+        CheckConstraint(f"singleton = 1 AND cluster BETWEEN 0 AND {LAST_CLUSTER}", name=conv("ck_cluster_config")),
+        schema=schema,
+    )
 
 
 class _Statements:
@@ -75,9 +86,8 @@ class Config(_Statements):
         """
         if self.dialect.name == "sqlite":
             raise self.no_functions()
-        columns = "singleton SMALLINT DEFAULT 1 NOT NULL, cluster SMALLINT NOT NULL, PRIMARY KEY (singleton)"
-        check = f"CONSTRAINT {CHECK} CHECK (singleton = 1 AND cluster BETWEEN 0 AND {LAST_CLUSTER})"
-        return [f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}, {check})"]
+        table = CreateTable(config_table(MetaData(), self.schema), if_not_exists=True)
+        return [str(table.compile(dialect=self.dialect)).strip()]
 
     def drop(self) -> list[str]:
         return [f"DROP TABLE IF EXISTS {self.table}"]
