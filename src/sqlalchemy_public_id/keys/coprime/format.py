@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 from typing_extensions import Self
 
@@ -38,7 +38,7 @@ class Allocator(Protocol):
         ...
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False)
 class CoprimeKey(Format):
     """Ids that are the keys of *step*, one after the other, with an optional *prefix*.
 
@@ -58,8 +58,10 @@ class CoprimeKey(Format):
 
     counted: ClassVar[bool] = True
 
-    allocator: Allocator | str
+    allocator: Allocator | str = field(compare=False)
     """The allocator, or the name of its sequence."""
+    name: str = field(init=False)
+    """The name of the sequence that counts the ids."""
     step: KeySpace = _SHORT
     """The keys and their order; by default six characters of base 36, two billion keys."""
     prefix: str | None = None
@@ -67,24 +69,20 @@ class CoprimeKey(Format):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        step = self.step
+        step, allocator = self.step, self.allocator
         if not isinstance(step, KeySpace):
             raise ConfigurationError(
                 f"step is {safe_repr(step)}, expected CoprimeStep(alphabet, length), or a KeyedStep"
             )
-        if not isinstance(self.name, str) or not self.name:
+        name: object = allocator if isinstance(allocator, str) else getattr(allocator, "name", "")
+        if not isinstance(name, str) or not name:
             raise ConfigurationError(
-                f"the allocator {safe_repr(self.allocator)} has no name, expected BlockAllocator(engine, name)"
+                f"the allocator {safe_repr(allocator)} has no name, expected BlockAllocator(engine, name)"
             )
+        object.__setattr__(self, "name", name)
         self._refuse_separator_in(step.alphabet, "alphabet", "'.' or '~', or another alphabet")
         length, alphabet = step.length, step.alphabet
         self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
-
-    @property
-    def name(self) -> str:
-        """The name of the sequence that counts the ids."""
-        allocator = self.allocator
-        return allocator if isinstance(allocator, str) else cast("str", getattr(allocator, "name", ""))
 
     @property
     def capacity(self) -> int:
@@ -166,15 +164,6 @@ class CoprimeKey(Format):
     def named(self) -> Self:
         """Return the format with the name of its allocator, which checks ids and generates none."""
         return type(self)(**dict(self._settings(), allocator=self.name))._with_accepted(self._accepted)
-
-    def _compared(self) -> tuple[object, ...]:
-        return type(self), self.name, self.step, self.prefix, self.separator, self._accepted
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CoprimeKey) and self._compared() == other._compared()
-
-    def __hash__(self) -> int:
-        return hash(self._compared())
 
     def __repr__(self) -> str:
         """Return a constructor call with the name of the allocator, which evaluates to an equal format.
