@@ -67,9 +67,7 @@ def read_reference(session: Session, customer: str, order: str) -> Callable[[], 
 GROWS = known_defect("edge", "the work grows with the session", raises=AssertionError)
 
 
-@pytest.mark.parametrize(
-    "prepare", [get, pytest.param(get_many, marks=GROWS), pytest.param(read_reference, marks=GROWS)]
-)
+@pytest.mark.parametrize("prepare", [get, get_many, pytest.param(read_reference, marks=GROWS)])
 def test_large_session(session: Session, stored: tuple[str, str], prepare: Callable[..., Callable[[], object]]) -> None:
     """A lookup of one row does not walk through the other objects of the session."""
     prepare(session, *stored)()  # what is done once a process, such as compiling the statement

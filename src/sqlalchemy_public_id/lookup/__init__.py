@@ -227,21 +227,12 @@ def get_many(
     wanted = _well_formed(type_, public_ids)
     statement, entity = selected("get_many", model, load.pop("where", None))
     rows: dict[Any, Any] = dict.fromkeys(wanted)
-    # an option may leave the id out of the object; one of the session may show that from before an UPDATE statement
-    is_plain = entity is model and not load
-    is_shown = is_plain and not _mapper(entity).attrs[key].deferred and not _holds(session, entity)
-    if not is_shown:
-        statement = statement.add_columns(getattr(entity, key))
-    for condition in _any_of(session, entity, getattr(entity, key), wanted):
-        query, execution_options = _apply_load_options(statement.where(condition), load)
+    # beside the object, which may not have it: an option leaves it out, or it was loaded before an UPDATE statement
+    column = getattr(entity, key)
+    for condition in _any_of(session, entity, column, wanted):
+        query, execution_options = _apply_load_options(statement.add_columns(column).where(condition), load)
         result: Any = session.execute(query, execution_options=execution_options)
-        if is_shown:
-            objects = result.scalars().unique().all()
-            # from its dictionary in a third of the time; a listener may have added an option that leaves it out
-            ids = [row.__dict__.get(key) or getattr(row, key) for row in objects]
-            rows.update(zip(ids, objects, strict=True))
-        else:
-            rows.update((public_id, row) for row, public_id in result.unique())
+        rows.update((public_id, row) for row, public_id in result.unique())
     if field is not None:
         for public_id in public_ids:
             if rows.get(type_.canonical(public_id)) is None:
@@ -250,13 +241,6 @@ def get_many(
         return rows  # none is unknown; types are compared, because a model may define __eq__()
     # a table whose collation is not exact may have sent others, which are the last
     return {public_id: row for public_id, row in islice(rows.items(), len(wanted)) if row is not None}
-
-
-def _holds(session: AnySession, model: type[Any]) -> bool:
-    """Return True if *session* has an object of *model*, or of a model in the same hierarchy."""
-    base = _mapper(model).base_mapper.class_
-    # all at once: an object may be freed meanwhile, by the garbage collector or by another thread
-    return any(issubclass(identity[0], base) for identity in list(session.identity_map.keys()))
 
 
 def keys_of(
