@@ -337,6 +337,7 @@ def test_an_object_that_was_not_stored_may_go_elsewhere(
     db.flush()
     db.rollback()
     account.public_id = other
+    assert router.shard_of(account) == router.shard_of_id(Account, other)
     db.add(account)
     db.commit()
     db.close()

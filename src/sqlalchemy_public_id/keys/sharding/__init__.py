@@ -113,7 +113,7 @@ class ShardRouter:
         mapper: Mapper[Any] = inspect(model)
         column = _deciding(mapper)
         text = None if column is None else public_id_type(column).canonical(public_id)
-        return None if text is None or column is None else self._of_id(mapper, column, text)
+        return None if text is None else self._of_id(mapper, text)
 
     def shard_of_key(self, key: int) -> str | None:
         """Return the shard of the row with *key*; ``None`` if keys do not determine it."""
@@ -255,10 +255,9 @@ class ShardRouter:
             return None
         return self._rule.of_prefix(public_id_type(column).id_format.prefix)
 
-    def _of_id(self, mapper: Mapper[Any], column: Column[Any], text: str) -> str | None:
-        if self._chooser_of(mapper) is not None:
-            return None
-        return self._rule.of_prefix(public_id_type(column).id_format.prefix) or self._rule.of_id(str.__str__(text))
+    def _of_id(self, mapper: Mapper[Any], text: str) -> str | None:
+        of_model = self._of_model(mapper)
+        return of_model or (self._rule.of_id(str.__str__(text)) if self._chooser_of(mapper) is None else None)
 
     def _of_keys(self, values: tuple[Any, ...]) -> str | None:
         return self._rule.of_key(values[0]) if len(values) == 1 and isinstance(values[0], int) else None
@@ -275,7 +274,7 @@ class ShardRouter:
             texts = [type_.canonical(value) for value in values]
             if type_.is_native:  # no row has a malformed id; a text column may have ids of another format
                 texts = [text for text in texts if text is not None]
-            shards = [None if text is None else self._of_id(mapper, column, text) for text in texts]
+            shards = [None if text is None else self._of_id(mapper, text) for text in texts]
         elif column.primary_key and len(column.table.primary_key) == 1:
             shards = [self._of_keys((value,)) for value in values]
         else:
