@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from fastapi import Depends, FastAPI
-from marks import known_defect
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Engine, MetaData, String, true
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -46,12 +45,24 @@ class BySession(BaseModel):
     session: str | None = None
 
 
+class ByFunction(BaseModel):
+    func: Annotated[str | None, Matches(lambda state: Item.state == state)] = None
+
+
+class ByWord(BaseModel):
+    state: Annotated[str | None, AfterValidator(lambda word: word and f"{word}d")] = None
+
+
 class ByAliasOfCursor(BaseModel):
     above: Annotated[int | None, Matches(lambda above: Item.number > above)] = Field(None, alias="after")
 
 
 class ByAliasOfLimit(BaseModel):
     number: int | None = Field(None, alias="limit")
+
+
+class ByWords(BaseModel):
+    state: Annotated[str | None, AfterValidator(lambda words: words and words.split(","))] = None
 
 
 def every_row() -> Any:
@@ -94,18 +105,9 @@ def names_in(response: httpx.Response) -> tuple[int, list[str]]:
     return response.status_code, [item["name"] for item in body["items"]]
 
 
-OWN_PARAMETER = known_defect(
-    "edge", "a filter field called condition or session meets a parameter of the dependency", raises=AssertionError
-)
-
-
 @pytest.mark.parametrize(
     ("filter", "field"),
-    [
-        (ByState, "state"),
-        pytest.param(ByCondition, "condition", marks=OWN_PARAMETER),
-        pytest.param(BySession, "session", marks=OWN_PARAMETER),
-    ],
+    [(ByState, "state"), (ByCondition, "condition"), (BySession, "session"), (ByFunction, "func")],
 )
 @pytest.mark.parametrize("options", [{}, {"scope": every_row}], ids=["no scope", "scope"])
 def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options: dict[str, Any]) -> None:
@@ -113,7 +115,12 @@ def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options:
     assert names_in(get(filter, f"{field}=used", **options)) == (200, ["b"])
 
 
-@known_defect("edge", "the alias of a filter field may be a parameter of every page", raises=pytest.fail.Exception)
+@pytest.mark.parametrize(("filter", "query"), [(ByWord, "state=use"), (ByWords, "state=old,used")])
+def test_validators_of_fields(get: Get, filter: type[BaseModel], query: str) -> None:
+    """The validator of a field is applied once to what the request has."""
+    assert names_in(get(filter, query)) == (200, ["b"])
+
+
 @pytest.mark.parametrize("filter", [ByAliasOfCursor, ByAliasOfLimit])
 def test_aliases_of_fields(get: Get, filter: type[BaseModel]) -> None:
     """A filter field whose alias is a parameter of every page is refused when the dependency is made."""
@@ -121,7 +128,6 @@ def test_aliases_of_fields(get: Get, filter: type[BaseModel]) -> None:
         get(filter, "")
 
 
-@known_defect("edge", "the default_factory of a filter field is called once for all requests", raises=AssertionError)
 def test_default_factory(get: Get) -> None:
     """A filter field that a request leaves out gets a new default for each request."""
     clock = itertools.count(1)

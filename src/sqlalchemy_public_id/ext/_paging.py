@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature, getattr_static
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -26,6 +26,7 @@ M = TypeVar("M")  # a model
 
 _OWN = ("after", "before", "limit", "sort")
 """Parameters of each page, which a filter cannot have."""
+_SEVERAL = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,19 @@ def page_of(
     unknown = [name for name in default if name not in orders]
     if unknown:
         raise ConfigurationError(f"default has {safe_repr(unknown[0])}, expected some of {', '.join(orders) or 'sort'}")
-    conditions = {} if filter is None else _conditions(model, filter)
 
     async def page(
-        session: Any, limit: int, after: str | None, before: str | None, condition: Any = None, **given: Any
+        session: Any,
+        limit: int,
+        after: str | None,
+        before: str | None,
+        sort: Sequence[str] = (),
+        condition: Any = None,
+        chosen: Sequence[Any] = (),
     ) -> lookup.Page[M]:
-        names: Sequence[str] = given.pop("sort", None) or default
         if after is not None and before is not None:
             raise _unprocessable("before", "page_ambiguous", "a page has either after or before")
-        query = select(model).options(*options)
-        if filter is not None:
-            query = query.where(*_chosen(filter, conditions, given))
+        query = select(model).where(*chosen).options(*options)
         where = None
         if scope is not None:
             where = checked_condition(f"the scope of {model.__name__} returned", condition, model)
@@ -102,7 +105,7 @@ def page_of(
                 after=after,
                 before=before,
                 newest_first=newest_first,
-                order_by=[orders[name]() for name in names] or None,
+                order_by=[orders[name]() for name in sort or default] or None,
                 attribute=attribute,
                 where=where,
                 references=[getattr(model, name) for name in references.public_refs(model)],
@@ -129,8 +132,8 @@ def page_of(
         parameters["sort"] = _parameter("sort", by, list(default))
     if scope is not None:
         parameters["condition"] = _parameter("condition", Annotated[Any, Depends(scope)])
-    for name, field in ({} if filter is None else filter.model_fields).items():
-        parameters[name] = _filter_parameter(name, field)
+    if filter is not None:
+        parameters["chosen"] = _parameter("chosen", Annotated[Any, Depends(_filter_by(model, filter))])
     # FastAPI reads the signature: the parameters depend on the model
     page.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return page
@@ -191,34 +194,61 @@ def _reversed(forwards: Callable[[], Any]) -> Any:
 # --- the filter
 
 
-def _conditions(model: type[Any], filter: type[BaseModel]) -> dict[str, Callable[[Any], Any]]:
-    """Return name → function that returns the condition for a value."""
-    conditions: dict[str, Callable[[Any], Any]] = {}
-    for name, field in filter.model_fields.items():
-        if name in _OWN:
-            raise ConfigurationError(f"{filter.__name__}.{name} is a parameter of every page; name it otherwise")
-        own = [each.condition for each in field.metadata if isinstance(each, Matches)]
-        if not own:
-            _check_attribute(filter.__name__, model, name)
-        conditions[name] = own[0] if own else partial(_is_equal, model, name)
-    return conditions
+def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Awaitable[list[Any]]]:
+    """Build a dependency that takes the fields of *filter*, and returns the conditions of those that are set.
+
+    It is one of its own so that a field can have any name: those of the parameters of a page are others.
+    """
+    aliases = {name: _alias(name, field) for name, field in filter.model_fields.items()}
+    for alias in aliases.values():
+        if alias in _OWN:
+            raise ConfigurationError(f"{filter.__name__}.{alias} is a parameter of every page; name it otherwise")
+    conditions = {name: _condition(model, filter, name, field) for name, field in filter.model_fields.items()}
+    several = {aliases[name] for name, field in filter.model_fields.items() if _takes_several(field.annotation)}
+
+    # asynchronous: FastAPI would call it in a thread with arguments of its own, and a field may be called as they are
+    async def conditions_of(_request: Request, **_: Any) -> list[Any]:
+        query = _request.query_params
+        given = {
+            alias: query.getlist(alias) if alias in several else query[alias]
+            for alias in aliases.values()
+            if alias in query
+        }
+        try:
+            chosen = filter.model_validate(given)  # what the request has, so that validators and defaults run once
+        except ValidationError as error:  # of a validator of the model as a whole
+            details = error.errors(include_url=False, include_context=False)
+            raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in details]) from error
+        return list(_chosen(chosen, conditions))
+
+    # no field of Pydantic begins with an underscore
+    parameters = [_parameter("_request", Request)]
+    parameters += [_filter_parameter(name, filter.model_fields[name], alias) for name, alias in aliases.items()]
+    conditions_of.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return conditions_of
+
+
+def _takes_several(annotation: Any) -> bool:
+    """Return True if a parameter with this annotation may be repeated."""
+    return (get_origin(annotation) or annotation) in _SEVERAL or any(map(_takes_several, get_args(annotation)))
+
+
+def _condition(model: type[Any], filter: type[BaseModel], name: str, field: FieldInfo) -> Callable[[Any], Any]:
+    """Return a function that returns the condition for a value of *field*."""
+    own = [each.condition for each in field.metadata if isinstance(each, Matches)]
+    if own:
+        return own[0]
+    _check_attribute(filter.__name__, model, name)
+    return partial(_is_equal, model, name)
 
 
 def _is_equal(model: type[Any], name: str, value: Any) -> Any:
     attribute = getattr(model, name)
-    return attribute.in_(value) if isinstance(value, (list, tuple, set, frozenset)) else attribute == value
+    return attribute.in_(value) if isinstance(value, _SEVERAL) else attribute == value
 
 
-def _chosen(
-    filter: type[BaseModel], conditions: Mapping[str, Callable[[Any], Any]], given: Mapping[str, Any]
-) -> Iterator[Any]:
+def _chosen(chosen: BaseModel, conditions: Mapping[str, Callable[[Any], Any]]) -> Iterator[Any]:
     """Yield the conditions of the fields that are set."""
-    values = {_alias(name, filter.model_fields[name]): value for name, value in given.items()}
-    try:
-        chosen = filter.model_validate(values)
-    except ValidationError as error:  # of a validator of the model as a whole
-        details = error.errors(include_url=False, include_context=False)
-        raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in details]) from error
     for name, condition in conditions.items():
         value = getattr(chosen, name)
         if value is not None and value != []:
@@ -232,12 +262,9 @@ def _alias(name: str, field: FieldInfo) -> str:
     return next((one for one in choices if isinstance(one, str)), name)
 
 
-def _filter_parameter(name: str, field: FieldInfo) -> Parameter:
-    about = Query(
-        alias=_alias(name, field), title=field.title, description=field.description, deprecated=field.deprecated
-    )
+def _filter_parameter(name: str, field: FieldInfo, alias: str) -> Parameter:
+    about = Query(alias=alias, title=field.title, description=field.description, deprecated=field.deprecated)
     parts = (field.annotation, *field.metadata, about)
     annotation: Any = cast("Any", Annotated)[parts]  # Annotated[first, *more] needs Python 3.11
-    return _parameter(
-        name, annotation, Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
-    )
+    default = None if field.default_factory else field.get_default()  # the filter itself calls the factory
+    return _parameter(name, annotation, Parameter.empty if field.is_required() else default)
