@@ -293,7 +293,7 @@ class DryRun(PublicIdError):
     def __init__(self, report: object) -> None:
         super().__init__(str(report))
         self.report: Any = report
-        """The :class:`~sqlalchemy_public_id.preflight.MigrationReport`."""
+        """The :class:`~sqlalchemy_public_id.migrating.report.MigrationReport`."""
 
 
 class LockNotAvailable(PublicIdError):
