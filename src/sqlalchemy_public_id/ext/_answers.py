@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +23,7 @@ _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 _MEDIA_TYPE = "application/problem+json"
+_REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
 
 def status_of(error: Exception) -> int:
@@ -72,11 +75,15 @@ class Answers:
 
     def describe(self, document: dict[str, Any]) -> None:
         """Add the answers to the operations of *document* that can have them."""
-        for operation in _operations(document):
+        schemas = document.get("components", {}).get("schemas", {})
+        for method, operation in _operations(document):
             responses = operation.setdefault("responses", {})
-            if any(map(_is_public_id_in_path, operation.get("parameters", ()))):
+            names_row = any(map(_is_public_id_in_path, operation.get("parameters", ())))
+            if names_row:
                 responses.setdefault("404", self.response(404))
-            if "requestBody" in operation:
+            body = operation.get("requestBody") if method in ("post", "put") else None
+            # only an insert conflicts: its id is in the body, or in the path of a PUT; that of a POST is around it
+            if body and ((method == "put" and names_row) or _has_public_id(body, schemas)):
                 responses.setdefault("409", self.response(409))
 
     def response(self, status: int) -> dict[str, Any]:
@@ -118,7 +125,7 @@ class Problems(Answers):
 
     def describe(self, document: dict[str, Any]) -> None:
         super().describe(document)
-        for operation in _operations(document):
+        for _, operation in _operations(document):
             content = operation["responses"].get("422", {}).get("content", {})
             schema = content.get("application/json", {}).get("schema", {})
             if schema.get("$ref", "").endswith("/HTTPValidationError"):  # the description that FastAPI adds
@@ -136,13 +143,26 @@ class Problems(Answers):
         return {"description": _TITLES[status], "content": {_MEDIA_TYPE: {"schema": schema}}}
 
 
-def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in document.get("paths", {}).values():
-        yield from (operation for method, operation in path.items() if method in _METHODS)
+        yield from ((method, operation) for method, operation in path.items() if method in _METHODS)
 
 
 def _is_public_id_in_path(parameter: Mapping[str, Any]) -> bool:
     return parameter.get("in") == "path" and parameter.get("schema", {}).get("format") == "public-id"
+
+
+def _has_public_id(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> bool:
+    """Return True if *body*, or one of the *schemas* that it refers to, has a public id."""
+    parts, seen = [body], set[str]()
+    for part in parts:  # which grow
+        text = json.dumps(part, default=str)
+        if '"format": "public-id"' in text:
+            return True
+        found = [name for name in _REFERENCE.findall(text) if name in schemas and name not in seen]
+        seen.update(found)
+        parts += [schemas[name] for name in found]
+    return False
 
 
 def _problem(status: int, title: str, detail: str, more: Mapping[str, Any], headers: Any = None) -> JSONResponse:

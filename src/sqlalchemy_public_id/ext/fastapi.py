@@ -123,9 +123,10 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
 
     These answers name models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The
     422 that FastAPI itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI
-    document gets the response 404 for each operation with a public id in its path, and 409 for each one that has a
-    body. A malformed request whose input JSON cannot represent is 422 instead of 500. Without this,
-    :func:`by_public_id` answers 404 as an ``HTTPException``, and the other errors are 500.
+    document gets the response 404 for each operation with a public id in its path, and 409 where a client can send the
+    id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body. A malformed request whose input
+    JSON cannot represent is 422 instead of 500. Without this, :func:`by_public_id` answers 404 as an ``HTTPException``,
+    and the other errors are 500.
     """
     answers = Problems() if problem_details else Answers()
     for error, handler in answers.handlers().items():
