@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Collection, Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, cast
 
@@ -237,21 +237,45 @@ def _after_configured() -> None:
 
 def _listen(mapper: Mapper[Any]) -> None:
     refs = refs_of(mapper)
+    places = reading.places_of(refs)
     if refs:
-        event.listen(mapper.class_, "expire", reading.forget, raw=True)
-        event.listen(mapper.class_, "refresh", _on_refresh, raw=True)
+        event.listen(mapper.class_, "load", partial(reading.await_reading, places), raw=True)
+        event.listen(mapper.class_, "expire", partial(_on_expire, places), raw=True)
+        event.listen(mapper.class_, "refresh", partial(_on_refresh, places), raw=True)
     for ref in refs.values():
         relationship = mapper.class_manager[ref.relationship]
         event.listen(relationship, "set", partial(writing.on_relationship_set, ref), raw=True)
+        event.listen(mapper.class_manager[ref.key], "set", partial(_on_key_set, places), raw=True)
 
 
-def _on_refresh(state: InstanceState[Any], context: object, attributes: Iterable[str] | None) -> None:
+def _on_expire(places: Sequence[object], state: InstanceState[Any], attributes: Iterable[str] | None) -> None:
     reading.forget(state, attributes)
+    reading.await_reading(places, state)
+
+
+def _on_refresh(
+    places: Sequence[object], state: InstanceState[Any], context: object, attributes: Iterable[str] | None
+) -> None:
+    _on_expire(places, state, attributes)
+
+
+def _on_key_set(
+    places: Sequence[object], state: InstanceState[Any], value: object, old: object, initiator: object
+) -> None:
+    reading.await_reading(places, state)
+
+
+def _after_attach(session: Session, instance: object) -> None:
+    state = instance_state(instance)
+    refs = refs_of(state.mapper)
+    if refs:
+        reading.await_reading(reading.places_of(refs), state)
 
 
 _LISTENERS = Listeners(
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
+    Listener(Session, "after_attach", _after_attach),
     Listener(Session, "before_flush", writing.before_flush),
     Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import inspect, select
@@ -17,6 +20,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, Re
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.weak import RefDict
 
 _REMEMBERED = "sqlalchemy_public_id.references"
 """In the ``info`` of an object's state: attribute → what was fetched for it. It is pickled with the object."""
@@ -90,7 +94,12 @@ def read(ref: PublicRef, instance: object) -> str | None:
     session = state.session
     if ref.key not in state.dict and session is not None and _lacks_key(state, ref):
         _refuse_outside_greenlet(session, state, ref)
-        _load_keys(session, list(map(instance_state, session.identity_map.values()))[:AT_ONCE])
+        peers = [state]
+        for place in (_LACKING, ref.source), ref.source.place:
+            peers += islice(_no_longer_waiting(session, place), AT_ONCE)
+        _load_keys(session, peers)
+        for peer in peers:
+            await_reading(places_of(refs_of(peer.mapper)), peer)
     public_id = public_id_without_query(state, ref, session)
     if isinstance(public_id, Unknown) and public_id is not Unknown.NOT_READABLE:
         if session is None:
@@ -220,9 +229,10 @@ def _load_keys(session: Session, states: Sequence[InstanceState[Any]]) -> None:
             continue  # SQLAlchemy refreshes it
         names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
         for state, values in values_of(session, mapper, shard, members, names):
+            instance = state.obj()
             for name, value in values.items():
-                if name not in state.dict:
-                    set_committed_value(state.obj(), name, value)
+                if instance is not None and name not in state.dict:
+                    set_committed_value(instance, name, value)
 
 
 # --- public ids that were fetched
@@ -239,23 +249,75 @@ def forget(state: InstanceState[Any], attributes: Iterable[str] | None) -> None:
         state.info.pop(_REMEMBERED, None)
 
 
+# --- what is read together
+
+
+class _Waiting(set["weakref.ref[InstanceState[Any]]"]):
+    """States of objects, which may be collected meanwhile; those that were leave when there are many."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self) -> None:
+        self.limit = 1000
+
+    def discard_collected(self) -> None:
+        self.difference_update([each for each in self if each() is None])
+        self.limit = 2 * len(self) + 1000
+
+
+_waiting: RefDict[Session, defaultdict[Any, _Waiting]] = RefDict()
+"""Session → place → the objects whose references are read together. So the access to one attribute does not look for
+them among all objects of the session. A place is the source of a reference; with :data:`_LACKING`, objects whose
+foreign key is deferred or expired."""
+_LACKING = "lacking"
+
+
+def places_of(refs: dict[str, PublicRef]) -> tuple[object, ...]:
+    """Return where the objects of a model with *refs* wait."""
+    return tuple({ref.source.place: None for ref in refs.values()})
+
+
+def await_reading(places: Sequence[object], state: InstanceState[Any], context: Any = None, *event: object) -> None:
+    """Note an object that comes into a session, or whose foreign keys change."""
+    session = state.session if context is None else context.session
+    if session is not None:
+        waiting = _waiting.get(weakref.ref(session))
+        if waiting is None:
+            waiting = _waiting.keep(session, defaultdict(_Waiting))
+        noted = weakref.ref(state)  # without a callback, which would take longer than all else
+        for place in places:
+            states = waiting[place]
+            states.add(noted)
+            if len(states) > states.limit:
+                states.discard_collected()
+
+
+def _no_longer_waiting(session: Session, place: object) -> Iterator[InstanceState[Any]]:
+    """Yield the objects that wait at *place*: each one once, so that none is looked at by every access."""
+    waiting = _waiting.get(weakref.ref(session))
+    states = None if waiting is None else waiting[place]
+    while states:
+        state = states.pop()()
+        if state is not None and state.session is session:
+            yield state
+
+
 def _unread(
     session: Session, state: InstanceState[Any], ref: PublicRef
 ) -> Iterator[tuple[InstanceState[Any], PublicRef]]:
     """Yield *ref* of *state*, and the references in *session* that lack a public id of the same source."""
     yield state, ref
     keys: set[Any] = set()
-    of_source: dict[Mapper[Any], list[PublicRef]] = {}
-    for instance in [*session.identity_map.values(), *session.new]:
-        other = instance_state(instance)
-        refs = of_source.get(other.mapper)
-        if refs is None:
-            refs = [one for one in refs_of(other.mapper).values() if one.source == ref.source]
-            of_source[other.mapper] = refs
-        for other_ref in refs:
-            if other_ref.key in other.dict and public_id_without_query(other, other_ref, session) is Unknown.NOT_LOADED:
+    for other in _no_longer_waiting(session, ref.source.place):
+        values = other.dict
+        for other_ref in refs_of(other.mapper).values():
+            if other_ref.source != ref.source:
+                continue
+            if other_ref.key not in values:
+                await_reading([(_LACKING, ref.source)], other)
+            elif public_id_without_query(other, other_ref, session) is Unknown.NOT_LOADED:
                 yield other, other_ref
-                keys.add(other.dict[other_ref.key])
+                keys.add(values[other_ref.key])
         if len(keys) >= AT_ONCE:
             return
 

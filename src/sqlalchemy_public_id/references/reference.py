@@ -96,6 +96,11 @@ class Source:
         mapper: Mapper[Any] = inspect(self.model)
         return mapper
 
+    @cached_property
+    def place(self) -> tuple[object, ...]:
+        """The same for equal sources, and hashed by no function of Python."""
+        return self.model, self.key, self.public_id
+
     def __reduce__(self) -> tuple[type[Source], tuple[Any, ...]]:
         """Pickle and copy an object that waits for its key without the mapper, which cannot be pickled."""
         return Source, (self.model, self.key, self.public_id)
