@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from marks import known_defect, on
+from marks import on
 from sqlalchemy import JSON, MetaData, String, TypeDecorator, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -74,15 +74,12 @@ def keys_by_pages(session: Session, order: Any) -> list[int]:
     return keys
 
 
-ROWS_ARE_LOST = known_defect("edge", "rows are lost, or shown again without end", raises=AssertionError)
-
-
 @pytest.mark.parametrize(
     "order",
     [
         pytest.param(Product.label, id="masked"),
-        pytest.param(Product.color, id="empty is none", marks=ROWS_ARE_LOST),
-        pytest.param(Product.color.desc(), id="empty is none, descending", marks=ROWS_ARE_LOST),
+        pytest.param(Product.color, id="empty is none"),
+        pytest.param(Product.color.desc(), id="empty is none, descending"),
     ],
 )
 def test_values_that_become_none(products: Session, order: Any) -> None:
@@ -93,8 +90,8 @@ def test_values_that_become_none(products: Session, order: Any) -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        pytest.param(Product.data["rank"], id="rank", marks=ROWS_ARE_LOST),
-        pytest.param(Product.data["rank"].desc(), id="rank, descending", marks=ROWS_ARE_LOST),
+        pytest.param(Product.data["rank"], id="rank"),
+        pytest.param(Product.data["rank"].desc(), id="rank, descending"),
     ],
 )
 @on("sqlite", "postgresql")  # MySQL and MariaDB compare JSON with text

@@ -94,26 +94,41 @@ class KeysetQuery:
     # --- the row of the cursor
 
     def _place(self, public_id: object) -> list[Any] | None:
-        """Return the values of the terms in the row with *public_id*; ``None`` if there is none.
+        """Return the values of the terms in the row with *public_id*, ``None`` for NULL; ``None`` if there is no row.
 
         They are subqueries, so that no type or driver rounds a value on the way. Those of an alias of the entity can
-        be hidden, as above, and are replaced by what was read.
+        be hidden, as above, and are replaced by what was read. What is NULL is asked of the database, since a type may
+        return ``None`` for a value.
         """
         keyset = self.keyset
         query = keyset.values_of_cursor(*keyset.terms)
-        row = self.session.execute(query, {CURSOR: public_id}, bind_arguments={"mapper": keyset.mapper}).first()
+        parameters, bind_arguments = {CURSOR: public_id}, {"mapper": keyset.mapper}
+        row = self.session.execute(query, parameters, bind_arguments=bind_arguments).first()
+        is_hidden = row is None and keyset.cursor_is_entity
+        if is_hidden:
+            row = self._execute_without_criteria(query, parameters).first()
         if row is None:
             return None
+        is_read = is_hidden or keyset.cursor_table is None
+        count = len(keyset.terms)
         return [
-            stored if stored is None or keyset.cursor_table is None else keyset.value(term)
-            for term, stored in zip(keyset.terms, row, strict=True)
+            None if is_null else stored if is_read and stored is not None else keyset.value(term)
+            for term, stored, is_null in zip(keyset.terms, row[:count], row[count:], strict=True)
         ]
 
     def _is_visible(self, public_id: object) -> bool:
         if self.visible is None:
             return True
         id = self.keyset.id
-        return self.session.execute(select(id).where(id == public_id, self.visible)).first() is not None
+        query = select(id).where(id == public_id, self.visible)
+        return self._execute_without_criteria(query, {}).first() is not None
+
+    def _execute_without_criteria(self, query: Any, parameters: dict[str, Any]) -> Any:
+        """Execute *query* without conditions that the application adds to its session: a position need not be seen."""
+        if self.session.autoflush:
+            self.session.flush()
+        bind_arguments: dict[str, Any] = {"mapper": self.keyset.mapper, "clause": query}
+        return self.session.connection(bind_arguments=bind_arguments).execute(query, parameters)
 
 
 class ShardedKeysetQuery(KeysetQuery):
@@ -183,3 +198,6 @@ class ShardedKeysetQuery(KeysetQuery):
         columns = [getattr(cursor, key) for key in self.keyset.keys]
         query = select(*columns).where(getattr(cursor, self.keyset.name) == public_id)
         return self.session.execute(query).first() if self._is_visible(public_id) else None
+
+    def _execute_without_criteria(self, query: Any, parameters: dict[str, Any]) -> Any:
+        return self.session.execute(query, parameters)  # only the session can send it to several databases

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, FromClause, Integer, ScalarSelect, Select, Table, bindparam, inspect, select
+from sqlalchemy import Column, FromClause, Integer, ScalarSelect, Select, Table, bindparam, case, inspect, select
 from sqlalchemy.orm import ColumnProperty, Mapper, aliased
 
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
+from sqlalchemy_public_id.lookup.ordering import Term, after, operand, tables_in
 from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
 from sqlalchemy_public_id.references.reference import PublicRef
 from sqlalchemy_public_id.weak import RefDict
@@ -100,18 +100,13 @@ class Keyset:
         return self.first_rows.where(after(self.terms, place, self.nulls_are_largest))
 
     def values_of_cursor(self, *terms: Term) -> Select[Any]:
-        """Return the statement for the values of *terms* in the row of the cursor."""
-        attributes = [term.attribute for term in terms]
-        if None not in attributes:
-            own = [self._cursor_column(cast("str", attribute)) for attribute in attributes]
-            query: Any = select(*(term.value_of(column) for term, column in zip(terms, own, strict=True)))
-            return cast("Select[Any]", query.where(self._cursor_column(self.name) == self.cursor_id))
-        query = select(*(term.value_of(term.expression) for term in terms)).select_from(self.entity)
-        return cast("Select[Any]", query.where(self.id == self.cursor_id).correlate(None))
+        """Return the statement for the values of *terms* in the row of the cursor, and then 1 for each that is NULL."""
+        values = self._in_row_of_cursor(terms)
+        return self._row_of_cursor(terms, *values, *(case((operand(value).is_(None), 1), else_=0) for value in values))
 
     def value(self, term: Term) -> ScalarSelect[Any]:
         """Return the value of *term* in the row of the cursor, as a subquery."""
-        return self.values_of_cursor(term).scalar_subquery()
+        return self._row_of_cursor([term], *self._in_row_of_cursor([term])).scalar_subquery()
 
     @cached_property
     def cursor_id(self) -> Any:
@@ -129,9 +124,29 @@ class Keyset:
         others = self.terms[: -len(self.keys)]
         return any(term.may_be_null for term in others)
 
+    @property
+    def cursor_is_entity(self) -> bool:
+        """True if conditions that the application adds to entities can hide the row of the cursor."""
+        return self.cursor_table is None or any(term.attribute is None for term in self.terms)
+
     def remember_references(self, rows: Sequence[Any]) -> None:
         """Keep the columns of the references of *rows*, which a statement has returned."""
         self.references.remember(rows, first=2 if self.has_id_column else 1)
+
+    def _in_row_of_cursor(self, terms: Sequence[Term]) -> list[Any]:
+        is_entity = any(term.attribute is None for term in terms)
+        return [
+            term.value_of(term.element if is_entity else self._cursor_column(cast("str", term.attribute)))
+            for term in terms
+        ]
+
+    def _row_of_cursor(self, terms: Sequence[Term], *columns: Any) -> Select[Any]:
+        query: Any = select(*columns)
+        if any(term.attribute is None for term in terms):
+            query = query.select_from(self.entity).where(self.id == self.cursor_id).correlate(None)
+        else:
+            query = query.where(self._cursor_column(self.name) == self.cursor_id)
+        return cast("Select[Any]", query)
 
     def _cursor_column(self, attribute: str) -> Any:
         if self.cursor_table is None:

@@ -67,12 +67,8 @@ class Term:
 
     @property
     def compared(self) -> Any:
-        """The left side of comparisons. An expression is in parentheses: NOT a > b is NOT (a > b)."""
-        value: Any = self.value_of(self.element)
-        if isinstance(value, Label):  # a column_property()
-            value = cast("Any", value).element
-        is_plain = isinstance(value, (ColumnClause, ScalarSelect))
-        return cast("Any", value) if is_plain else Grouping(value)
+        """The left side of comparisons."""
+        return operand(self.value_of(self.element))
 
     def reversed(self) -> Term:
         nulls_first = None if self.nulls_first is None else not self.nulls_first
@@ -139,6 +135,14 @@ def _no_expression(given: object) -> ConfigurationError:
     )
 
 
+def operand(value: Any) -> Any:
+    """Return *value* as the left side of a comparison. An expression is in parentheses: NOT a > b is NOT (a > b)."""
+    if isinstance(value, Label):  # a column_property()
+        value = cast("Any", value).element
+    is_plain = isinstance(value, (ColumnClause, ScalarSelect))
+    return cast("Any", value) if is_plain else Grouping(value)
+
+
 def tables_in(expression: Any) -> Iterator[Any]:
     """Yield the tables and aliases whose columns *expression* has, without those of its subqueries."""
     if isinstance(expression, ColumnClause):
@@ -171,6 +175,7 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
 
 def digest(terms: Sequence[Term], dialect: Dialect) -> str:
     """Return four characters for an order, by which a cursor of another one is recognized."""
-    parts = [f"{term.element.compile(dialect=dialect)} {term.descending} {term.nulls_first}" for term in terms]
+    compiled = [(term.element.compile(dialect=dialect), term) for term in terms]
+    parts = [f"{sql} {sql.params or ''} {term.descending} {term.nulls_first}" for sql, term in compiled]
     text = ",".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:4]

@@ -93,13 +93,15 @@ def page(
     :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
     :param limit: the largest number of rows, from 1 to 2 147 483 646.
     :param after: the :attr:`~Page.next` of a page, or the public id of the row that these rows follow; ``None`` for the
-        beginning. It is a position, and need not be among *rows*, but has to meet *where*.
+        beginning. It is a position, and need not be among *rows*, and conditions that the application adds to its
+        session may hide it, but it has to meet *where*.
     :param before: the :attr:`~Page.previous` of a page, or the public id of the row that these rows precede.
     :param newest_first: sort by the key in descending order; with *order_by*, rows that are equal in it.
     :param order_by: an attribute of the model, an expression of its attributes, or several, with ``desc()``,
         ``nulls_last()`` and their like: sort by these, and then by the key. Without ``nulls_first()`` and
         ``nulls_last()``, NULL is where the database sorts it: PostgreSQL as the largest value, the others as the
-        smallest. A column of a joined table is refused: a join may repeat a row at several places.
+        smallest. A cursor is one of this order, the values in its expressions included. A column of a joined table
+        is refused: a join may repeat a row at several places.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param where: a condition, or a function of the model that returns one: what may be seen. Other rows are left out,
         and their ids are unknown as cursors. Conditions of ``select()`` do not hold for cursors, so that a row which
