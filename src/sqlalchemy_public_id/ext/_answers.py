@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -17,6 +18,9 @@ from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
+from sqlalchemy_public_id.ext._places import Place, place_of
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
@@ -33,15 +37,26 @@ def status_of(error: Exception) -> int:
     return 404 if is_row(error) else 422
 
 
-def _detail(request: Request, error: Any) -> dict[str, Any]:
+def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]:
     """Return one entry of the list that FastAPI has in a 422."""
     kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
     if isinstance(error, InvalidCursor):
         kind = "cursor_invalid"
-    is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
-    where = "body" if is_body else "query"
-    field = field_of(error)
-    return {"type": kind, "loc": [where] if field is None else [where, field], "msg": message_of(error)}
+    if place is None:
+        is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
+        field = field_of(error)
+        place = ("body" if is_body else "query", *([] if field is None else [field]))
+    return {"type": kind, "loc": place, "msg": message_of(error)}
+
+
+async def _place_of(request: Request, error: Any) -> Place | None:
+    """Return the place of the wrong id in *request*. One that did not come with it is the server's: the log has it."""
+    if isinstance(error, (InvalidCursor, PublicIdConflict)):
+        return None
+    place = await place_of(request, error.value, field_of(error))
+    if place is None:
+        log.warning("a wrong id that is no value of the request: %s", error, exc_info=error)
+    return place
 
 
 def _details_of(error: RequestValidationError) -> list[dict[str, Any]]:
@@ -60,9 +75,10 @@ class Answers:
         """Return handlers that replace those of FastAPI, unless the application has its own."""
         return {RequestValidationError: self.unprocessable}
 
-    def answer(self, request: Request, error: Any) -> JSONResponse:
+    async def answer(self, request: Request, error: Any) -> JSONResponse:
+        place = await _place_of(request, error)
         status = status_of(error)
-        content: dict[str, Any] = {"detail": [_detail(request, error)] if status == 422 else message_of(error)}
+        content: dict[str, Any] = {"detail": [_detail(request, error, place)] if status == 422 else message_of(error)}
         if isinstance(error, PublicIdConflict):
             content["differing"] = list(error.differing)
         return JSONResponse(content, status)
@@ -101,11 +117,12 @@ class Problems(Answers):
     def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
         return {RequestValidationError: self.unprocessable, HTTPException: self.http}
 
-    def answer(self, request: Request, error: Any) -> JSONResponse:
+    async def answer(self, request: Request, error: Any) -> JSONResponse:
+        place = await _place_of(request, error)
         status = status_of(error)
         more: dict[str, Any] = {}
         if status == 422:
-            more["errors"] = [_detail(request, error)]
+            more["errors"] = [_detail(request, error, place)]
         if isinstance(error, PublicIdConflict):
             more["differing"] = list(error.differing)
         return _problem(status, _TITLES[status], message_of(error), more)
