@@ -134,6 +134,17 @@ def test_anything_may_be_asked_about(token: Token, value: object) -> None:
     assert not token.verify(value, bytes(32))
 
 
+@pytest.mark.parametrize("digest", [None, "0" * 32])
+def test_digests_are_bytes(digest: Any) -> None:
+    """A digest that is none, as in a nullable column, is refused for every text, without showing it."""
+    for text in (SESS.issue().reveal(), "sess_guessed"):
+        with pytest.raises(
+            ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes"
+        ) as caught:
+            SESS.verify(text, digest)
+        assert text not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["x" * 10_000_000, f"sess_{'0' * 10_000_000}", b"sess_", "sess_" + "0" * 49])
 def test_other_values_are_no_token(text: Any) -> None:
     """Neither are texts of any length, bytes, nor a text of the right form with a wrong checksum."""

@@ -150,7 +150,15 @@ class Token:
         return _digest(text)
 
     def verify(self, text: object, digest: Bytes) -> bool:
-        """Return True if *digest* is that of the token *text*. The time does not depend on the byte that differs."""
+        """Return True if *digest* is that of the token *text*. The time does not depend on the byte that differs.
+
+        :raises ConfigurationError: if *digest* is not of bytes, such as ``None`` of a row without a token.
+        """
+        if not isinstance(digest, (Bytes, bytearray, memoryview)):
+            raise ConfigurationError(
+                f"digest is {concealed(digest)}, expected {DIGEST_BYTES} bytes; a row without a digest has no token, "
+                f"so check for None before"
+            )
         expected = self.digest(text)
         return expected is not None and hmac.compare_digest(expected, digest)
 
