@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from marks import known_defect
 from sqlalchemy import ForeignKey, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
@@ -44,7 +43,6 @@ class Line(PublicIdMixin, Base):
     product_public_id: Mapped[str] = public_ref("product", scope="tenant")
 
 
-@known_defect("edge", "the scope of a reference is compared again after the flush", raises=AssertionError)
 def test_invoice_with_lines(create: Callable[[MetaData], None], session: Session, statements: Statements) -> None:
     """A flush of an invoice and its lines sends one SELECT for each model that they refer to, as code by hand would."""
     create(Base.metadata)

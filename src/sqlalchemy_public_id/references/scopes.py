@@ -31,6 +31,10 @@ Targets: TypeAlias = tuple[dict[str, object], dict[str, Any], Shared]
 """Public id → new object, public id → key, and the shared values of the rows with these keys."""
 
 
+Flushed: TypeAlias = tuple[InstanceState[Any], PublicRef, Targets, str]
+"""An object, one of its references, and where the flush has found the public id that was assigned."""
+
+
 def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFound:
     """Build the error for an assigned id that belongs to no row, as far as the session may see."""
     return PublicIdNotFound(public_id, model=ref.target.__name__, field=f"{model.__name__}.{ref.attribute}")
@@ -78,11 +82,10 @@ def refused(
     return others
 
 
-def remember(session: Session, members: Iterable[Member]) -> None:
+def remember(session: Session, members: list[Flushed]) -> None:
     """Note the references of a flush whose scope is checked once more after it."""
-    scoped = [(state, ref) for state, ref, _ in members if ref.shared]
-    if scoped:
-        _flushed.keep(session, scoped)
+    if members:
+        _flushed.keep(session, members)
 
 
 def forget(session: Session) -> None:
@@ -93,11 +96,16 @@ def forget(session: Session) -> None:
 def check_again(session: Session) -> None:
     """Compare what the flush has written: a collection or another object may have changed a shared attribute.
 
+    Values that a new object shows need no statement. Those of an object that has had a row are read, which may be older
+    than the row, and so are values that differ from what was found.
+
     :raises PublicIdNotFound: if the row has other values than the one it refers to; the flush is rolled back.
     """
     by_ref: dict[PublicRef, list[InstanceState[Any]]] = {}
-    for state, ref in _flushed.pop(weakref.ref(session), ()):
-        if state.dict.get(ref.key) is not None and not is_sharded(session):
+    for state, ref, targets, public_id in _flushed.pop(weakref.ref(session), ()):
+        if state.dict.get(ref.key) is None or is_sharded(session):
+            continue
+        if state.has_identity or not _is_shown(session, state, ref, targets, public_id):
             by_ref.setdefault(ref, []).append(state)
     for ref, states in by_ref.items():
         own = _own_values(session, states[0].mapper.base_mapper, states, ref.shared)
@@ -109,6 +117,29 @@ def check_again(session: Session) -> None:
             if any(not _is_same(value, other.get(name)) for name, value in zip(ref.shared, values, strict=True)):
                 public_ids = public_ids_by_key(session, ref.source, state.identity_token, [state.dict[ref.key]])
                 raise not_found(str(public_ids.get(state.dict[ref.key])), ref, state.class_)
+
+
+def _is_shown(session: Session, state: InstanceState[Any], ref: PublicRef, targets: Targets, public_id: str) -> bool:
+    """Return True if *state* shows the same values as the row it refers to: as it was found, and as its object is."""
+    new, keys, stored = targets
+    if public_id in new:
+        rows = [instance_state(new[public_id]).dict]
+    elif ref.source.is_primary:
+        found = {**stored[keys[public_id]], ref.target_key: keys[public_id]}
+        identity = ref.source.mapper.identity_key_from_primary_key((keys[public_id],))
+        target = session.identity_map.get(identity)
+        loaded = found if target is None else instance_state(target).dict
+        if any(name not in loaded for name in ref.shared) and target in session.dirty:
+            return False  # the flush may have written an SQL expression
+        rows = [found, {**found, **loaded}]
+    else:
+        return False
+    pairs = [(ref.key, ref.target_key), *zip(ref.shared, ref.shared, strict=True)]
+    return all(
+        name in state.dict and other in row and _is_same(state.dict[name], row[other])
+        for row in rows
+        for name, other in pairs
+    )
 
 
 def _key_of(state: InstanceState[Any]) -> tuple[Any, ...]:
@@ -142,7 +173,7 @@ def check_row(model: type[Any], ref: PublicRef, row: Mapping[str, Any], stored: 
             raise not_found(row[ref.attribute], ref, model)
 
 
-_flushed: RefDict[Session, list[tuple[InstanceState[Any], PublicRef]]] = RefDict()
+_flushed: RefDict[Session, list[Flushed]] = RefDict()
 """Session → the references that its flush has resolved, and whose scope has attributes."""
 
 

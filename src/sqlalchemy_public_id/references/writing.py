@@ -131,8 +131,15 @@ def resolve(session: Session, objects: Iterable[object], *, in_flush: bool = Fal
                 setattr(state.obj(), ref.key, key)
                 remember(state, ref, key, public_id)
     if in_flush:
-        all_members = chain.from_iterable(unresolved.values())
-        scopes.remember(session, (member for member in all_members if member[:2] not in kept))
+        scopes.remember(
+            session,
+            [
+                (state, ref, targets[wanted], public_id)
+                for wanted, members in unresolved.items()
+                for state, ref, public_id in members
+                if ref.shared and (state, ref) not in kept
+            ],
+        )
 
 
 def _with_refs(objects: Iterable[object]) -> Iterator[tuple[InstanceState[Any], Collection[PublicRef]]]:
