@@ -19,7 +19,7 @@ async def place_of(request: Request, value: object, field: str | None) -> Place 
     """
     text = str(value)
     found: list[tuple[bool, bool, Place]] = []
-    for place, one in _leaves([*_beside_the_body(request), (("body",), await _body_of(request))]):
+    for place, one in _leaves([*_beside_the_body(request), *await _of_the_body(request)]):
         if str(one).casefold() == text.casefold():
             found.append((str(one) == text, field in place, place))
     return max(found, key=lambda match: match[:2])[2] if found else None
@@ -32,11 +32,12 @@ def _beside_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
     yield from ((("cookie", name), one) for name, one in request.cookies.items())
 
 
-async def _body_of(request: Request) -> Any:
-    """Return the form or the JSON that the route has read, and Starlette keeps; ``()`` if there is none."""
+async def _of_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
+    """Return the form or the JSON that the route has read, and Starlette keeps; nothing if there is none."""
     try:
-        is_form = "form" in request.headers.get("content-type", "")
-        return dict(await request.form()) if is_form else await request.json()
+        if "form" in request.headers.get("content-type", ""):
+            return [(("body", name), one) for name, one in (await request.form()).multi_items()]
+        return [(("body",), await request.json())]
     except Exception:  # it is another type of data, was streamed, or the client has gone
         return ()
 
