@@ -10,6 +10,7 @@ from reported.work import at_each_step, steps_of
 from sqlalchemy import ForeignKey, MetaData, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
+from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref
 
 
@@ -109,3 +110,36 @@ def test_parsing_among_many_types() -> None:
     few = steps_among(1)
 
     assert steps_among(200) <= 1.2 * few
+
+
+def test_objects_that_nobody_read(session: Session, stored: tuple[str, str], statements: Statements) -> None:
+    """References are read together although thousands of other objects were collected before they were read."""
+    key = session.scalars(select(Customer.id)).one()
+    session.execute(insert(Order), [{"customer_id": key} for _ in range(1500)])
+    for _ in session.scalars(select(Order).execution_options(yield_per=100)):
+        pass
+    orders = session.scalars(select(Order).limit(20)).all()
+    statements.clear()
+
+    assert {order.customer_public_id for order in orders} == {stored[0]}
+    assert len(statements.starting("SELECT")) == 1
+
+
+def test_keys_that_were_assigned(session: Session, stored: tuple[str, str], statements: Statements) -> None:
+    """References are read together after their foreign keys were assigned, of new objects and of stored ones."""
+    customers = [Customer() for _ in range(40)]
+    session.add_all(customers)
+    session.flush()
+    ids = {customer.id: customer.public_id for customer in customers}
+    orders = [Order(customer_id=key) for key in ids]
+    session.add_all(orders)
+    session.flush()
+    session.expunge_all()
+    session.add_all(orders)
+    statements.clear()
+
+    assert [order.customer_public_id for order in orders] == [ids[order.customer_id] for order in orders]
+    for order, key in zip(orders, reversed(ids), strict=True):
+        order.customer_id = key
+    assert [order.customer_public_id for order in orders] == [ids[order.customer_id] for order in orders]
+    assert len(statements.starting("SELECT")) == 2
