@@ -132,8 +132,6 @@ class _Operation:
     session: Session
     pace: backfill.Pace
     on_progress: Callable[[backfill.Progress], None]
-    is_filled: bool = False
-    """True after a backfill that has left no row without an id."""
 
     def __post_init__(self) -> None:
         self.plan, self.consent = self.scene.plan, self.scene.consent
@@ -159,7 +157,6 @@ class _Operation:
         pace = self.pace if self.plan.online else backfill.Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
         with self.session.batches():
             progress = backfill.fill_rows(self.rows, pace, self.consent.update_triggers, self.on_progress)
-        self.is_filled = progress.finished
         if not progress.finished:
             self._accept_stragglers()
 
@@ -169,8 +166,7 @@ class _Operation:
             raise ConfigurationError(
                 f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
             )
-        is_certain = self.is_filled and self.plan.generates_ids  # nobody has inserted NULL since then
-        if not is_certain and state.nullable and not state.checked and self.table.count_missing():
+        if state.nullable and not state.checked and self.table.count_missing():
             self._accept_stragglers()
         if not self.plan.online and not state.valid and self._may_replace_duplicates:
             self._replace_duplicates()  # a failed index would abort the transaction

@@ -38,7 +38,7 @@ from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table, plan_for
+from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.migrating.declared import has_own_default, read_declared
 from sqlalchemy_public_id.migrating.obstacles import holds_ids
 from sqlalchemy_public_id.migrating.state import State
@@ -234,8 +234,8 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
         before["collation"] = state.collation
     if state.valid or not state.nullable:
         before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
-    if not plan_for(target, context.dialect).has_own_default(state):
-        before["server_default"] = "none"
+    # the downgrade takes a default away that comes with the upgrade, and no other
+    before["server_default"] = "none" if state.default is None else "keep"
     kind = AddPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
     op: PublicIdOp = kind(**options)
     op.undone_by = LoosenPublicIdOp(**before)

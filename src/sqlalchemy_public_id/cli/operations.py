@@ -269,7 +269,7 @@ OPERATIONS: Sequence[click.Command] = (
     _command(
         "drop",
         "Drop the column of each TABLE, and with it the ids.",
-        f"The index, the default and the function go as well. Links that contain the ids are dead. {_AGAIN}",
+        f"The index and the default go as well. Links that contain the ids are dead. {_AGAIN}",
         *(PATIENCE, [_YES]),
     ),
 )

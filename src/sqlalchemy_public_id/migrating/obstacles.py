@@ -23,6 +23,7 @@ from sqlalchemy_public_id.migrating.contents import count_duplicates, count_inva
 from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene
 from sqlalchemy_public_id.migrating.rows import Rows, without_place
+from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
@@ -110,11 +111,14 @@ def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
     target, dialect = scene.target, scene.table.connection.dialect
     if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
         return
-    existing = columns_of(inspect(scene.table.connection), target.table, target.schema)[target.column]["type"]
+    columns = columns_of(inspect(scene.table.connection), target.table, target.schema)
+    # MySQL and MariaDB find a column by any capital letters
+    name = next(name for name in (target.column, *columns) if name in columns and name.lower() == target.column.lower())
+    existing = columns[name]["type"]
     if holds_ids(existing, target.format, dialect):
         return
     expected = column_type(target.format, traits_for(dialect))
-    name = scene.state.type
+    stored = scene.state.type
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
         kind = type(existing).__name__.upper()
@@ -122,7 +126,9 @@ def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
         if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
             yield _wrong_type(scene)
         elif length is not None and length < target.format.max_length:
-            problem = f"the column {target.column} is {name}, and ids have up to {target.format.max_length} characters"
+            problem = (
+                f"the column {target.column} is {stored}, and ids have up to {target.format.max_length} characters"
+            )
             widen = f"{_alter_column(scene)}, type_=sa.String({target.format.max_length}))"
             yield Obstacle("too-short", problem, f"widen it in a revision before: {widen}")
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
@@ -244,6 +250,8 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
+    if not scene.table.has_rows_to_fill(State()):
+        return  # an empty table needs no key
     rows = rows_of(scene.table)
     if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
         yield from obstacles_of_duplicates(rows)

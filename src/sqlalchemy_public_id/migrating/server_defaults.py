@@ -54,8 +54,9 @@ def can_generate(format: Format, dialect: str) -> bool:
 
 def is_generated(default: str, format: Format, dialect: str, version: Sequence[int | str] | None = None) -> bool:
     """Return True if *default*, as the database reports it, is :func:`expression` for *format* or an older one."""
-    written = (expression(form, dialect, version) for form in format.forms if can_generate(form, dialect))
-    return any(_as_reported(default) == _as_reported(each) for each in written)
+    forms = [form for form in format.forms if can_generate(form, dialect)]
+    written = {expression(form, dialect, each) for form in forms for each in (version, None)}  # of an older server
+    return _as_reported(default) in map(_as_reported, written)
 
 
 _PIECE = re.compile(

@@ -88,9 +88,9 @@ class Session(ABC):
     @contextmanager
     def _changed(self, *, of_batches: bool = False) -> Generator[None]:
         during, before = self.changes(of_batches=of_batches)
-        for sql in during:
-            send(self.connection, sql)
         try:
+            for sql in during:
+                send(self.connection, sql)
             yield
         except BaseException:
             if not traits_for(self.connection.dialect).aborts_transaction or is_autocommit(self.connection):
@@ -212,16 +212,11 @@ def updating(live: LiveTable, triggers: Triggers) -> Generator[None]:
 
 
 def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager[object]:
-    if not in_autocommit(connection):  # the caller's transaction has to survive a failed statement
+    if not is_autocommit(connection):  # the caller's transaction has to survive a failed statement
         return connection.begin_nested()
     if traits_for(connection.dialect).commits_each_row:
         return transaction(connection, "BEGIN IMMEDIATE")
     return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
-
-
-def in_autocommit(connection: Connection) -> bool:
-    """Return True if the options of *connection* have each statement committed."""
-    return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
 
 
 def _as_number(value: object) -> float | None:

@@ -69,6 +69,8 @@ class State:
     """The column of public ids as a migration has left it so far."""
 
     exists: bool = False
+    schema: str = ""
+    """The schema of PostgreSQL that has the table and its indexes, as SQL."""
     type: str | None = None
     """The type as DDL, with the character set on MySQL and MariaDB, and without the collation on PostgreSQL."""
     nullable: bool = True

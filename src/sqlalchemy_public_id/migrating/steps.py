@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from typing_extensions import TypeVar
 
-from sqlalchemy_public_id.dialects import Outcome, traits_for
+from sqlalchemy_public_id.dialects import Outcome, begin_to_write, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable, Obstacle
 from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.plan import Lock, Scene, Step
@@ -63,6 +63,7 @@ class Runner:
                 self._run_alone(step, self.session)
             elif step.statements(self.state):
                 log.info("%s: %s", self.target, step.name)
+                begin_to_write(self.connection)  # the driver of SQLite begins no transaction for DDL
                 self._execute(step)
 
     def _run_alone(self, step: Step, session: Session) -> None:
@@ -101,10 +102,14 @@ class Runner:
         until_locked(attempt, step.name, self.target, self.connection, session.patience, timeout)
 
     def _execute(self, step: Step) -> None:
-        statements = step.statements(self.state)
+        state = self.state
         self.forget()
-        for sql in statements:
-            send(self.connection, sql)
+        try:
+            for sql in step.statements(state):
+                send(self.connection, sql)
+        except BaseException:
+            self.table.restore_settings(state)
+            raise
 
 
 class _TableInUse(Exception):

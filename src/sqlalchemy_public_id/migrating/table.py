@@ -93,6 +93,10 @@ class LiveTable(ABC):
     def without_triggers(self) -> AbstractContextManager[None]:
         """Leave out the triggers of the table inside the open transaction."""
 
+    def restore_settings(self, state: State) -> None:
+        """Restore what the statements of a step have changed in the session, and a ROLLBACK does not."""
+        return  # nothing but on SQLite
+
     def columns_changed_by_updates(self) -> list[str]:
         """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
         return []

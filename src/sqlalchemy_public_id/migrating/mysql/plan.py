@@ -17,7 +17,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
-from sqlalchemy_public_id.migrating.session import send
+from sqlalchemy_public_id.migrating.session import restore, send
 from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.steps import is_accepted, refused
 
@@ -93,21 +93,25 @@ class MySQLPlan(Plan):
     def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
         """Use a temporary table, which has the columns, indexes and CHECKs, and neither triggers nor foreign keys."""
         connection = scene.table.connection
-        if not self.online:  # it would commit
+        if not self.online or scene.state.versioned:  # it would commit; a copy of a versioned table refuses an ALTER
             return
         # temporary tables refuse LOCK=NONE, and the catalogs have no state of them
         plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, allow_lock=True)
+        drop = f"DROP TEMPORARY TABLE IF EXISTS {plan.table}"
         with MySQLSession(connection).settings():
+            send(connection, drop)  # of a rehearsal that was interrupted
             if not is_accepted(connection, f"CREATE TEMPORARY TABLE {plan.table} LIKE {self.table}"):
                 return
-            for _, step in plan.steps_of(scene.phases):
-                try:
-                    for sql in step.statements(scene.state):
-                        send(connection, sql)
-                except DBAPIError as error:
-                    yield refused(scene, step, error)
-                    break
-            send(connection, f"DROP TEMPORARY TABLE {plan.table}")
+            try:
+                for _, step in plan.steps_of(scene.phases):
+                    try:
+                        for sql in step.statements(scene.state):
+                            send(connection, sql)
+                    except DBAPIError as error:
+                        yield refused(scene, step, error)
+                        break
+            finally:
+                restore(connection, drop)
 
     # --- parts
 

@@ -160,13 +160,12 @@ class PostgreSQLPlan(Plan):
         return Lock.BUILD if self.online else Lock.STRONG
 
     def _build_index(self) -> Step:
-        drop = f"DROP INDEX {self._concurrently}IF EXISTS {self.schema}{self.unique}"
         create = f"CREATE UNIQUE INDEX {self._concurrently}{self.unique} ON {self.table} ({self.column})"
 
         def statements(state: State) -> list[str]:
             if state.valid:
                 return []
-            return [drop, create] if state.index else [create]  # an interrupted build leaves an invalid index
+            return [*self._drop_index(state), create]  # an interrupted build leaves an invalid index
 
         return Step("build the unique index", statements, self._build)
 
@@ -201,7 +200,9 @@ class PostgreSQLPlan(Plan):
         ]
 
     def _drop_index(self, state: State) -> list[str]:
-        drop = f"DROP INDEX {self._concurrently}IF EXISTS {self.schema}{self.unique_of(state)}"
+        # in the schema of the table: by its name alone, the search path may find the index of another one
+        schema = f"{state.schema}." if state.schema else self.schema
+        drop = f"DROP INDEX {self._concurrently}IF EXISTS {schema}{self.unique_of(state)}"
         return [drop] if state.index and not state.constraint else []
 
     def drop_unfinished(self) -> list[Step]:

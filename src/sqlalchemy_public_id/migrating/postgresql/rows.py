@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import UserDefinedType
 
+from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
@@ -139,7 +140,7 @@ class _PagesWindow(Window):
         self.after: Place | None = after
         # Each batch has its own claim: behind a pooler, the next one may run in another session. In a transaction of
         # the caller, others would wait for it until that ends.
-        is_alone = rows.connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        is_alone = is_autocommit(rows.connection)
         self.claim: ColumnElement[bool] = lock_of_window(rows, after) if is_alone else true()
 
     @property

@@ -27,7 +27,8 @@ ORDER BY c.relname
 """
 # unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
-SELECT CAST(c.relkind AS text) AS kind, a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
+SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace) AS text) AS schema,
+       a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
        pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
        format_type(a.atttypid, a.atttypmod) AS type,
@@ -87,6 +88,7 @@ class PostgreSQLTable(LiveTable):
             return None
         state = State(
             exists=row.exists,
+            schema=row.schema,
             type=row.type,
             nullable=row.nullable is not False or row.unproven,
             collation=row.collation,

@@ -127,6 +127,7 @@ class SQLitePlan(Plan):
         query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
         engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
         with engine.connect() as copy:
+            send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
             for sql in send(scene.table.connection, query).scalars():
                 is_accepted(copy, sql)
             runner = Runner(SQLiteTable(copy, target))

@@ -127,6 +127,10 @@ class SQLiteTable(LiveTable):
     def _read_triggers(self) -> list[tuple[str, ...]]:
         return self._read_master("name, sql", "type = 'trigger' AND lower(tbl_name) = lower(?)")
 
+    def restore_settings(self, state: State) -> None:
+        if state.stored is not None:
+            restore(self.connection, f"PRAGMA legacy_alter_table={state.stored.legacy}")
+
     @contextmanager
     def without_triggers(self) -> Generator[None]:
         # nobody else can write meanwhile, and fire them in vain
@@ -211,13 +215,8 @@ class SQLiteSession(Session):
 
     @contextmanager
     def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
-        legacy = send(self.connection, "PRAGMA legacy_alter_table").scalar()
         with transaction(self.connection, "BEGIN IMMEDIATE"):
-            try:
-                yield
-            except BaseException:
-                restore(self.connection, f"PRAGMA legacy_alter_table={legacy}")  # is not rolled back
-                raise
+            yield
 
     def try_turn(self, table: str | None, schema: str | None) -> None:
         return None
