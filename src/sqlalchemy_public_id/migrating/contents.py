@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, func, not_, select, update
+from sqlalchemy.dialects.mysql import CHAR
 
 from sqlalchemy_public_id.migrating.column import Triggers
 from sqlalchemy_public_id.migrating.rows import Place, Rows
@@ -51,6 +52,13 @@ def count_invalid(rows: Rows, *, sample: int | None = None) -> tuple[int, list[A
         if number <= 3:
             examples.append(row[0])
     return number, examples
+
+
+def count_lost(rows: Rows) -> tuple[int, list[Any]]:
+    """Return the number of values of MySQL or MariaDB with other characters than ASCII, and up to three of them."""
+    column = rows.column
+    is_lost = func.length(cast(column, CHAR(charset="utf8mb4"))) > func.char_length(column)
+    return _count(rows, select(column).where(is_lost))
 
 
 def _count(rows: Rows, found: Select[Any]) -> tuple[int, list[Any]]:

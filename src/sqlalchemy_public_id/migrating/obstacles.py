@@ -19,7 +19,7 @@ from sqlalchemy_public_id.errors import Obstacle, safe_repr
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrating.column import Triggers
-from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid
+from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene
 from sqlalchemy_public_id.migrating.rows import Rows, without_place
@@ -257,6 +257,8 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(rows, None if scene.runs else SAMPLE)
+    elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
+        yield from _of_lost_characters(rows)
 
 
 def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
@@ -276,3 +278,13 @@ def _of_invalid_ids(rows: Rows, sample: int | None) -> Iterator[Obstacle]:
         problem = f"{ids} no {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
         yield Obstacle("invalid-ids", problem, remedy)
+
+
+def _of_lost_characters(rows: Rows) -> Iterator[Obstacle]:
+    # the column becomes ASCII, and the server would refuse them half-way
+    number, examples = count_lost(rows)
+    if number:
+        ids = "1 id has" if number == 1 else f"{number} ids have"
+        values = ", ".join(map(safe_repr, examples))
+        problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
+        yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')
