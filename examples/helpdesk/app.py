@@ -154,7 +154,7 @@ async def list_tags(page: TagPage) -> Any:
     return page
 
 
-@router.post("/tags", status_code=201, responses=NO_JSON)
+@router.post("/tags", status_code=201, responses={**NO_JSON, 409: {"description": "There is a tag with this name."}})
 async def add_tag(session: Session, me: Me, new: TagIn) -> TagOut:
     tag = Tag(organisation_id=me.organisation_id, name=new.name)
     session.add(tag)

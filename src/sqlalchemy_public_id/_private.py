@@ -299,8 +299,8 @@ def can_persist(session: Session, state: InstanceState[Any]) -> bool:
 def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> bool:
     """Return True if something listens to flushes of *session*, or to INSERTs of *mapper*, or if nobody knows.
 
-    :param besides: a package whose own listeners do not count. They need neither ``raw`` nor ``retval``, which wrap a
-        function in one of SQLAlchemy's.
+    :param besides: a package whose own listeners do not count. They must not be such as SQLAlchemy wraps in a function
+        of its own: by ``retval``, and without ``raw`` for an object of a session.
     """
     of_session = "before_flush after_flush after_flush_postexec before_attach after_attach transient_to_pending"
     watched: list[tuple[Any, str]] = [

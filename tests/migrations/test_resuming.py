@@ -93,10 +93,23 @@ def no_default(people: People) -> None:
         people.execute("ALTER TABLE person MODIFY COLUMN public_id varchar(20) CHARACTER SET ascii COLLATE ascii_bin")
 
 
+def constraint(people: People) -> None:
+    """The column is unique by a constraint, as another program has made it."""
+    if people.engine.name == "postgresql":
+        name = "uq_person_public_id"
+        people.execute(f"ALTER TABLE person ADD CONSTRAINT {name} UNIQUE USING INDEX {name}")
+    else:
+        people.drop()
+        people.create(ROWS, ", public_id varchar(20) UNIQUE")
+
+
 BEFORE_STEP = {
     ("add_public_id", "change the collation"): wrong_collation,
     ("loosen_public_id", "set the default"): no_default,
     ("loosen_public_id", "change the collation"): changed_collation,
+    ("loosen_public_id", "drop the unique constraint"): constraint,
+    ("drop_public_id", "drop the unique constraint"): constraint,
+    ("drop_public_id", "copy the table, without the UNIQUE constraint"): constraint,
 }
 
 

@@ -19,14 +19,13 @@ from people import People, send
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
-from sqlalchemy_public_id import NanoId, backfill
+from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.errors import MigrationRefused
 
 pytestmark = [pytest.mark.backend, on("mysql", "mariadb")]
 
 PATIENCE = 60
 UNIQUE = "ADD UNIQUE KEY uq_person_public_id (public_id)"
-WITH_TRIGGER = NanoId(prefix="inv", check_digit=True)
 TRIGGERS = (
     "SELECT count(*) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()"
     " AND EVENT_OBJECT_TABLE = 'person' AND LEFT(TRIGGER_NAME, 7) = 'pt_osc_'"
@@ -142,14 +141,12 @@ def test_half(people: People, tool: Tool) -> None:
     assert [row for row in rows(people) if row.public_id.startswith("half")] == before[:150]
 
 
-@pytest.mark.parametrize("options", [{}, {"format": WITH_TRIGGER}], ids=["default", "trigger"])
-def test_complete(people: People, tool: Tool, options: dict[str, Any]) -> None:
-    """Ids, default or trigger, and the index are kept; the audit has no finding, and the way back works."""
-    people.options.update(options)
+def test_complete(people: People, tool: Tool) -> None:
+    """Ids, default and index are kept; the audit has no finding, and the way back works."""
     people.add()
     before = rows(people)
 
-    change(tool("ADD COLUMN note INT", *(["--preserve-triggers"] if options else [])))
+    change(tool("ADD COLUMN note INT"))
 
     assert rows(people) == before
     people.check_complete(300)
@@ -157,18 +154,6 @@ def test_complete(people: People, tool: Tool, options: dict[str, Any]) -> None:
     assert audit.exit_code == 0, audit.output
     people.run("drop_public_id")
     people.check_gone()
-
-
-def test_trigger_of_ids(people: People, tool: Tool) -> None:
-    """Without ``--preserve-triggers``, the tool refuses a table whose ids a trigger generates."""
-    people.options["format"] = WITH_TRIGGER
-    people.add()
-
-    done = run(tool("ADD COLUMN note INT"))
-
-    assert done.returncode
-    assert "--preserve-triggers was not specified" in done.stderr
-    assert "note" not in people.columns()
 
 
 def test_writers(people: People, tool: Tool, tmp_path: Path) -> None:

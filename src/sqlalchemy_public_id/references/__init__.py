@@ -265,8 +265,7 @@ def _on_key_set(
     reading.await_reading(places, state)
 
 
-def _after_attach(session: Session, instance: object) -> None:
-    state = instance_state(instance)
+def _after_attach(session: Session, state: InstanceState[Any]) -> None:
     refs = refs_of(state.mapper)
     if refs:
         reading.await_reading(reading.places_of(refs), state)
@@ -275,7 +274,7 @@ def _after_attach(session: Session, instance: object) -> None:
 _LISTENERS = Listeners(
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
-    Listener(Session, "after_attach", _after_attach),
+    Listener(Session, "after_attach", _after_attach, {"raw": True}),  # which SQLAlchemy wraps in no function
     Listener(Session, "before_flush", writing.before_flush),
     Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),

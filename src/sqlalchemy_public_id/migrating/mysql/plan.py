@@ -49,7 +49,7 @@ class MySQLPlan(Plan):
 
     def contract(self) -> list[Step]:
         return [
-            self._collate(),
+            *self._collate(),
             self._complete(),
             *([self._drop_default()] if self.target.server_default == "drop" else ()),
         ]
@@ -60,7 +60,7 @@ class MySQLPlan(Plan):
             *([self._allow_null()] if not target.keeps_not_null else ()),
             *self._generate_ids(),
             *([self._drop_index()] if not target.keeps_unique else ()),
-            self._collate(),
+            *self._collate(),
             *([self._drop_default()] if target.server_default == "none" else ()),
         ]
 
@@ -201,7 +201,7 @@ class MySQLPlan(Plan):
         probe = "" if self.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
         return Step(name, statements, Lock.REWRITE, probe)
 
-    def _collate(self) -> Step:
+    def _collate(self) -> list[Step]:
         def statements(state: State) -> list[str]:
             if not self.changes_collation(state):
                 return []
@@ -209,7 +209,7 @@ class MySQLPlan(Plan):
             null = "NULL" if state.nullable else "NOT NULL"
             return [f"ALTER TABLE {self.table} {self._modify(self._collated(state), null)}"]
 
-        return Step("change the collation", statements)
+        return [Step("change the collation", statements)] if self.collation is not None else []
 
     def _collated(self, state: State) -> State:
         """Return the *state* as it is after a change of the collation."""

@@ -149,7 +149,7 @@ class PostgreSQLPlan(Plan):
             collate = f"COLLATE {self.quoted(self.collation or '')}"
             return [f"{self._alter} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
 
-        return [Step("change the collation", statements)]
+        return [Step("change the collation", statements)] if self.collation is not None else []
 
     @property
     def _concurrently(self) -> str:
