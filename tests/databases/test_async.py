@@ -142,6 +142,7 @@ def test_one_row(run: Callable[[Story], None]) -> None:
         assert type(ada.public_id) is WriterId
         assert ada is await lookup.get_one(session, Writer, ADA) is await lookup.resolve(session, ADA)
         assert await lookup.get(session, Writer, UNKNOWN) is await lookup.resolve(session, UNKNOWN) is None
+        assert await lookup.resolve_many(session, [UNKNOWN, ADA]) == {ADA: ada}
         with pytest.raises(PublicIdNotFound):
             await lookup.get_one(session, Writer, UNKNOWN)
 

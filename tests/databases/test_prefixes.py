@@ -273,6 +273,40 @@ def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
     assert not statements
 
 
+def test_resolve_many(db: Session, statements: list[str]) -> None:
+    """Ids of several models lead to their rows in the order of the ids, in one statement for each public id."""
+    plain = db.query(Plain).one().public_id
+    statements.clear()
+    impossible: list[Any] = ["", plain, "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]
+
+    found = lookup.resolve_many(db, [TRAMS, *impossible, GUEST, "pxline_00000", CARS, GUEST])
+
+    assert [(text, type(row)) for text, row in found.items()] == [
+        (TRAMS, Tram),
+        (GUEST, Guest),
+        ("pxline_00000", Tram),
+        (CARS, Car),
+    ]
+    assert len(statements) == 3  # Guest; Vehicle, with both ids of its own; the second id of Tram
+
+
+def test_resolve_many_of_none(db: Session, statements: list[str]) -> None:
+    """No ids, and ids of no model, send no statement; one text in the place of several is an error."""
+    assert lookup.resolve_many(db, []) == lookup.resolve_many(db, ["no id", None]) == {}
+    assert not statements
+    with pytest.raises(TypeError, match=r"write \[public_id\], or use lookup.resolve\(\)"):
+        lookup.resolve_many(db, GUEST)
+
+
+def test_resolve_many_with_a_condition(db: Session) -> None:
+    """The condition is a function of each model."""
+
+    def is_seen(model: Any) -> Any:
+        return model.id < 0 if model is Guest else model.id > 0
+
+    assert [*lookup.resolve_many(db, [GUEST, CARS], where=is_seen)] == [CARS]
+
+
 def test_resolve_former_prefixes(db: Session) -> None:
     """Aliases of a typed id and formats that are still accepted lead to the model as well."""
     db.add_all([Guest(public_id="pxvisitor_000000000000"), Car(public_id="pxauto_000000")])

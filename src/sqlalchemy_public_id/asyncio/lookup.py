@@ -17,7 +17,7 @@ from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_sessio
 from sqlalchemy_public_id.lookup import LoadOptions, Page
 from sqlalchemy_public_id.lookup.selecting import Rows, Where
 
-__all__ = ["get", "get_many", "get_one", "keys_of", "page", "public_ids_of", "resolve"]
+__all__ = ["get", "get_many", "get_one", "keys_of", "page", "public_ids_of", "resolve", "resolve_many"]
 
 M = TypeVar("M")  # a model
 
@@ -102,6 +102,14 @@ async def resolve(
 ) -> Any | None:
     """As :func:`sqlalchemy_public_id.lookup.resolve`."""
     return await _run(session, lookup.resolve, public_id, base=base, **load)
+
+
+async def resolve_many(
+    session: AnyAsyncSession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
+) -> dict[str, Any]:
+    """As :func:`sqlalchemy_public_id.lookup.resolve_many`."""
+    rows: dict[str, Any] = await _run(session, lookup.resolve_many, public_ids, base=base, **load)
+    return rows
 
 
 async def keys_of(

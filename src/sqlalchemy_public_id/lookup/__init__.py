@@ -29,6 +29,7 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound, safe_repr
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.pages import Page, page
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.orm.inspection import (
@@ -53,6 +54,7 @@ __all__ = [
     "page",
     "public_ids_of",
     "resolve",
+    "resolve_many",
 ]
 
 M = TypeVar("M")  # a model
@@ -171,14 +173,56 @@ def resolve(session: AnySession, public_id: object, *, base: Any = None, **load:
     :raises DuplicatePrefix: if several bases have one, and none is named.
     """
     require_session(session)
+    _configure([public_id])
+    owner = _owner_of(public_id, base)
+    return None if owner is None else get(session, owner[0], public_id, attribute=owner[1], **load)
+
+
+def resolve_many(
+    session: AnySession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
+) -> dict[str, Any]:
+    """Return the rows with these public ids, of any models, by id, in the order of *public_ids*.
+
+    Unknown ids, and those of no model, are left out. One statement for each model, as :func:`get_many` sends it; takes
+    what :func:`get` takes. A condition for rows of several models is a function of the model.
+
+    :param base: the declarative base to search, if several have a model with one of the prefixes.
+    :raises DuplicatePrefix: if several bases have one, and none is named.
+    """
+    require_session(session)
+    check_options("resolve_many", load)
+    _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.resolve()")
+    wanted = list(public_ids)
+    _configure(wanted)
+    owners = [(public_id, owner) for public_id in wanted if (owner := _owner_of(public_id, base)) is not None]
+    groups: dict[tuple[type[Any], str], list[object]] = {}
+    for public_id, (model, key, _) in owners:
+        groups.setdefault((model, key), []).append(public_id)
+    rows: dict[str, Any] = {}
+    for (model, key), of_model in groups.items():
+        options: LoadOptions = {**load}  # get_many() takes its condition out
+        rows.update(get_many(session, model, of_model, attribute=key, **options))
+    texts = dict.fromkeys(format.validate(public_id) for public_id, (_, _, format) in owners)
+    return {text: rows[text] for text in texts if text in rows}
+
+
+def _configure(public_ids: Sequence[object]) -> None:
+    """Configure all mappers, because prefixes are claimed then."""
     try:
-        configure_mappers()  # prefixes are claimed when mappers are configured
+        configure_mappers()
     except PublicIdError:
         pass  # a refused model has no rows, and is refused when it is used
     except SQLAlchemyError:
         # A broken model of another base concerns only ids that no mapped model has.
-        if not _models_of(public_id):
+        if not all(map(_models_of, public_ids)):
             raise
+
+
+def _owner_of(public_id: object, base: Any) -> tuple[type[Any], str, Format] | None:
+    """Return the model that has the id, with the name and the format of its public ids; ``None`` if there is none.
+
+    :raises DuplicatePrefix: if several bases have one, and none is named.
+    """
     models = _models_of(public_id)
     if base is not None:
         wanted = getattr(base, "registry", base)
@@ -193,9 +237,7 @@ def resolve(session: AnySession, public_id: object, *, base: Any = None, **load:
         first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
         prefix = str(matches[0][2].prefix)
         raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
-    for model, key, _ in matches:
-        return get(session, model, public_id, attribute=key, **load)
-    return None
+    return matches[0] if matches else None
 
 
 def _models_of(public_id: object) -> list[type[Any]]:
