@@ -96,20 +96,6 @@ def test_column_of_uuids(create: Callable[[MetaData], None], session: Session) -
     assert found is not None
 
 
-@known_defect("house", "the guide's expression for old links raises", raises=(ValueError, OverflowError))
-@pytest.mark.parametrize("text", ["9" * 20, "9" * 5000], ids=["20 digits", "5000 digits"])
-def test_old_links(create: Callable[[MetaData], None], session: Session, text: str) -> None:
-    """What the guide proposes for links with integer ids finds nothing for a number that no key can be."""
-    model = model_of(COMING_FROM, "class User(")
-    create(model.metadata)
-    expressions = re.findall(r"`(session\.get\([^`]+)`", COMING_FROM.read_text())
-
-    names = {"session": session, "User": model, "text": text, "lookup": lookup}
-
-    assert [eval(each, names) for each in expressions] == [None] * len(expressions)
-
-
-@known_defect("house", "the guide's condition of a tenant raises for a model of the same guide", raises=AttributeError)
 def test_condition_of_a_tenant() -> None:
     """The search that "Several tenants" shows answers for an id of each model of the guide."""
     # prefixes of its own: the failure keeps the models alive, and the guide itself may run in this process

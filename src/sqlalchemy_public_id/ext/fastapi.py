@@ -33,7 +33,7 @@ from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
 with require("fastapi"):
-    from fastapi import Depends, FastAPI, Path
+    from fastapi import Depends, FastAPI, Path, Response
     from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
     from pydantic import WithJsonSchema
@@ -41,11 +41,12 @@ with require("fastapi"):
 
 from sqlalchemy_public_id.ext import _sessions
 from sqlalchemy_public_id.ext._answers import Answers, Problems
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext._paging import Matches, page_of
 from sqlalchemy_public_id.ext.pydantic import Page, PublicId
 
-__all__ = ["Finding", "Matches", "Page", "by_public_id", "install", "lint_app", "page_of"]
+__all__ = ["Finding", "LegacyKeys", "Matches", "Page", "by_public_id", "install", "lint_app", "page_of"]
 
 M = TypeVar("M")
 """A model."""
@@ -60,6 +61,7 @@ def by_public_id(
     options: Sequence[ORMOption] = (),
     scope: Callable[..., Any] | None = None,
     malformed: Literal[404, 422] = 404,
+    legacy_keys: LegacyKeys | None = None,
 ) -> Callable[..., Awaitable[M]]:
     """Build a dependency that returns the row of *model* with the public id in the path, or answers 404.
 
@@ -72,7 +74,8 @@ def by_public_id(
     :param scope: a dependency that returns a condition, such as ``Order.customer_id == user.id``. A row outside of it
         is 404 like one that does not exist. ``sqlalchemy.true()`` selects all rows.
     :param malformed: the status for a string that cannot be an id: 404 as for an unknown one, or 422 with the reason.
-    :raises ConfigurationError: if *model* has no such public id.
+    :param legacy_keys: the integer keys in old links that are accepted, until a day.
+    :raises ConfigurationError: if *model* has no such public id, or if old links would be answered 422.
     """
     name, column = _mapped.public_id(model, attribute)
     format = public_id_type(column).id_format
@@ -81,11 +84,24 @@ def by_public_id(
     as_id = PublicId(model, attribute=attribute)
     # for 404, the schema is documentation only: FastAPI would answer 422 itself
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
+    if legacy_keys is not None:
+        if malformed == 422:
+            raise ConfigurationError("malformed=422 refuses the keys of old links; leave it out with legacy_keys=")
+        key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
+        schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
+        key = key_column(model)
 
-    async def row(public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None) -> M:
+    async def row(
+        public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None
+    ) -> M:
+        wanted = getattr(model, name) == public_id
+        number = None
         if not format.is_valid(public_id):
-            raise _NoRow(public_id, model=model.__name__)
-        query = select(model).where(getattr(model, name) == public_id).options(*options)
+            number = None if legacy_keys is None else legacy_keys.key_in(public_id)
+            if number is None:
+                raise _NoRow(public_id, model=model.__name__)
+            wanted = key == number
+        query = select(model).where(wanted).options(*options)
         if scope is not None:
             query = query.where(checked_condition(f"the scope of {model.__name__} returned", condition, model))
 
@@ -95,13 +111,18 @@ def by_public_id(
         obj = await _sessions.run(session, find)
         if obj is None:
             raise _NoRow(public_id, model=model.__name__)
+        if legacy_keys is not None and number is not None:
+            legacy_keys.note(model)
+            response.headers.update(legacy_keys.headers)
         return obj
 
     alias = param or f"{_mapped.snake_case(model.__name__)}_id"
-    parameters = {
+    parameters: dict[str, Any] = {
         "public_id": Annotated[str, schema, Path(alias=alias, description=f"The public id of the {model.__name__}.")],
         "session": Annotated[Any, Depends(session)],
     }
+    if legacy_keys is not None:
+        parameters["response"] = Response
     if scope is not None:
         parameters["condition"] = Annotated[Any, Depends(scope)]
     # FastAPI reads the signature: the parameters depend on the model

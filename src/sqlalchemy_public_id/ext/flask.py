@@ -26,22 +26,30 @@ from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
 
 with require("flask"):
-    from flask import Flask, abort
+    from flask import Flask, abort, after_this_request
     from werkzeug.routing import BaseConverter, ValidationError
 
-__all__ = ["get_or_404", "register"]
+__all__ = ["LegacyKeys", "get_or_404", "register"]
 
 M = TypeVar("M")
 """A model."""
 
 
-def register(app: Flask, source: Format | type[Any], *, name: str, attribute: str | None = None) -> None:
+def register(
+    app: Flask,
+    source: Format | type[Any],
+    *,
+    name: str,
+    attribute: str | None = None,
+    legacy_keys: LegacyKeys | None = None,
+) -> None:
     """Add a URL converter to *app*: rules write ``<name:argument>`` for the public ids of *source*.
 
     Such a rule matches well-formed ids only, so that two rules for different prefixes can have the same form. The view
@@ -52,6 +60,7 @@ def register(app: Flask, source: Format | type[Any], *, name: str, attribute: st
     :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
     :param name: the name of the converter in rules.
     :param attribute: the name of the public id, if a mapped class has several; ``public_id`` by default.
+    :param legacy_keys: the integer keys in old links that match, too; pass them to :func:`get_or_404` as well.
     :raises ConfigurationError: if *source* has no public id, or *app* has a converter of this name.
     """
     if not isinstance(app, Flask):
@@ -62,7 +71,7 @@ def register(app: Flask, source: Format | type[Any], *, name: str, attribute: st
         )
     if name in app.url_map.converters:
         raise ConfigurationError(f"the application has a converter {name!r} already; choose another name")
-    app.url_map.converters[name] = _converter(source, attribute)
+    app.url_map.converters[name] = _converter(source, attribute, legacy_keys)
 
 
 def get_or_404(
@@ -71,20 +80,46 @@ def get_or_404(
     public_id: object,
     *,
     attribute: str | None = None,
+    legacy_keys: LegacyKeys | None = None,
     **load: Unpack[LoadOptions],
 ) -> M:
     """Return the row of *model* with this public id, or abort with 404.
 
     The arguments are those of :func:`sqlalchemy_public_id.lookup.get`. A malformed id is 404, too, and sends no
     statement.
+
+    :param legacy_keys: the integer keys in old links that are accepted, until a day.
     """
     obj = lookup.get(session, model, public_id, attribute=attribute, **load)
+    if obj is None and legacy_keys is not None:
+        obj = _row_of_key(session, model, public_id, attribute, legacy_keys, load)
     if obj is None:
         abort(404)
     return obj
 
 
-def _converter(source: Format | type[Any], attribute: str | None) -> type[BaseConverter]:
+def _row_of_key(
+    session: Any, model: type[M], text: object, attribute: str | None, legacy_keys: LegacyKeys, load: LoadOptions
+) -> M | None:
+    name, column = _mapped.public_id(model, attribute)
+    number = None if public_id_type(column).id_format.is_valid(text) else legacy_keys.key_in(text)
+    if number is None:
+        return None
+    row = lookup.one_row(session, model, key_column(model) == number, **load)
+    if row is not None:
+        legacy_keys.note(model)
+
+        @after_this_request
+        def add_headers(response: Any) -> Any:
+            response.headers.update(legacy_keys.headers)
+            return response
+
+    return row
+
+
+def _converter(
+    source: Format | type[Any], attribute: str | None, legacy_keys: LegacyKeys | None
+) -> type[BaseConverter]:
     model, id_attribute = None, ""
     if isinstance(source, Format) or (isinstance(source, type) and issubclass(source, TypedId)):
         type_ = IdColumnType(source)
@@ -92,12 +127,15 @@ def _converter(source: Format | type[Any], attribute: str | None) -> type[BaseCo
         model = source
         id_attribute, column = _mapped.public_id(model, attribute)
         type_ = public_id_type(column)
-    anchored = type_.id_format.pattern
+    patterns = [type_.id_format.pattern, *([] if legacy_keys is None else [legacy_keys.pattern])]
 
     class PublicIdConverter(BaseConverter):
-        regex = anchored.removeprefix("^").removesuffix("$")  # Werkzeug embeds it in the pattern of the rule
+        # Werkzeug embeds it in the pattern of the rule
+        regex = "|".join(pattern.removeprefix("^").removesuffix("$") for pattern in patterns)
 
         def to_python(self, value: str) -> str:
+            if legacy_keys is not None and not type_.id_format.is_valid(value) and legacy_keys.key_in(value) is not None:
+                return value
             try:
                 return type_.checked(value)
             except InvalidPublicId as error:  # a wrong check digit: the pattern cannot check it

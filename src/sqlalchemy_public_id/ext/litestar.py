@@ -27,6 +27,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import checked_condition, require_session
@@ -44,8 +45,10 @@ with require("litestar"):
     from litestar.plugins import InitPlugin, OpenAPISchemaPlugin
     from litestar.typing import FieldDefinition
 
-__all__ = ["PublicIdPlugin", "by_public_id"]
+__all__ = ["LegacyKeys", "PublicIdPlugin", "by_public_id"]
 
+_HEADERS = "sqlalchemy_public_id.headers"
+"""The place in the scope of a request for headers of its answer."""
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
 
 
@@ -69,6 +72,7 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
         config: Any = app_config  # its handlers are generic, without an argument
         handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, PublicIdConflict), _answer)
         config.exception_handlers = {**handlers, **(config.exception_handlers or {})}
+        config.before_send = [*(config.before_send or ()), _add_headers]
         return app_config
 
     @staticmethod
@@ -87,6 +91,7 @@ def by_public_id(
     attribute: str | None = None,
     options: Sequence[ORMOption] = (),
     scope: str | None = None,
+    legacy_keys: LegacyKeys | None = None,
 ) -> Provide:
     """Build a dependency that is the row of *model* with the public id in the path, or 404.
 
@@ -99,17 +104,25 @@ def by_public_id(
     :param options: loader options, such as ``selectinload(Customer.orders)``.
     :param scope: the name of a dependency that is a condition, such as ``Order.customer_id == user.id``. A row outside
         of it is 404 like one that does not exist.
+    :param legacy_keys: the integer keys in old links that are accepted, until a day. Their headers need the plugin.
     :raises ConfigurationError: if *model* has no such public id.
     """
     name, column = _mapped.public_id(model, attribute)
     format = public_id_type(column).id_format
     param = param or f"{_mapped.snake_case(model.__name__)}_id"
 
+    key = None if legacy_keys is None else key_column(model)
+
     async def row(**given: Any) -> Any:
         public_id = given[param]
+        wanted = getattr(model, name) == public_id
+        number = None
         if not format.is_valid(public_id):
-            raise _NoRow(public_id, model=model.__name__)
-        query = select(model).where(getattr(model, name) == public_id).options(*options)
+            number = None if legacy_keys is None else legacy_keys.key_in(public_id)
+            if number is None:
+                raise _NoRow(public_id, model=model.__name__)
+            wanted = key == number
+        query = select(model).where(wanted).options(*options)
         if scope is not None:
             query = query.where(checked_condition(f"the dependency {scope} is", given[scope], model))
 
@@ -121,13 +134,22 @@ def by_public_id(
         obj = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
         if obj is None:
             raise _NoRow(public_id, model=model.__name__)
+        if legacy_keys is not None and number is not None:
+            legacy_keys.note(model)
+            given["request"].scope[_HEADERS] = legacy_keys.headers
         return obj
 
     # Litestar reads the signature and the annotations: the names are those of the application
     # the pattern is documentation only: Litestar would answer 400 itself
-    from_path = Annotated[str, PathParameter(schema_extra=_described(format))]
+    described = _described(format)
+    if legacy_keys is not None:
+        patterns = [format.pattern, legacy_keys.pattern]
+        described = {"format": described["format"], "pattern": "|".join(patterns), "examples": described["examples"]}
+    from_path = Annotated[str, PathParameter(schema_extra=described)]
     dependency = cast("Any", NamedDependency)[Any]
     types: dict[str, Any] = {param: from_path, session: dependency} | ({} if scope is None else {scope: dependency})
+    if legacy_keys is not None:
+        types["request"] = Request
     keyword = Parameter.KEYWORD_ONLY
     signature = Signature([Parameter(key, keyword, annotation=value) for key, value in types.items()])
     row.__signature__ = signature.replace(return_annotation=model)  # type: ignore[attr-defined]
@@ -153,6 +175,13 @@ def _described(format: Format) -> dict[str, Any]:
         "max_length": described["maxLength"],
         "examples": described["examples"],
     }
+
+
+async def _add_headers(message: Any, scope: Any) -> None:
+    """Add the headers of an old link to its answer. Called before each part of an answer is sent."""
+    if message["type"] == "http.response.start":
+        added = [(name.lower().encode(), value.encode()) for name, value in scope.get(_HEADERS, {}).items()]
+        message["headers"] = [*message.get("headers", ()), *added]
 
 
 def _is_typed_id(value: Any) -> bool:

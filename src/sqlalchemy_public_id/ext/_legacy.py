@@ -1,0 +1,98 @@
+"""Old links: integer keys that an application has shown before its rows had public ids, and accepts until a day."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, timezone
+from email.utils import format_datetime
+from itertools import count
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer
+from sqlalchemy.types import TypeDecorator
+
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.ext._mapped import mapper_of
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
+
+
+@dataclass(frozen=True)
+class LegacyKeys:
+    """Keys in old links: those of the rows that existed when the public ids came, until a day.
+
+    A text that the format accepts is always a public id. Every other one is a key if it has the digits of a number from
+    1 to *up_to*, without leading zeros, and *until* has not passed. An answer to such a link has the headers
+    ``Deprecation`` (:rfc:`9745`) and ``Sunset`` (:rfc:`8594`), and a line of the log has their number so far.
+
+    :param up_to: the largest key that was shown. Later keys were never in a link, and are never accepted.
+    :param until: the last day on which they are accepted, in UTC.
+    :param since: the day on which the public ids came, for the header ``Deprecation``; by default long ago.
+    :raises ConfigurationError: for a number below 1, or what is no day.
+
+    >>> from datetime import date
+    >>> keys = LegacyKeys(up_to=48_113, until=date(9999, 6, 1))
+    >>> [keys.key_in(text) for text in ("17", "48114", "017", "١٧", "0")]
+    [17, None, None, None, None]
+    """
+
+    up_to: int
+    until: date
+    since: date = date(1970, 1, 1)
+    _numbers: Any = field(default_factory=lambda: count(1), init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.up_to) is not int or self.up_to < 1:
+            raise ConfigurationError(f"up_to is {safe_repr(self.up_to)}, expected a number from 1")
+        for name in ("until", "since"):
+            if type(getattr(self, name)) is not date:
+                raise ConfigurationError(f"{name} is {safe_repr(getattr(self, name))}, expected a datetime.date")
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of their texts, for documentation: it accepts larger numbers of as many digits."""
+        return f"^[1-9][0-9]{{0,{len(str(self.up_to)) - 1}}}$"
+
+    def key_in(self, text: object) -> int | None:
+        """Return the key that *text* is, or ``None`` if none is accepted."""
+        if not isinstance(text, str) or not (text.isascii() and text.isdecimal()):
+            return None
+        if text[0] == "0" or len(text) > len(str(self.up_to)) or _today() > self.until:
+            return None
+        key = int(text)
+        return key if key <= self.up_to else None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of an answer to an old link."""
+        return {
+            "Deprecation": f"@{int(_midnight(self.since).timestamp())}",
+            "Sunset": format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True),
+        }
+
+    def note(self, model: type[Any]) -> None:
+        """Write to the log that a link with a key was answered."""
+        log.info("a row of %s was asked for by its key, %d times so far", model.__name__, next(self._numbers))
+
+
+def key_column(model: type[Any]) -> ColumnElement[int]:
+    """Return the integer key of *model*, as an attribute.
+
+    :raises ConfigurationError: if its primary key is another one.
+    """
+    mapper = mapper_of(model)
+    columns = () if mapper is None else mapper.primary_key
+    types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
+    if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
+        raise ConfigurationError(f"legacy_keys= is for models with one integer key, and {safe_repr(model)} has another one")
+    attribute: ColumnElement[int] = getattr(model, mapper.get_property_by_column(columns[0]).key)
+    return attribute
+
+
+def _today() -> date:
+    return datetime.now(timezone.utc).date()
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), timezone.utc)
