@@ -57,6 +57,7 @@ from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.migrating.table import columns_of
 from sqlalchemy_public_id.naming import derived_name
 from sqlalchemy_public_id.types import column_type
 
@@ -969,6 +970,28 @@ def test_tables_that_are_dropped_meanwhile(
     assert (finding.table, finding.problem) == ("gone", "table-unreadable")
     assert "it is gone" in finding.message
     assert [table.sampled for table in report.tables] == [0, 3]
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_table_that_is_dropped_amid_its_audit(engine: Engine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is dropped after its columns were read is a finding as well."""
+    make()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE gone (id integer PRIMARY KEY, public_id varchar(12))")
+
+    def read_and_drop(inspector: Inspector, table: str, schema: str | None) -> Any:
+        columns = columns_of(inspector, table, schema)
+        if table == "gone":
+            with engine.begin() as other:
+                other.exec_driver_sql("DROP TABLE gone")
+        return columns
+
+    monkeypatch.setattr("sqlalchemy_public_id.audit.tables.columns_of", read_and_drop)
+
+    [finding] = audit.run(engine).findings
+
+    assert (finding.table, finding.problem) == ("gone", "table-unreadable")
+    assert "it is gone" in finding.message
 
 
 def test_a_lost_connection_ends_the_audit(engine: Engine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 from sqlalchemy import Connection, Inspector, MetaData, TableClause, column, func, literal, select, table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity, TableReport
 from sqlalchemy_public_id.columns import public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
@@ -137,7 +139,10 @@ class AuditedTable:
 
     @cached_property
     def _read_state(self) -> State:
-        return live_table(self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)).read_state()
+        try:
+            return live_table(self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)).read_state()
+        except ConfigurationError as error:  # it was dropped since its columns were read
+            raise NoSuchTableError(self.name) from error
 
     def finding(
         self, problem: Problem, severity: Severity, message: str, remedy: Remedy | None = None, **facts: Any
