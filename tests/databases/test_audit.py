@@ -972,7 +972,7 @@ def test_tables_that_are_dropped_meanwhile(
     assert [table.sampled for table in report.tables] == [0, 3]
 
 
-@on("postgresql", "mysql", "mariadb")
+@on("postgresql")
 def test_table_that_is_dropped_amid_its_audit(engine: Engine, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is dropped after its columns were read is a finding as well."""
     make()

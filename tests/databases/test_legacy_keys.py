@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import Annotated, Any
 
+import httpx
 import pytest
 from fastapi import Depends, FastAPI
-from fastapi.testclient import TestClient
 from flask import Flask
 from litestar import Litestar, get
-from litestar.di import Provide
-from litestar.testing import TestClient as LitestarClient
+from litestar.di import NamedDependency, Provide
 from sqlalchemy import Engine, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -65,22 +65,29 @@ def session(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Sess
         yield session
 
 
+def asked_of(app: Any) -> Callable[[str], Answer]:
+    def ask(text: str) -> Answer:
+        async def get_row() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+                return await client.get(f"/rows/{text}")
+
+        answer = asyncio.run(get_row())
+        return answer.status_code, answer.json(), answer.headers
+
+    return ask
+
+
 def of_fastapi(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
     app = FastAPI()
     fastapi.install(app)
     row = fastapi.by_public_id(model, session=lambda: session, param="id", legacy_keys=keys)
 
-    @app.get("/rows/{id}")
-    def show(found: Annotated[Any, Depends(row)]) -> int:
+    def show(found: Any) -> int:
         return int(found.id)
 
-    client = TestClient(app)
-
-    def ask(text: str) -> Answer:
-        answer = client.get(f"/rows/{text}")
-        return answer.status_code, answer.json(), answer.headers
-
-    return ask
+    show.__annotations__["found"] = Annotated[Any, Depends(row)]  # as strings, names of this function are not found
+    app.get("/rows/{id}")(show)
+    return asked_of(app)
 
 
 def of_flask(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
@@ -101,21 +108,17 @@ def of_flask(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], 
 
 
 def of_litestar(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
-    @get("/rows/{id:str}")
     async def show(found: Any) -> int:
         return int(found.id)
 
-    show.fn.__annotations__["found"] = model
+    dependency: Any = NamedDependency
+    show.__annotations__["found"] = dependency[Any]
+    handler: Any = get("/rows/{id:str}")(show)
     row = litestar.by_public_id(model, param="id", legacy_keys=keys)
     sessions = Provide(lambda: session, sync_to_thread=False)
-    app = Litestar([show], plugins=[litestar.PublicIdPlugin()], dependencies={"found": row, "db_session": sessions})
-    client = LitestarClient(app)
-
-    def ask(text: str) -> Answer:
-        answer = client.get(f"/rows/{text}")
-        return answer.status_code, answer.json(), answer.headers
-
-    return ask
+    dependencies = {"found": row, "db_session": sessions}
+    app = Litestar([handler], plugins=[litestar.PublicIdPlugin()], dependencies=dependencies, logging_config=None)
+    return asked_of(app)
 
 
 SERVICES = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar])
@@ -123,7 +126,7 @@ SERVICES = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar
 
 @SERVICES
 def test_old_link(session: Session, service: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A key of a row from before finds the row; the answer says until when, and the log has the number of such links."""
+    """A key of a row from before finds the row; the answer says until when, and the log counts such links."""
     ask = service(session, Sailor, OPEN)
     with caplog.at_level(logging.INFO, "sqlalchemy_public_id.ext"):
         found = [ask(text) for text in ("5", "20")]
@@ -147,7 +150,9 @@ def test_public_id(session: Session, service: Any) -> None:
 
 @SERVICES
 @pytest.mark.parametrize(
-    "text", ["21", "6", "0", "05", "-5", "%D9%A5", "5.0", "9" * 20, "9" * 5000, "5%0A", "+5", "5_0"], ids=lambda text: text[:8]
+    "text",
+    ["21", "6", "0", "05", "-5", "%D9%A5", "5.0", "9" * 20, "9" * 5000, "5%0A", "+5", "5_0"],
+    ids=lambda text: text[:8],
 )
 def test_no_old_link(session: Session, service: Any, text: str) -> None:
     """A later key, one without a row, and what is no number, is 404."""
@@ -200,7 +205,9 @@ def test_documentation(session: Session) -> None:
     fastapi.install(app)
 
     @app.get("/rows/{sailor_id}")
-    def show(found: Annotated[Any, Depends(fastapi.by_public_id(Sailor, session=lambda: session, legacy_keys=OPEN))]) -> int:
+    def show(
+        found: Annotated[Any, Depends(fastapi.by_public_id(Sailor, session=lambda: session, legacy_keys=OPEN))],
+    ) -> int:
         return int(found.id)
 
     operation = app.openapi()["paths"]["/rows/{sailor_id}"]["get"]
@@ -209,5 +216,3 @@ def test_documentation(session: Session) -> None:
     assert [each["pattern"] for each in schema["anyOf"]] == ["^[0-9a-z]{12}$", "^[1-9][0-9]{0,1}$"]
     assert schema["anyOf"][1]["deprecated"] is True
     assert "404" in operation["responses"]
-
-

@@ -275,9 +275,7 @@ def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
 
 def test_resolve_many(db: Session, statements: list[str]) -> None:
     """Ids of several models lead to their rows in the order of the ids, in one statement for each public id."""
-    plain = db.query(Plain).one().public_id
-    statements.clear()
-    impossible: list[Any] = ["", plain, "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]
+    impossible: list[Any] = ["", "000000000000", "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]
 
     found = lookup.resolve_many(db, [TRAMS, *impossible, GUEST, "pxline_00000", CARS, GUEST])
 

@@ -140,7 +140,9 @@ class AuditedTable:
     @cached_property
     def _read_state(self) -> State:
         try:
-            return live_table(self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)).read_state()
+            return live_table(
+                self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)
+            ).read_state()
         except ConfigurationError as error:  # it was dropped since its columns were read
             raise NoSuchTableError(self.name) from error
 

@@ -82,10 +82,12 @@ def key_column(model: type[Any]) -> ColumnElement[int]:
     :raises ConfigurationError: if its primary key is another one.
     """
     mapper = mapper_of(model)
-    columns = () if mapper is None else mapper.primary_key
+    columns = [] if mapper is None else [*mapper.primary_key]
     types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
     if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
-        raise ConfigurationError(f"legacy_keys= is for models with one integer key, and {safe_repr(model)} has another one")
+        raise ConfigurationError(
+            f"legacy_keys= is for models with one integer key, and {safe_repr(model)} has another one"
+        )
     attribute: ColumnElement[int] = getattr(model, mapper.get_property_by_column(columns[0]).key)
     return attribute
 

@@ -84,6 +84,7 @@ def by_public_id(
     as_id = PublicId(model, attribute=attribute)
     # for 404, the schema is documentation only: FastAPI would answer 422 itself
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
+    key: Any = None
     if legacy_keys is not None:
         if malformed == 422:
             raise ConfigurationError("malformed=422 refuses the keys of old links; leave it out with legacy_keys=")
@@ -94,7 +95,7 @@ def by_public_id(
     async def row(
         public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None
     ) -> M:
-        wanted = getattr(model, name) == public_id
+        wanted: Any = getattr(model, name) == public_id
         number = None
         if not format.is_valid(public_id):
             number = None if legacy_keys is None else legacy_keys.key_in(public_id)

@@ -101,7 +101,7 @@ def get_or_404(
 def _row_of_key(
     session: Any, model: type[M], text: object, attribute: str | None, legacy_keys: LegacyKeys, load: LoadOptions
 ) -> M | None:
-    name, column = _mapped.public_id(model, attribute)
+    _, column = _mapped.public_id(model, attribute)
     number = None if public_id_type(column).id_format.is_valid(text) else legacy_keys.key_in(text)
     if number is None:
         return None
@@ -134,7 +134,11 @@ def _converter(
         regex = "|".join(pattern.removeprefix("^").removesuffix("$") for pattern in patterns)
 
         def to_python(self, value: str) -> str:
-            if legacy_keys is not None and not type_.id_format.is_valid(value) and legacy_keys.key_in(value) is not None:
+            if (
+                legacy_keys is not None
+                and not type_.id_format.is_valid(value)
+                and legacy_keys.key_in(value) is not None
+            ):
                 return value
             try:
                 return type_.checked(value)

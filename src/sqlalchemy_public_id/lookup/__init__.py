@@ -184,10 +184,7 @@ def resolve_many(
     """Return the rows with these public ids, of any models, by id, in the order of *public_ids*.
 
     Unknown ids, and those of no model, are left out. One statement for each model, as :func:`get_many` sends it; takes
-    what :func:`get` takes. A condition for rows of several models is a function of the model.
-
-    :param base: the declarative base to search, if several have a model with one of the prefixes.
-    :raises DuplicatePrefix: if several bases have one, and none is named.
+    what :func:`resolve` takes. A condition for rows of several models is a function of the model.
     """
     require_session(session)
     check_options("resolve_many", load)
@@ -195,11 +192,9 @@ def resolve_many(
     wanted = list(public_ids)
     _configure(wanted)
     owners = [(public_id, owner) for public_id in wanted if (owner := _owner_of(public_id, base)) is not None]
-    groups: dict[tuple[type[Any], str], list[object]] = {}
-    for public_id, (model, key, _) in owners:
-        groups.setdefault((model, key), []).append(public_id)
     rows: dict[str, Any] = {}
-    for (model, key), of_model in groups.items():
+    for model, key in dict.fromkeys(owner[:2] for _, owner in owners):
+        of_model = [public_id for public_id, owner in owners if owner[:2] == (model, key)]
         options: LoadOptions = {**load}  # get_many() takes its condition out
         rows.update(get_many(session, model, of_model, attribute=key, **options))
     texts = dict.fromkeys(format.validate(public_id) for public_id, (_, _, format) in owners)
@@ -219,10 +214,7 @@ def _configure(public_ids: Sequence[object]) -> None:
 
 
 def _owner_of(public_id: object, base: Any) -> tuple[type[Any], str, Format] | None:
-    """Return the model that has the id, with the name and the format of its public ids; ``None`` if there is none.
-
-    :raises DuplicatePrefix: if several bases have one, and none is named.
-    """
+    """Return the model that has the id, with the name and the format of its public ids; ``None`` if there is none."""
     models = _models_of(public_id)
     if base is not None:
         wanted = getattr(base, "registry", base)
