@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import IsolationLevel
@@ -21,13 +22,14 @@ from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.contents import replace_duplicates, replace_invalid
-from sqlalchemy_public_id.migrating.databases import database_of, is_supported, live_table, plan_for
+from sqlalchemy_public_id.migrating.databases import database_of, is_supported, live_table, plan_for, rows_of
 from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_duplicates
 from sqlalchemy_public_id.migrating.plan import Phase, Plan, Scene
 from sqlalchemy_public_id.migrating.report import MigrationReport, build_report
 from sqlalchemy_public_id.migrating.rows import Rows
 from sqlalchemy_public_id.migrating.session import Session
 from sqlalchemy_public_id.migrating.steps import Result, Runner, until_locked, without_translated_schemas
+from sqlalchemy_public_id.migrating.table import LiveTable
 
 PHASES: dict[str, tuple[Phase, ...]] = {
     "add": ("expand", "backfill", "contract"),
@@ -139,7 +141,7 @@ class _Operation:
 
     @property
     def rows(self) -> Rows:
-        return database_of(self.plan.dialect).rows(self.table, self.runner.state)
+        return rows_of(self.table, self.runner.state)
 
     def run(self, phase: Phase) -> None:
         if phase == "backfill":
@@ -174,7 +176,7 @@ class _Operation:
     def _accept_stragglers(self) -> None:
         has_run = "backfill" in self.scene.phases or self.table.are_few_missing()
         if not (has_run and self.plan.can_fill_stragglers):
-            raise self._incomplete()
+            raise incomplete(self.table)
 
     def _until_unique(self, phase: Phase) -> None:
         """Run the steps of *phase*. If two rows share an id, the unique index fails: replace one id, and try again."""
@@ -210,15 +212,11 @@ class _Operation:
         # there were none before the backfill of the same operation
         return self.consent.on_duplicate == "replace" or "backfill" in self.scene.phases
 
-    def _incomplete(self) -> BackfillIncomplete:
-        target = self.target
-        return BackfillIncomplete(
-            table=target.table,
-            column=target.column,
-            schema=target.schema,
-            format=target.format,
-            missing=self.table.count_missing(),
-        )
+
+def incomplete(live: LiveTable) -> BackfillIncomplete:
+    """Return the error that rows of a table have no id, with their number."""
+    place: dict[str, Any] = {name: getattr(live.target, name) for name in ("table", "column", "schema", "format")}
+    return BackfillIncomplete(**place, missing=live.count_missing())
 
 
 # --- a whole upgrade

@@ -21,11 +21,11 @@ from sqlalchemy_public_id.backfill import run as run_backfill
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines, problem_of
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PACE, PATIENCE, PLACE, TRIGGERS, Decorator, options
 from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
-from sqlalchemy_public_id.errors import BackfillIncomplete, DryRun, PublicIdError
+from sqlalchemy_public_id.errors import DryRun, PublicIdError
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
 from sqlalchemy_public_id.migrating.table import columns_of
-from sqlalchemy_public_id.operation import PHASES, run_phases
+from sqlalchemy_public_id.operation import PHASES, incomplete, run_phases
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 
@@ -109,7 +109,7 @@ def _backfill(
     rows = "row" if progress.filled == 1 else "rows"
     click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
     if not progress.finished:
-        raise BackfillIncomplete(**place, missing=live_table(connection, target).count_missing())
+        raise incomplete(live_table(connection, target))
 
 
 def _require_usual_length(connection: Connection, target: PublicIdColumn) -> None:

@@ -224,6 +224,7 @@ def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Await
     # no field of Pydantic begins with an underscore
     parameters = [_parameter("_request", Request)]
     parameters += [_filter_parameter(name, filter.model_fields[name], alias) for name, alias in aliases.items()]
+    # FastAPI reads the signature: the parameters are those of the filter
     conditions_of.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return conditions_of
 

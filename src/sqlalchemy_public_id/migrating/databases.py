@@ -22,6 +22,7 @@ from sqlalchemy_public_id.migrating.rows import Rows
 from sqlalchemy_public_id.migrating.session import Session
 from sqlalchemy_public_id.migrating.sqlite.plan import SQLitePlan
 from sqlalchemy_public_id.migrating.sqlite.table import SQLiteRows, SQLiteSession, SQLiteTable
+from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable
 
 
@@ -66,12 +67,13 @@ def live_table(connection: Connection, target: PublicIdColumn) -> LiveTable:
     return database_of(connection.dialect).table(connection, target)
 
 
-def rows_of(live: LiveTable) -> Rows:
+def rows_of(live: LiveTable, state: State | None = None) -> Rows:
     """Return the rows of a table.
 
+    :param state: the state of its column, if it is known; otherwise, it is read.
     :raises ConfigurationError: if it has no such column, or if its rows cannot be told apart.
     """
-    return database_of(live.connection.dialect).rows(live, live.read_state())
+    return database_of(live.connection.dialect).rows(live, state or live.read_state())
 
 
 def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False) -> Plan:

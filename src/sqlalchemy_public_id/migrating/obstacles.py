@@ -23,7 +23,6 @@ from sqlalchemy_public_id.migrating.contents import count_duplicates, count_inva
 from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene
 from sqlalchemy_public_id.migrating.rows import Rows, without_place
-from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
@@ -101,9 +100,12 @@ def _replaces_ids(scene: Scene) -> bool:
     consent = scene.consent
     if not scene.state.exists or scene.state.complete:
         return False
-    if consent.on_duplicate == "replace" and count_duplicates(rows_of(scene.table))[0]:
+    if "replace" not in (consent.on_duplicate, consent.on_invalid):
+        return False
+    rows = rows_of(scene.table, scene.state)
+    if consent.on_duplicate == "replace" and count_duplicates(rows)[0]:
         return True
-    return consent.on_invalid == "replace" and count_invalid(rows_of(scene.table))[0] > 0
+    return consent.on_invalid == "replace" and count_invalid(rows)[0] > 0
 
 
 def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
@@ -250,9 +252,9 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
-    if not scene.table.has_rows_to_fill(State()):
+    if not scene.table.has_rows():
         return  # an empty table needs no key
-    rows = rows_of(scene.table)
+    rows = rows_of(scene.table, state)
     if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":

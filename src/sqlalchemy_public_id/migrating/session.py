@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import time
@@ -217,6 +218,11 @@ def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager
     if traits_for(connection.dialect).commits_each_row:
         return transaction(connection, "BEGIN IMMEDIATE")
     return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def digest_of(*parts: object) -> str:
+    """Return a name for a lock that different *parts* do not share."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]
 
 
 def _as_number(value: object) -> float | None:

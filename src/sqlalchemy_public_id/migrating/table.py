@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, Inspector, column, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Inspector, column, func, literal, select
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
@@ -115,9 +115,11 @@ class LiveTable(ABC):
 
     def has_rows_to_fill(self, state: State) -> bool:
         """Return True if a row has no id, also because there is no column yet."""
-        query = select(literal(1)).select_from(self._rows).limit(1)
-        if state.exists:
-            query = query.where(self._rows.c[self.target.column].is_(None))
+        return self.has_rows(self._rows.c[self.target.column].is_(None)) if state.exists else self.has_rows()
+
+    def has_rows(self, *conditions: ColumnElement[bool]) -> bool:
+        """Return True if there is a row, or one that meets the *conditions*."""
+        query = select(literal(1)).select_from(self._rows).where(*conditions).limit(1)
         return self.connection.execute(query).first() is not None
 
     def count_missing(self) -> int:

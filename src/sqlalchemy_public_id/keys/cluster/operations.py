@@ -68,7 +68,8 @@ class ClusterOp(Directive):
                 raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_PATIENCE.lock_timeout) from error
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        raise NotImplementedError
+        """Return the DDL, after a look at the table if there is a *connection*."""
+        raise NotImplementedError  # MigrateOperation is no abstract class
 
 
 @Operations.implementation_for(ClusterOp)

@@ -17,9 +17,8 @@ from sqlalchemy.types import Date, NullType, TypeEngine, UserDefinedType
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrating.mysql.session import digest_of
 from sqlalchemy_public_id.migrating.rows import Place, Places, Rows, Window, encoded
-from sqlalchemy_public_id.migrating.session import restore, send
+from sqlalchemy_public_id.migrating.session import digest_of, restore, send
 from sqlalchemy_public_id.migrating.table import LiveTable
 from sqlalchemy_public_id.types import as_bits_format
 

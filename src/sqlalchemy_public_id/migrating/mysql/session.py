@@ -7,14 +7,13 @@ and must not end a phase before all nodes have.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.migrating.plan import Lock
-from sqlalchemy_public_id.migrating.session import Session, restore, send
+from sqlalchemy_public_id.migrating.session import Session, digest_of, restore, send
 
 _READ = (
     *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
@@ -92,8 +91,3 @@ def mode_for_old_rows(mode: str) -> str:
     return ",".join(
         dict.fromkeys([*(each for each in mode.split(",") if each and each not in left_out), "STRICT_ALL_TABLES"])
     )
-
-
-def digest_of(*parts: object) -> str:
-    """Return a name for a lock that different *parts* do not share."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]

@@ -234,7 +234,7 @@ SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
        (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
        EXISTS (SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
-       x.relkind AS name_of, x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
+       x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid

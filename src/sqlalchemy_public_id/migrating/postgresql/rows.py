@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.migrating.rows import Place, Places, Rows, Window, encoded
+from sqlalchemy_public_id.migrating.session import digest_of
 from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable, primary_key_of
 from sqlalchemy_public_id.types import as_bits_format
@@ -194,7 +194,7 @@ def lock_of_window(rows: Rows, after: Place | None) -> ColumnElement[bool]:
     """
     target = rows.target
     place = "" if target.schema else func.coalesce(cast(func.current_schema(), Text), "")
-    digest = hashlib.sha256(repr((target.schema, target.table, target.column, after)).encode()).hexdigest()
+    digest = digest_of(target.schema, target.table, target.column, after)
     name = bindparam(None, f"batch {digest}", type_=Text())
     return func.pg_try_advisory_xact_lock(func.hashtextextended(place + name, 0), type_=Boolean)
 
