@@ -25,6 +25,12 @@ class Invoice(PublicIdMixin, Base):
     is_deleted: Mapped[bool] = mapped_column(default=False)
 
 
+def hide_deleted_rows(state: Any) -> None:
+    """Leave the rows that are marked as deleted out of each SELECT."""
+    if state.is_select and not state.is_column_load:
+        state.statement = state.statement.options(with_loader_criteria(Invoice, Invoice.is_deleted.is_(False)))
+
+
 @pytest.mark.parametrize("order_by", [None, [Invoice.number]], ids=["", "order_by"])
 @pytest.mark.parametrize("where", [None, Invoice.tenant == 1], ids=["", "where"])
 def test_row_that_was_marked_as_deleted(
@@ -36,11 +42,6 @@ def test_row_that_was_marked_as_deleted(
 ) -> None:
     """A page begins behind the row at its cursor, although this row has been marked as deleted in the meantime."""
     create(Base.metadata)
-
-    def hide_deleted_rows(state: Any) -> None:
-        if state.is_select and not state.is_column_load:
-            state.statement = state.statement.options(with_loader_criteria(Invoice, Invoice.is_deleted.is_(False)))
-
     listen(session, "do_orm_execute", hide_deleted_rows)
     for number in range(6):
         session.add(Invoice(number=number))
@@ -72,11 +73,6 @@ def test_hidden_row_in_the_order_of_an_expression(
 ) -> None:
     """A page in the order of an expression continues, too, behind a row that the session hides."""
     create(Base.metadata)
-
-    def hide_deleted_rows(state: Any) -> None:
-        if state.is_select and not state.is_column_load:
-            state.statement = state.statement.options(with_loader_criteria(Invoice, Invoice.is_deleted.is_(False)))
-
     listen(session, "do_orm_execute", hide_deleted_rows)
     for number in range(6):
         session.add(Invoice(number=number))
