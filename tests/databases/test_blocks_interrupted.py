@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -150,3 +151,35 @@ def test_interrupted_lease(engine: Engine, allocators: Allocators) -> None:
 
     assert (allocator.reserved, allocator.next()) == (3, 7)
     assert allocator.take(5) == [range(8, 13)]
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_lease_ended_by_a_signal(engine: Engine, allocators: Allocators) -> None:
+    """A connection whose answer was not read, because a signal raised an error, gives its answer to nobody else."""
+    allocator = allocators(block=10, timeout=10)
+    sleep = "(SELECT pg_sleep(1)) IS NOT NULL" if engine.dialect.name == "postgresql" else "sleep(1) = 0"
+
+    class TimeLimit(Exception):
+        """What a worker's time limit raises, such as Celery's SoftTimeLimitExceeded."""
+
+    def end(*_: object) -> None:
+        raise TimeLimit
+
+    def slow_down(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        return (f"{statement} AND {sleep}" if statement.startswith("UPDATE") else statement), parameters
+
+    assert allocator.take(7) == [range(7)]
+    event.listen(engine, "before_cursor_execute", slow_down, retval=True)
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeLimit):
+            allocator.take(5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        event.remove(engine, "before_cursor_execute", slow_down)
+
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT 'of its own'").scalar() == "of its own"
+    assert [number for numbers in allocator.take(20) for number in numbers][:3] == [7, 8, 9]

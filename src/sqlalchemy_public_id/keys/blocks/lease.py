@@ -150,21 +150,23 @@ class Lessor:
         except (OperationalError, InterfaceError, OSError) as error:
             raise _Unreachable from error
         table, is_mine = self.table, self.table.c.name == self.name
-        with connection, connection.begin(), _busy_at_once(connection):
-            counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
-            first = self.start if counter is None else counter
-            if first >= END:
-                raise KeySpaceExhausted(
-                    f"the sequence {self.name!r} has issued its last key: its counter in {table.fullname} is at "
-                    f"{first}, and a BIGINT holds no more; begin another sequence"
-                )
-            numbers = range(first, min(first + count, END))
-            if counter is None:
-                connection.execute(insert(table).values(name=self.name, next=numbers.stop))
-            else:
-                moved = update(table).where(is_mine, table.c.next == counter).values(next=numbers.stop)
-                if connection.execute(moved).rowcount != 1:
-                    raise _Moved
+        with connection, _closed_if_unread(connection):
+            with _busy_at_once(connection):
+                counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
+                first = self.start if counter is None else counter
+                if first >= END:
+                    raise KeySpaceExhausted(
+                        f"the sequence {self.name!r} has issued its last key: its counter in {table.fullname} is at "
+                        f"{first}, and a BIGINT holds no more; begin another sequence"
+                    )
+                numbers = range(first, min(first + count, END))
+                if counter is None:
+                    connection.execute(insert(table).values(name=self.name, next=numbers.stop))
+                else:
+                    moved = update(table).where(is_mine, table.c.next == counter).values(next=numbers.stop)
+                    if connection.execute(moved).rowcount != 1:
+                        raise _Moved
+            connection.commit()
         return numbers
 
     def _is_transient(self, error: Exception) -> bool:
@@ -215,6 +217,22 @@ class Lessor:
     def _has_table(self) -> bool:
         with self.engine.connect() as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
+
+
+@contextmanager
+def _closed_if_unread(connection: Connection) -> Generator[None]:
+    """Close the connection if anything but the database ends a lease, such as the signal of a time limit.
+
+    The answer to its statement may not have been read. The next user of the connection would take it for its own, and
+    a next lease would read an old counter, and a row that was moved where none was.
+    """
+    try:
+        yield
+    except (DBAPIError, KeySpaceExhausted, ConfigurationError, _Moved):
+        raise
+    except Exception:
+        connection.invalidate()
+        raise
 
 
 @contextmanager
