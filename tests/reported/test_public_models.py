@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from marks import known_defect
 from sqlalchemy import MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, configure_mappers, mapped_column
 
@@ -35,7 +34,6 @@ def test_key() -> None:
             id: int
 
 
-@known_defect("edge", "an int field that reads the key through a property is accepted", raises=pytest.fail.Exception)
 def test_property_that_returns_the_key() -> None:
     """An ``int`` field that is no mapped column is refused unless the model says that it is no key."""
     with pytest.raises(ConfigurationError):

@@ -6,8 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any, Generic, TypeVar
+from enum import IntEnum
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pytest
 from hypothesis import given
@@ -39,7 +41,7 @@ from strategies import any_text, formats, junk
 from typing_extensions import TypeAliasType
 
 from sqlalchemy_public_id import BASE36, ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
-from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
+from sqlalchemy_public_id.ext.pydantic import NotAKey, PublicId, PublicModel
 from sqlalchemy_public_id.formats import ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
 
 FORMATS: list[Format] = [
@@ -101,6 +103,18 @@ class Bill(PublicIdMixin[BillId], Base):
     @property
     def words(self) -> str:
         return f"{self.total} due"
+
+    @property
+    def doubled(self) -> dict[int, str]:
+        return {2: "2"}
+
+    @property
+    def is_large(self) -> bool:
+        return self.total > 1000
+
+    @property
+    def due(self) -> date:
+        return date(2027, 1, 31)
 
 
 Bill.key_as_text = column_property(cast(Bill.__table__.c.id, String))
@@ -359,6 +373,12 @@ class BillOut(PublicModel, model=Bill):
 T = TypeVar("T")
 
 
+class Level(IntEnum):
+    """An enumeration of numbers."""
+
+    LOW = 1
+
+
 class Page(PublicModel, Generic[T]):
     items: list[T]
 
@@ -416,10 +436,6 @@ LEAKS: dict[str, tuple[type[Any], Any, Any, str]] = {
     "choices": (Bill, int, Field(validation_alias=AliasChoices("nothing", "payee_id")), "bill.payee_id"),
     "path": (Bill, int, Field(validation_alias=AliasPath("payee", "id")), "payee.id, an integer key of Payee"),
     "synonym": (Bill, int, Field(validation_alias="number"), "bill.id"),
-    "hybrid": (Bill, int, Field(validation_alias="payee_number"), "bill.payee_id"),
-    "proxy": (Bill, int, Field(validation_alias="payee_key"), "payee.id"),
-    "cast": (Bill, str, Field(validation_alias="key_as_text"), "bill.id"),
-    "label": (Bill, int, Field(validation_alias="labelled"), "bill.payee_id"),
     "part of a key": (Line, int, Field(validation_alias="position"), "line.position, an integer key of Line"),
 }
 
@@ -460,11 +476,69 @@ def test_id_that_is_public() -> None:
     assert Renamed.model_validate(payee()).model_dump() == {"id": TEXT, "again": TEXT}
 
 
-def test_hybrid_that_does_not_work() -> None:
-    """A hybrid that cannot be asked what it stands for is left to its author."""
+@pytest.mark.parametrize("name", ["payee_number", "payee_key", "key_as_text", "labelled", "broken"])
+@pytest.mark.parametrize("type_", [int, int | None, float, Decimal, Any, list[int], dict[str, int]], ids=str)
+def test_number_that_is_no_column(name: str, type_: Any) -> None:
+    """A field that can hold a number, and reads a hybrid, a proxy or an expression, is refused by its type alone."""
+    with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: Bill\.{name} is no column, and"):
+        type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {name: type_}}, model=Bill)
+
+
+def test_number_that_is_said_to_be_no_key() -> None:
+    """``NotAKey`` allows a field, or a part of its type, and changes nothing of what is shown."""
 
     class Out(PublicModel, model=Bill):
-        broken: int
+        payee_number: Annotated[int, NotAKey()]
+        words: dict[Annotated[int, NotAKey], str] = Field({}, validation_alias="doubled")
+
+    class LineOut(PublicModel, model=Line):
+        position: Annotated[int, NotAKey()]
+
+    assert Out.model_validate(bill()).model_dump() == {"payee_number": 1, "words": {2: "2"}}
+    assert LineOut.model_validate(Line(position=7)).position == 7
+    assert LineOut.model_json_schema()["properties"]["position"] == {"title": "Position", "type": "integer"}
+
+
+def test_texts_and_truth_values_that_are_computed() -> None:
+    """A text, a time or a truth value that the application computes cannot hold an integer, and is shown."""
+
+    class Out(PublicModel, model=Bill):
+        words: str
+        payee_name: str | None
+        is_large: bool
+        due: date
+        kind: Literal["bill", "note"] = "bill"
+
+    assert Out.model_validate(bill()).model_dump(mode="json") == {
+        "words": "1.50 due",
+        "payee_name": "Ada",
+        "is_large": False,
+        "due": "2027-01-31",
+        "kind": "bill",
+    }
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [Annotated[str, BeforeValidator(str)], Annotated[str, Field(coerce_numbers_to_str=True)], Literal[1, "a"], Level],
+    ids=["validator", "field", "literal", "enumeration"],
+)
+def test_text_that_is_made_of_a_number(type_: Any) -> None:
+    """A text that Pydantic makes of a number, and a constant that is one, count as numbers."""
+    with pytest.raises(ConfigurationError, match=r"Leaky\.words may show a key"):
+        type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {"words": type_}}, model=Bill)
+    with pytest.raises(ConfigurationError, match=r"Leaky\.words may show a key"):
+
+        class Leaky(PublicModel, model=Bill):
+            model_config = ConfigDict(coerce_numbers_to_str=True)
+            words: str
+
+
+def test_hybrid_that_does_not_work() -> None:
+    """No hybrid is called to find out what it shows."""
+
+    class Out(PublicModel, model=Bill):
+        broken: str
 
     with pytest.raises(ValidationError, match="Error extracting attribute: RuntimeError"):
         Out.model_validate(bill())
@@ -495,7 +569,7 @@ def test_related_objects_in_another_model(annotation: str, shown: str) -> None:
         id: int
 
     found = eval(annotation, {"Plain": Plain, "Any": Any})
-    with pytest.raises(ConfigurationError, match=f"Leaky.payee shows related objects as {shown}, which may show"):
+    with pytest.raises(ConfigurationError, match=rf"Leaky\.payee may show a key: .+, and {shown} can hold one"):
         type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {"payee": found}}, model=Bill)
 
 
@@ -517,7 +591,7 @@ def test_related_objects_in_a_model_declared_below() -> None:
         id: int
 
     Out.model_rebuild(_types_namespace={"Plain": Plain})
-    with pytest.raises(ConfigurationError, match=r"Out.payee shows related objects as Plain"):
+    with pytest.raises(ConfigurationError, match=r"Out\.payee may show a key: Bill\.payee is no column, and Plain can"):
         Out.model_validate(bill())
 
 
@@ -530,7 +604,7 @@ GivenAlias = TypeAliasType("GivenAlias", list[T] | None, type_params=(T,))
 )
 def test_related_objects_in_a_model_with_another_name(annotation: Any) -> None:
     """A name for a type hides nothing."""
-    with pytest.raises(ConfigurationError, match=r"Leaky.payee shows related objects as LaterPlain"):
+    with pytest.raises(ConfigurationError, match=r"Leaky\.payee may show a key: .+, and LaterPlain can"):
         type(PublicModel)("Leaky", (PublicModel,), {"__annotations__": {"payee": annotation}}, model=Bill)
 
 
@@ -538,8 +612,8 @@ def test_related_objects_in_a_model_with_another_name(annotation: Any) -> None:
     ("choices", "message"),
     [
         (AliasChoices(AliasPath("payee", "name"), "payee_id"), "Leaky.number would show bill.payee_id"),
-        (AliasChoices("words", "payee_id"), "Leaky.number would show bill.payee_id"),
-        (AliasChoices("words", "payee"), "Leaky.number shows related objects as Any"),
+        (AliasChoices("nothing", "payee_id"), "Leaky.number would show bill.payee_id"),
+        (AliasChoices("nothing", "payee"), "Leaky.number may show a key: Bill.payee is no column, and Any can"),
     ],
     ids=str,
 )

@@ -5,41 +5,34 @@
     def test_no_integer_key_leaves() -> None:
         assert lint_app(app) == []
 
-It reads declarations: response models, bodies and parameters, of included routers and mounted applications too, and of
-webhooks and callbacks, whose bodies go out. The return type of a serializer counts, not the type of its field. An
-integer with the name of a key of a mapped class is a leak. A type without a declared content, such as ``dict``,
-``dict[str, int]``, ``Any``, a serializer without a return type or a route without a response model, is a note. So is a
-type that accepts any subclass: ``BaseModel``, ``SerializeAsAny[…]``, a class that Pydantic does not describe.
+It reads the OpenAPI documents of the application and of those mounted in it: responses, bodies and parameters, and the
+webhooks and callbacks, whose bodies go out. A number with the name of a key of a mapped class is a leak, except in a
+:class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks what it reads. What a response does not describe,
+such as ``dict``, ``Any`` or a route without a response model, is a note.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-import re
-from collections.abc import Iterable, Iterator
-from inspect import Parameter
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty, registry
 
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
-from sqlalchemy_public_id.ext import _attributes, _mapped
+from sqlalchemy_public_id.ext import _mapped
 
 with require("fastapi"):
-    from fastapi import FastAPI, routing
-    from fastapi.routing import APIRoute
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import BaseRoute, Host, Mount, WebSocketRoute
+    from fastapi import FastAPI
+    from fastapi.openapi.utils import get_openapi
+    from starlette.routing import Mount
 
-from sqlalchemy_public_id.ext._annotations import read_paths
-from sqlalchemy_public_id.ext._integers import Value, integers
-from sqlalchemy_public_id.ext.pydantic import PublicModel
+from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
-# Undocumented names of all modules in ``ext``, tested with FastAPI 0.110 and 0.165, and Pydantic 2.10.1 and 2.14.3:
-# APIRoute.dependant, .response_class.value, and if they exist .original_route, .stream_item_type and
-# routing.iter_route_contexts() (this module); __pydantic_decorators__ (``_integers``)
+_METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
+_COMPONENTS = "#/components/schemas/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,21 +62,34 @@ class Finding:
         return f"{self.method} {self.route}: {self.where} {self.field or 'as a whole'} {what}; {self.advice}"
 
 
-def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None) -> list[Finding]:
+def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterable[str] = ()) -> list[Finding]:
     """Return the integer keys that *app* shows or takes, and what cannot be checked, in the order of its routes.
+
+    What no OpenAPI document has is not seen: a route with ``include_in_schema=False``, one of another framework, a web
+    socket; the attribute that a plain model reads by a ``validation_alias``; the numbers that a string is made of; what
+    a serializer without a return type returns; the classes that ``SerializeAsAny`` serializes.
 
     :param bases: declarative bases, registries or mapped classes; a class stands for all of its registry. The default
         is every subclass of SQLAlchemy's ``DeclarativeBase``. Bases made with ``declarative_base()`` or ``registry()``,
         and those of SQLModel, have to be named.
-    :raises ConfigurationError: if one of *bases* is none of these, or if there are no mapped classes.
+    :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
+    :raises ConfigurationError: if one of *bases* is none of these, if there are no mapped classes, or if there is no
+        such route as one of *allow*.
     """
     keys = _Keys(_mappers(bases))
-    return [
-        Finding(method, path, f"{kind} {problem.where}".lstrip(), problem.field, problem.column, problem.advice)
-        for kind, path, route in _routes(app, app.routes)
-        for problem in dict.fromkeys(_problems_of_sender(route, keys) if kind else _problems_of_route(route, keys))
-        for method in sorted((route.methods or {"GET"}) - {"HEAD"})
-    ]
+    allowed, unused = [*allow], {*allow}
+    findings: list[Finding] = []
+    for prefix, document in _documents(app):
+        schemas = document.get("components", {}).get("schemas", {})
+        for kind, path, method, operation in _operations(document, prefix):
+            names = {path, f"{method} {path}"}
+            unused -= names
+            if names.isdisjoint(allowed):
+                problems = dict.fromkeys(_Reader(keys, schemas, bool(kind)).problems(operation))
+                findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
+    if unused:
+        raise ConfigurationError(f"allow has {', '.join(map(repr, sorted(unused)))}, and the application no such route")
+    return findings
 
 
 # --- keys
@@ -93,68 +99,34 @@ class _Keys:
     """The keys of all *mappers*, by the names that an API may give them."""
 
     def __init__(self, mappers: Iterable[Mapper[Any]]) -> None:
-        self._by_name: dict[str, list[_mapped.Key]] = {}
-        # names of synonyms, hybrids, column properties and proxies of keys, with the name of their class
-        self._computed: dict[str, list[tuple[str, _mapped.Key]]] = {}
-        self._harmless: set[str] = set()  # names of columns that are no keys
+        by_name: dict[str, list[_mapped.Key]] = {}
         qualified: dict[str, list[_mapped.Key]] = {}
         for mapper in sorted(mappers, key=lambda mapper: mapper.class_.__name__):
-            own, shown = _mapped.keys(mapper), _attributes.keys_shown(mapper)
-            for name, key in own.items():
+            for name, key in _mapped.keys(mapper).items():
                 if key.column.primary_key and len(mapper.primary_key) == 1:
                     qualified.setdefault(f"{_mapped.snake_case(mapper.class_.__name__)}_{name}", []).append(key)
                 elif _is_part(key):
                     continue
                 relationship = name.removesuffix("_id")
-                names = {name, str(key.column.name)}
+                names = {_mapped.snake_case(name), _mapped.snake_case(str(key.column.name))}
                 prop = mapper.get_property(relationship) if mapper.has_property(relationship) else None
                 if isinstance(prop, RelationshipProperty):
                     names.add(relationship)  # customer: int
                 for one in names:
-                    self._by_name.setdefault(one, []).append(key)
-            for name, key in shown.items():
-                if name not in own and not _is_part(key):
-                    self._computed.setdefault(_mapped.snake_case(name), []).append((mapper.class_.__name__, key))
-            self._harmless |= {_mapped.snake_case(name) for name in mapper.columns.keys() - shown.keys()}
-        self._by_name = qualified | self._by_name
+                    by_name.setdefault(one, []).append(key)
+        self._by_name = qualified | by_name
 
-    def key_of(self, value: Value) -> _mapped.Key | None:
-        """Return the key that *value* is: of the class that it is read from if that is mapped, else by its name."""
-        if value.advice:
-            return None
-        mapper, paths = _source_of(value)
-        if mapper is not None:
-            return next(filter(None, (_attributes.key_at(mapper, path) for path in paths)), None)
-        owner = value.owner.__name__ if value.owner is not None else ""
-        for name in map(_mapped.snake_case, value.names):
-            keys = self._by_name.get(name) or self._by_name.get(name.removesuffix("s"))  # customer_ids: list[int]
-            if keys:
-                return next((key for key in keys if key.mapper.class_.__name__ in owner), keys[0])
-            computed = self._computed.get(name, [])
-            of_owner = [key for model, key in computed if model in owner]
-            if of_owner or (computed and name not in self._harmless):
-                return (of_owner or [computed[0][1]])[0]
-        return None
+    def named(self, name: str, model: str) -> _mapped.Key | None:
+        """Return the key that a number called *name* is, in a schema called *model*."""
+        name = _mapped.snake_case(name.replace("-", "_"))  # headers have hyphens
+        keys = self._by_name.get(name) or self._by_name.get(name.removesuffix("s"), [])  # customer_ids: list[int]
+        return next((key for key in keys if key.mapper.class_.__name__ in model), keys[0] if keys else None)
 
 
 def _is_part(key: _mapped.Key) -> bool:
     """Return True for a part of a composite primary key that refers to nothing, such as a position."""
     is_primary = any(key.column is column for column in key.mapper.primary_key)
     return is_primary and len(key.mapper.primary_key) > 1 and not key.column.foreign_keys
-
-
-def _source_of(value: Value) -> tuple[Mapper[Any] | None, list[_attributes.Path]]:
-    """Return the mapper and the paths that *value* is read from; ``None`` if its class is not a ``PublicModel``."""
-    mapper, name = _mapped.mapper_of(value.owner), value.names[0] if value.names else ""
-    if mapper is not None:
-        return mapper, [(name,)]
-    if value.owner is None or not issubclass(value.owner, PublicModel) or name not in value.owner.model_fields:
-        return None, []
-    mapper = _mapped.mapper_of(value.owner.__mapped_class__)
-    paths = list(read_paths(value.owner, name, value.owner.model_fields[name]))
-    if mapper is None or not any(str(path[0]) in mapper.all_orm_descriptors for path in paths):
-        return None, []  # such as a Python property
-    return mapper, paths
 
 
 def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
@@ -168,7 +140,7 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
             raise ConfigurationError(
                 f"bases has {safe_repr(base)}, expected a declarative base, registry or mapped class"
             )
-        # hybrids and dictionaries can be resolved afterwards
+        # a foreign key without a type, and a relationship without a constraint, are known as keys afterwards
         with contextlib.nullcontext() if bases is not None else contextlib.suppress(Exception):
             own.configure(cascade=True)
         mappers_of_base = _mapped.mappers_of(own)
@@ -185,133 +157,119 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
     return mappers
 
 
-# --- routes
+# --- documents
 
 
-class _Problem(NamedTuple):
-    """The last four attributes of a finding."""
-
-    where: str
-    field: str
-    column: str | None
-    advice: str
-
-
-def _routes(app: object, routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Return kind, path and route of everything that answers HTTP (kind ``""``), and of webhooks and callbacks.
-
-    The documentation pages of FastAPI are left out.
-    """
-    urls = ("openapi_url", "docs_url", "redoc_url", "swagger_ui_oauth2_redirect_url")
-    own = {getattr(app, name, None) for name in urls}
-    for path, route in _flat(routes):
-        original = getattr(route, "original_route", route)
-        if isinstance(original, (Mount, Host)):
-            yield from _routes(original.app, original.routes or (), prefix + path)
-        elif isinstance(original, APIRoute):
-            yield "", prefix + path, route
-            for callback_path, callback in _flat(route.callbacks or ()):
-                yield "callback", f"{prefix}{path} {callback_path}", callback
-        elif not (isinstance(original, WebSocketRoute) or path in own):
-            yield "", prefix + path, route
-    for path, route in _flat(app.webhooks.routes if isinstance(app, FastAPI) else ()):
-        yield "webhook", f"{prefix} {path}".lstrip(), route
+def _documents(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the path and the OpenAPI document of *app* and of each application of FastAPI that is mounted in it."""
+    # not app.openapi(), which keeps the document of its first call, and which an application may change
+    with marked_schemas(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Duplicate Operation ID")  # a route with several methods
+        document = get_openapi(title="", version="", routes=app.routes, webhooks=app.webhooks.routes)
+    yield prefix, document
+    for route in app.routes:
+        if isinstance(route, Mount) and isinstance(route.app, FastAPI):
+            yield from _documents(route.app, prefix + route.path)
 
 
-def _flat(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, Any]]:
-    """Return path and route of each, with those of included routers, which newer versions of FastAPI nest."""
-    flat: Any = getattr(routing, "iter_route_contexts", iter)
-    for route in flat(routes):
-        yield getattr(route, "path", None) or "", route
+def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
+    """Return kind, path, method and description of each operation; the kind is empty for a route."""
+    for path, item in document.get("paths", {}).items():
+        for method in _METHODS:
+            if method in item:
+                yield "", prefix + path, method.upper(), item[method]
+                for callback in item[method].get("callbacks", {}).values():
+                    for kind, url, sent, operation in _operations({"paths": callback}, ""):
+                        yield kind or "callback", f"{prefix}{path} {url}", sent, operation
+    for name, item in document.get("webhooks", {}).items():
+        for _, _, method, operation in _operations({"paths": {"": item}}, ""):
+            yield "webhook", f"{prefix} {name}".lstrip(), method, operation
 
 
-def _problems_of_route(route: Any, keys: _Keys) -> Iterator[_Problem]:
-    if not isinstance(getattr(route, "original_route", route), APIRoute):
-        yield _Problem("response", "", None, "make it a route of FastAPI, with a response model")
-        return
-    yield from _problems_of_parameters(route.dependant, keys, is_input=True)
-    status = route.status_code or 200
-    if _response_model(route) is None and status not in (204, 205, 304) and _may_be_json(route):
-        yield _Problem(f"response {status}", "", None, "declare a response model")
-    for code, model in _responses(route):
-        for problem in _problems_of_type(f"response {code}", keys, model, Value(), is_input=False):
-            if code != status or not _is_left_out(problem.field, route):
-                yield problem
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    """A place in a schema."""
+
+    path: str = ""
+    name: str | None = None
+    """Its name; ``None`` for the whole, an element of a tuple, or a value of a dictionary."""
+    model: str = ""
+    """The name of the schema that it is a property of."""
+    is_checked: bool = False
+    """True in a ``PublicModel``, which knows what it reads."""
 
 
-def _problems_of_sender(route: Any, keys: _Keys) -> Iterator[_Problem]:
-    # the application sends webhooks and callbacks: their parameters go out, and their responses come in
-    yield from _problems_of_parameters(route.dependant, keys, is_input=False)
-    for code, model in _responses(route):
-        yield from _problems_of_type(f"response {code}", keys, model, Value(), is_input=True)
+class _Reader:
+    """Reads the schemas of an operation; *is_sent* is True if the application sends it, as it does a webhook."""
 
+    def __init__(self, keys: _Keys, schemas: Mapping[str, Any], is_sent: bool) -> None:
+        self._keys, self._schemas, self._is_sent = keys, schemas, is_sent
 
-def _problems_of_parameters(dependant: Any, keys: _Keys, *, is_input: bool) -> Iterator[_Problem]:
-    for kind in ("path", "query", "header", "cookie", "body"):
-        for parameter in getattr(dependant, f"{kind}_params"):
-            value = Value(parameter.alias, (parameter.name, parameter.alias))
-            yield from _problems_of_type(kind, keys, parameter.field_info.annotation, value, is_input=is_input)
-    for dependency in dependant.dependencies:
-        yield from _problems_of_parameters(dependency, keys, is_input=is_input)
+    def problems(self, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, str]]:
+        """Return where, field, column and advice of each finding."""
+        for parameter in operation.get("parameters", ()):
+            value = _Value(parameter["name"], parameter["name"])
+            yield from self._of_schema(parameter["in"], parameter.get("schema", {}), value, self._is_sent)
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            yield from self._of_schema("body", media.get("schema", {}), _Value(), self._is_sent)
+        for status, response in operation.get("responses", {}).items():
+            for media in response.get("content", {}).values():
+                schema = media.get("schema", {})
+                if not schema.get("$ref", "").endswith("/HTTPValidationError"):  # which FastAPI adds
+                    where = f"response {status}"
+                    yield from self._of_schema(where, schema, _Value(), not self._is_sent)
 
+    def _of_schema(
+        self, where: str, schema: Mapping[str, Any], whole: _Value, is_shown: bool
+    ) -> Iterator[tuple[str, str, str | None, str]]:
+        for value, doubt in self._values(schema, whole, frozenset()):
+            key = self._keys.named(value.name, value.model) if doubt is None and value.name is not None else None
+            if key is not None and not (is_shown and value.is_checked):
+                yield where, value.path, str(key.column), f"show {key.instead}" if is_shown else "take the public id"
+            elif is_shown and (doubt is not None or value.name is None):
+                yield where, value.path, None, doubt or "show a model, whose fields have names"
 
-def _problems_of_type(where: str, keys: _Keys, annotation: Any, whole: Value, *, is_input: bool) -> Iterator[_Problem]:
-    for value in integers(annotation, whole, is_input=is_input):
-        key = keys.key_of(value)
-        if key is not None:
-            advice = "take the public id" if is_input else f"show {key.instead}"
-            yield _Problem(where, value.path, str(key.column), advice)
-        elif not is_input and (value.advice or value.is_element or not value.names):
-            yield _Problem(where, value.path, None, value.advice or "show a model, whose fields have names")
+    def _values(self, schema: Any, value: _Value, outer: frozenset[str]) -> Iterator[tuple[_Value, str | None]]:
+        """Return the numbers in *schema*, and with a sentence of advice each part that may contain any."""
+        reference = schema.get("$ref", "").removeprefix(_COMPONENTS)
+        if reference:
+            if reference not in outer:
+                inner = dataclasses.replace(value, model=reference)
+                yield from self._values(self._schemas.get(reference, {}), inner, outer | {reference})
+            return
+        choices = [choice for word in ("anyOf", "oneOf", "allOf") for choice in schema.get(word, ())]
+        for choice in choices:
+            yield from self._values(choice, value, outer)
+        constants = [schema["const"]] if "const" in schema else schema.get("enum")
+        if constants is not None:
+            if any(isinstance(one, (int, float)) and not isinstance(one, bool) for one in constants):
+                yield value, None
+        elif schema.get("type") in ("integer", "number"):
+            yield value, None
+        elif schema.get("type") == "array":
+            # an element of a list has the name of the list: scores: list[int]
+            element = dataclasses.replace(value, path=f"{value.path}[]")
+            for items in schema.get("prefixItems", ()):
+                yield from self._values(items, dataclasses.replace(element, name=None), outer)
+            items = schema.get("items", {} if "prefixItems" not in schema else None)
+            if items is not None:
+                yield from self._values(items, element, outer)
+        elif schema.get("type") == "object":
+            yield from self._of_object(schema, value, outer)
+        elif not choices and "type" not in schema:
+            yield value, "declare its type" if value.path else "declare a response model, or response_class="
 
-
-def _responses(route: Any) -> list[tuple[Any, Any]]:
-    """Return status and model of each declared response, the one of success first."""
-    others = [(code, response["model"]) for code, response in route.responses.items() if response.get("model")]
-    return [(route.status_code or 200, _response_model(route)), *others]
-
-
-def _response_model(route: Any) -> Any:
-    # newer versions of FastAPI read the type of streamed items from the signature
-    return route.response_model if route.response_model is not None else getattr(route, "stream_item_type", None)
-
-
-def _may_be_json(route: Any) -> bool:
-    """Return True if a route without a response model may answer with JSON."""
-    try:
-        returned = inspect.signature(route.endpoint, eval_str=True).return_annotation
-    except Exception:  # the annotation is undefined at run time
-        returned = Parameter.empty
-    response_class = getattr(route.response_class, "value", route.response_class)  # FastAPI wraps its default
-    if returned is None:
-        return False
-    return not any(
-        isinstance(cls, type)
-        and issubclass(cls, Response)
-        and cls is not Response
-        and not issubclass(cls, JSONResponse)
-        and not re.search("json|event-stream", cls.media_type or "")
-        for cls in (returned, response_class)
-    )
-
-
-def _is_left_out(path: str, route: Any) -> bool:
-    """Return True if the route excludes the field, or what contains it, from the model."""
-    steps = re.findall(r"\[\]|[^.\[\]]+", path)
-    include = route.response_model_include
-    return _contains(route.response_model_exclude, steps, whole=True) or not (
-        include is None or _contains(include, steps, whole=False)
-    )
-
-
-def _contains(names: Any, steps: list[str], *, whole: bool) -> bool:
-    """Return True if *names*, a value of Pydantic's ``include`` or ``exclude``, has *steps*; if *whole*, all of it."""
-    if names is True or names is ...:
-        return True
-    if not steps or not names:
-        return bool(names) and not whole
-    step, *rest = steps
-    matching = [name for name in (step, "__all__") if name in names]
-    if hasattr(names, "items"):
-        return any(_contains(names[name], rest, whole=whole) for name in matching)
-    return bool(matching)
+    def _of_object(
+        self, schema: Mapping[str, Any], value: _Value, outer: frozenset[str]
+    ) -> Iterator[tuple[_Value, str | None]]:
+        properties = schema.get("properties", {})
+        for name, inner in properties.items():
+            path, is_checked = f"{value.path}.{name}".lstrip("."), bool(schema.get(CHECKED))
+            yield from self._values(inner, _Value(path, name, value.model, is_checked), outer)
+        more = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties", not properties)]
+        element = dataclasses.replace(value, path=f"{value.path}[]", name=None)
+        for inner in more:
+            if inner is True or inner == {}:
+                yield element, "name the models that it may be, or the type of its elements"
+            elif inner:
+                yield from self._values(inner, element, outer)

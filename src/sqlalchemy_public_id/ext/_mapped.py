@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import Column, ColumnClause, Integer, inspect
+from sqlalchemy import Column, Integer, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, registry
 from sqlalchemy.types import NullType, TypeDecorator
 
@@ -85,21 +85,13 @@ def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any
 
 def keys(mapper: Mapper[Any]) -> dict[str, Key]:
     """Map attribute names to the integer primary keys and foreign keys of *mapper*."""
-    columns = [(name, column) for name, column in mapper.columns.items() if isinstance(column, Column)]
-    return {name: Key(mapper, column) for name, column in columns if _is_key(mapper, column)}
+    found = {name: key_of(mapper, column) for name, column in mapper.columns.items() if isinstance(column, Column)}
+    return {name: key for name, key in found.items() if key is not None}
 
 
-def key_of(mapper: Mapper[Any], column: ColumnClause[Any]) -> Key | None:
-    """Return *column* as a key of *mapper* or of another model of its registry, or ``None`` if it is no key."""
-    if isinstance(column, Column) and any(column is own for own in mapper.columns):
-        return Key(mapper, column) if _is_key(mapper, column) else None
-    others = mappers_of(mapper.registry)
-    if isinstance(column, Column):
-        owner = next((other for other in others if other.local_table is column.table), mapper)
-        return Key(owner, column) if _is_key(owner, column) else None
-    table = getattr(column.table, "name", None)  # of a lightweight table(); a name in textual SQL has none
-    named = (key for other in [mapper, *others] for key in keys(other).values() if key.column.name == column.name)
-    return next((key for key in named if table in (None, key.column.table.name)), None)
+def key_of(mapper: Mapper[Any], column: Column[Any]) -> Key | None:
+    """Return *column* as a key of *mapper*, or ``None`` if it is no key."""
+    return Key(mapper, column) if _is_key(mapper, column) else None
 
 
 def snake_case(name: str) -> str:

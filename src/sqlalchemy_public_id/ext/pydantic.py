@@ -31,26 +31,29 @@ A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
 
-from sqlalchemy.orm import RelationshipProperty
+from sqlalchemy.orm import Mapper
 from typing_extensions import Self
 
 from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
-from sqlalchemy_public_id.ext import _attributes, _mapped
+from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import AnySession
 from sqlalchemy_public_id.typed import TypedId
 
 with require("pydantic"):
-    from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+    from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
     from pydantic.fields import FieldInfo
-    from pydantic_core import PydanticCustomError, core_schema
+    from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from sqlalchemy_public_id.ext import _annotations
+from sqlalchemy_public_id.ext import _fields
+from sqlalchemy_public_id.ext._fields import NotAKey
 from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
 
 if TYPE_CHECKING:
@@ -58,9 +61,23 @@ if TYPE_CHECKING:
 
     AnyAsyncSession: TypeAlias = AsyncSession | async_scoped_session[Any]
 
-__all__ = ["Page", "PublicId", "PublicModel"]
+__all__ = ["NotAKey", "Page", "PublicId", "PublicModel"]
 
 P = TypeVar("P", bound=BaseModel)  # a response model
+
+CHECKED = "x-sqlalchemy-public-id-checked"
+"""A key in the JSON schemas of models that check what they read, while :func:`marked_schemas` is entered."""
+_marks: ContextVar[bool] = ContextVar("marks", default=False)
+
+
+@contextmanager
+def marked_schemas() -> Generator[None]:
+    """Mark the JSON schemas of each :class:`PublicModel` for ``lint_app``."""
+    token = _marks.set(True)
+    try:
+        yield
+    finally:
+        _marks.reset(token)
 
 
 class PublicId:
@@ -119,15 +136,16 @@ class PublicId:
 class PublicModel(BaseModel):
     """A response model for the objects of one mapped class: ``class OrderOut(PublicModel, model=Order)``.
 
-    It reads attributes, including ``public_ref()``, and refuses a field that would show an integer key or foreign key:
-    by its name or an alias, through a relationship, synonym, composite or association proxy, in the keys of a
-    dictionary, or in the expression of a hybrid or column property, unless that is a comparison or a count. A subclass
-    without ``model=`` is a base or an envelope for others.
+    It reads attributes, including ``public_ref()``, and refuses what would show an integer key or foreign key. A field
+    that reads a column is refused if that is a key, under its name, an alias, a synonym, in a composite or through a
+    relationship. A field that reads anything else, such as a hybrid or a property, is refused if its type can hold a
+    number, or related objects that are no ``PublicModel``. ``Annotated[int, NotAKey()]`` allows one.
+
+    A subclass without ``model=`` is a base, or an envelope for others, and its numbers are its own.
 
     :raises ConfigurationError: for such a field; for a required field without an attribute; for ``extra="allow"``,
-        which shows every attribute; for a relationship shown by anything but a ``PublicModel``: another model, or a
-        type that accepts any object, such as ``object``, ``InstanceOf[…]`` or an unbound type variable. It is raised
-        when the class is created, or at its first object if the check needs configured mappers.
+        which shows every attribute. It is raised when the class is created, or at its first object if the check needs
+        configured mappers.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
@@ -185,6 +203,13 @@ class PublicModel(BaseModel):
     async def _awaited_one(cls, session: AnyAsyncSession, obj: object) -> Self:
         (one,) = await cls.many(session, [obj])
         return one
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = handler(core)
+        if _marks.get() and cls.__mapped_class__ is not None:
+            handler.resolve_ref_schema(schema)[CHECKED] = True
+        return schema
 
     @model_validator(mode="before")
     @classmethod
@@ -253,55 +278,37 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
             f'{cls.__name__} has extra="allow", which shows every attribute, including keys; name the fields'
         )
     for name, field in cls.model_fields.items():
-        choices = list(_annotations.read_paths(cls, name, field))
-        paths = [path for path in choices if _attributes.has_attribute(mapper, str(path[0]))]
+        choices = list(_fields.read_paths(cls, name, field))
+        paths = [path for path in choices if _fields.has_attribute(mapper, str(path[0]))]
         if not paths and field.is_required():
             names = " or ".join(repr(path[0]) for path in choices)
             raise ConfigurationError(
                 f"{cls.__name__}.{name} reads {names}, which {model.__name__} does not have; "
                 f"name an attribute with validation_alias=…, or give the field a default"
             )
-        for path in paths:
-            key = _attributes.key_at(mapper, path)
-            if key is not None:
-                raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
-            relationship = _attributes.relationship_at(mapper, path)
-            if relationship is not None:
-                _refuse_unchecked(cls, name, field, relationship.mapper.class_ if mapper.configured else None)
-            first = str(path[0])
-            dictionary = _attributes.dictionary_at(mapper, first) if len(path) == 1 else None
-            if dictionary is not None and mapper.configured:
-                _refuse_dictionary_keys(cls, name, field, dictionary)
-            if len(path) == 1 and mapper.has_property(first):
-                break  # a mapped attribute always exists: Pydantic does not try the next choice
+        if not _fields.has_marker(field.metadata):
+            for path in paths:
+                _refuse_key(cls, name, field, mapper, path)
+                if len(path) == 1 and mapper.has_property(str(path[0])):
+                    break  # a mapped attribute always exists: Pydantic does not try the next choice
     if mapper.configured and cls.__pydantic_complete__:
         cls.__checked__ |= {model}
 
 
-def _refuse_unchecked(cls: type[PublicModel], name: str, field: FieldInfo, related: type[Any] | None) -> None:
-    unchecked: str | None = _annotations.NOT_VALIDATED
-    if not _annotations.skips_validation(field.metadata):
-        unchecked = _annotations.unchecked_type(field.annotation, PublicModel, related)
-    if unchecked is not None:
-        raise ConfigurationError(
-            f"{cls.__name__}.{name} shows related objects as {unchecked}, which may show their keys; "
-            f"make it a PublicModel, model=…"
-        )
-
-
-def _refuse_dictionary_keys(
-    cls: type[PublicModel], name: str, field: FieldInfo, dictionary: RelationshipProperty[Any]
-) -> None:
-    if not _annotations.shows_dictionary_keys(field.annotation, PublicId):
-        return
+def _refuse_key(cls: type[PublicModel], name: str, field: FieldInfo, mapper: Mapper[Any], path: _fields.Path) -> None:
+    """Refuse a field that would show a key by reading *path*, or that might."""
     try:
-        key = _attributes.key_of_dictionary(dictionary)
-    except _attributes.Undetermined:
+        owner, columns = _fields.columns_at(mapper, path) or (None, [])
+    except _fields.NotConfigured:
+        return  # it is checked again with the first object
+    for column in columns:
+        key = _mapped.key_of(owner or mapper, column)
+        if key is not None:
+            raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
+    doubtful = None if columns else _fields.may_hold_a_key(field, cls, PublicModel)
+    if doubtful is not None:
+        read = ".".join(map(str, path))
         raise ConfigurationError(
-            f"{cls.__name__}.{name} shows a dictionary whose keys cannot be checked; make them public ids, of a typed "
-            f"id or Annotated[str, PublicId(…)], or show a list"
-        ) from None
-    if key is not None:
-        raise ConfigurationError(
-            f"{cls.__name__}.{name} would show {key}, in the keys of a dictionary; key it by {key.instead}"
+            f"{cls.__name__}.{name} may show a key: {mapper.class_.__name__}.{read} is no column, and {doubtful} can "
+            f"hold one; show related objects by a PublicModel, and write Annotated[…, NotAKey()] if it is never a key"
         )
