@@ -148,7 +148,7 @@ NOT_SHOWN: dict[str, Callable[[str], Any]] = {
 }
 TEXTS = {"name", "public_id", "hybrid_text", "text", "chosen", "hybrid_of_name"}
 TRUTHS = {"compared", "hybrid_comparison"}
-COLUMNS_SHOWN = {"name", "weight", "public_id"}
+COLUMNS_SHOWN = ["name", "weight", "public_id"]
 LEAKY, HARMLESS = [*KEYS], [*COLUMNS_SHOWN]
 for key in KEYS:
     made = {name: make(key) for name, make in (SHOWN | NOT_SHOWN).items()}

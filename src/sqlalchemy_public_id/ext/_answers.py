@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
-from sqlalchemy_public_id.ext._places import Place, place_of
+from sqlalchemy_public_id.ext._places import Place, search
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
@@ -50,12 +50,17 @@ def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]
 
 
 async def _place_of(request: Request, error: Any) -> Place | None:
-    """Return the place of the wrong id in *request*. One that did not come with it is the server's: the log has it."""
-    if isinstance(error, (InvalidCursor, PublicIdConflict)):
+    """Return the place of the wrong id in *request*.
+
+    An id that did not come with the request is a mistake of the application. Its error is raised, which Starlette
+    answers with 500, and the server logs. That cannot be known of a body that is not read here, or of a web socket.
+    """
+    if isinstance(error, (InvalidCursor, PublicIdConflict)) or request.scope["type"] != "http":
         return None
-    place = await place_of(request, error.value, field_of(error))
-    if place is None:
-        log.warning("a wrong id that is no value of the request: %s", error, exc_info=error)
+    place, is_complete = await search(request, error.value, field_of(error))
+    if place is None and is_complete:
+        log.error("a wrong id that did not come with the request: %s", error)
+        raise error
     return place
 
 

@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from fastapi import Request
 
 Place: TypeAlias = tuple[str | int, ...]
 """The way to a value as FastAPI writes it: ``("body", "lines", 1, "product_public_id")``."""
 
+_LOOKALIKES = str.maketrans("oil", "011")  # which Crockford's alphabet reads as digits
 
-async def place_of(request: Request, value: object, field: str | None) -> Place | None:
-    """Return the place of *value* in *request*, or ``None`` if it did not come with it.
 
-    Of several, the first with a part called *field* is returned: it is most likely the one that was read. Upper and
-    lower case are the same if there is no exact one, because the value may be a canonical form of what was sent.
+class Search(NamedTuple):
+    """What the search for an id in a request has found."""
+
+    place: Place | None
+    """Its place; ``None`` if it is not there."""
+    is_complete: bool
+    """False if the body cannot be read, because it is another type of data, or was streamed."""
+
+
+async def search(request: Request, value: object, field: str | None) -> Search:
+    """Search *request* for *value*, which may be a canonical form of what was sent, or one of a list in a text.
+
+    Of several places, the first with a part called *field* is returned: it is most likely the one that was read.
     """
+    body, is_complete = await _of_the_body(request)
+    leaves = [(place, str(one)) for place, one in _leaves([*_beside_the_body(request), *body])]
     text = str(value)
-    found: list[tuple[bool, bool, Place]] = []
-    for place, one in _leaves([*_beside_the_body(request), *await _of_the_body(request)]):
-        if str(one).casefold() == text.casefold():
-            found.append((str(one) == text, field in place, place))
-    return max(found, key=lambda match: match[:2])[2] if found else None
+    for is_like in (str.__eq__, _is_same_word, _is_part):
+        places = [place for place, one in leaves if is_like(text, one)]
+        if places:
+            return Search(next((place for place in places if field in place), places[0]), is_complete)
+    return Search(None, is_complete)
+
+
+def _is_same_word(text: str, sent: str) -> bool:
+    return sent.casefold() == text.casefold()
+
+
+def _is_part(text: str, sent: str) -> bool:
+    return _letters(text) in _letters(sent)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold())).translate(_LOOKALIKES)
 
 
 def _beside_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
@@ -32,14 +56,14 @@ def _beside_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
     yield from ((("cookie", name), one) for name, one in request.cookies.items())
 
 
-async def _of_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
-    """Return the form or the JSON that the route has read, and Starlette keeps; nothing if there is none."""
+async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]:
+    """Return the form or the JSON that the route has read, and Starlette keeps; and whether that is all of the body."""
     try:
         if "form" in request.headers.get("content-type", ""):
-            return [(("body", name), one) for name, one in (await request.form()).multi_items()]
-        return [(("body",), await request.json())]
+            return [(("body", name), one) for name, one in (await request.form()).multi_items()], True
+        return ([(("body",), await request.json())] if await request.body() else []), True
     except Exception:  # it is another type of data, was streamed, or the client has gone
-        return ()
+        return [], False
 
 
 def _leaves(parts: list[tuple[Place, Any]]) -> Iterable[tuple[Place, Any]]:

@@ -140,8 +140,12 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
     * 409: :class:`~sqlalchemy_public_id.errors.PublicIdConflict`.
 
-    They have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``. With
-    *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and ``HTTPException``.
+    An id that did not come with the request, such as one of the application's settings, is a mistake of the server:
+    its error is raised again, which is a 500 with its traceback in the log.
+
+    The answers have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``.
+    With *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and
+    ``HTTPException``.
 
     These answers name models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The
     422 that FastAPI itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI
