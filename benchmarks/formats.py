@@ -21,7 +21,7 @@ from typeid import TypeID
 
 from benchmarks.databases import ALL, Bench
 from benchmarks.measure import Comparison, Subject, together
-from sqlalchemy_public_id import PublicIdType, TypedId, TypeIdFormat
+from sqlalchemy_public_id import JetifyTypeId, PublicIdType, TypedId
 
 __all__ = ["run"]
 
@@ -29,11 +29,11 @@ _TABLE = "loaded_format"
 _AT_ONCE = 5_000
 
 
-class NativeId(TypedId, format=TypeIdFormat("inv")):
+class NativeId(TypedId, format=JetifyTypeId("inv")):
     """A typed id, stored as a UUID."""
 
 
-class TextId(TypedId, format=TypeIdFormat("rcp", storage="text")):
+class TextId(TypedId, format=JetifyTypeId("rcp", storage="text")):
     """A typed id, stored as text."""
 
 

@@ -17,18 +17,8 @@ from ulid import ULID
 
 from benchmarks.databases import Bench
 from benchmarks.measure import Comparison, interleaved, repeated
-from sqlalchemy_public_id import (
-    BASE36,
-    URLSAFE64,
-    NanoId,
-    ObjectId,
-    Snowflake,
-    TypedId,
-    TypeIdFormat,
-    Ulid,
-    Uuid4,
-    Uuid7,
-)
+from sqlalchemy_public_id import JetifyTypeId, NanoId, ObjectId, Snowflake, TypedId, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 
 __all__ = ["run"]
 
@@ -62,7 +52,7 @@ _NAMES = {
     "objectid": ObjectId(),
     "PostId": PostId,
     "snowflake": Snowflake(machine_id=1),
-    "typeid": TypeIdFormat("post"),
+    "typeid": JetifyTypeId("post"),
     "ulid": Ulid(),
     "uuid4": Uuid4(encoding="hyphenated"),
     "uuid7": Uuid7(),

@@ -26,7 +26,7 @@ from ulid import ULID
 from uuid_utils import compat
 
 from benchmarks.models import Fields, bigint
-from sqlalchemy_public_id import BASE36
+from sqlalchemy_public_id.formats import BASE36
 
 __all__ = ["RIVALS", "PlainBase", "Rival", "fast", "metadatas"]
 

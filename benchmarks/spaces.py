@@ -24,7 +24,8 @@ from benchmarks.measure import Comparison, Samples, Subject, together
 from benchmarks.models import PlainUser, User, bigint
 from benchmarks.rival_models import fast
 from benchmarks.statements import recorded
-from sqlalchemy_public_id import BASE36, NanoId, bigint_key, bulk, public_id_column
+from sqlalchemy_public_id import NanoId, bigint_key, bulk, public_id_column
+from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.testing import collisions
 
 __all__ = ["run"]

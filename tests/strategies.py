@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64, Format, NanoId
+from sqlalchemy_public_id import Format, NanoId
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64
 
 PRINTABLE = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 
 FORMATS: dict[str, Format] = {
     "NanoId": NanoId(),
     "NanoId, prefixed": NanoId(prefix="cus"),
     "Uuid7": Uuid7(),
     "Uuid4": Uuid4(),
-    "TypeIdFormat": TypeIdFormat("user"),
+    "JetifyTypeId": JetifyTypeId("user"),
     "Ulid": Ulid(),
     "Snowflake": Snowflake(machine_id=1),
     "ObjectId": ObjectId(),

@@ -20,7 +20,8 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import BlockAllocator, NanoId, PublicIdMixin, block_key, guard, public_ref
+from sqlalchemy_public_id import NanoId, PublicIdMixin, guard, public_ref
+from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 VARIABLE = "PUBLIC_ID_LOADED"
 """The environment variable that names the file for the facts of the run: one line of JSON for each process."""

@@ -15,92 +15,37 @@ from sqlalchemy_public_id.declare import (
     public_id_column,
 )
 from sqlalchemy_public_id.errors import (
-    BackfillIncomplete,
-    ClockMovedBack,
     ConfigurationError,
-    DryRun,
-    DuplicatePrefix,
+    IdempotencyConflict,
     ImmutablePublicId,
     InvalidCursor,
     InvalidPublicId,
-    KeySpaceExhausted,
-    LeaseNotAvailable,
-    LockNotAvailable,
-    MigrationRefused,
-    MissingExtra,
     PublicIdCollision,
-    PublicIdConflict,
     PublicIdError,
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.formats import (
-    BASE36,
-    BASE58,
-    BASE62,
-    CROCKFORD32,
-    UNAMBIGUOUS,
-    URLSAFE64,
-    Budget,
-    Format,
-    NanoId,
-    ObjectId,
-    Snowflake,
-    TypeIdFormat,
-    Ulid,
-    Uuid4,
-    Uuid7,
-)
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.typed import TypedId
 
 if _TYPE_CHECKING:
     from sqlalchemy_public_id import bulk, idempotency, keys, lookup, references, tokens
-    from sqlalchemy_public_id.keys import (
-        BlockAllocator,
-        ClusterKey,
-        CoprimeKey,
-        CoprimeStep,
-        KeyedStep,
-        Ranges,
-        ShardRouter,
-        block_key,
-        cluster_key,
-    )
     from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
-    "BackfillIncomplete",
-    "BASE36",
-    "BASE58",
-    "BASE62",
     "bigint_key",
-    "block_key",
-    "BlockAllocator",
-    "Budget",
     "bulk",
-    "ClockMovedBack",
-    "cluster_key",
-    "ClusterKey",
     "ConfigurationError",
-    "CoprimeKey",
-    "CoprimeStep",
-    "CROCKFORD32",
-    "DryRun",
-    "DuplicatePrefix",
     "Format",
     "guard",
     "idempotency",
+    "IdempotencyConflict",
     "ImmutablePublicId",
     "InvalidCursor",
     "InvalidPublicId",
-    "KeyedStep",
+    "JetifyTypeId",
     "keys",
-    "KeySpaceExhausted",
-    "LeaseNotAvailable",
-    "LockNotAvailable",
     "lookup",
-    "MigrationRefused",
-    "MissingExtra",
     "NanoId",
     "ObjectId",
     "public_id_column",
@@ -108,44 +53,31 @@ __all__ = [
     "PublicIdCollision",
     "PublicIdColumnMixin",
     "PublicIdColumnMixinDataclass",
-    "PublicIdConflict",
     "PublicIdError",
     "PublicIdMixin",
     "PublicIdMixinDataclass",
     "PublicIdNotFound",
     "PublicIdType",
-    "Ranges",
     "ReferenceNotReadable",
     "references",
-    "ShardRouter",
     "Snowflake",
     "tokens",
     "TypedId",
-    "TypeIdFormat",
     "Ulid",
-    "UNAMBIGUOUS",
-    "URLSAFE64",
     "Uuid4",
     "Uuid7",
 ]
 
-_LATER = {
-    "bulk": "",
-    "idempotency": "",
-    "keys": "",
-    "lookup": "",
-    "public_ref": ".references",
-    "references": "",
-    "tokens": "",
-}
-"""Modules that a program may never use are loaded when a name of theirs is used. Other names stand in ``keys``."""
+_MODULES = frozenset({"bulk", "idempotency", "keys", "lookup", "references", "tokens"})
+"""Modules that a program may never use are loaded on first use."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _LATER.get(name, ".keys")
-    return getattr(_import_module(f"{__name__}{home}"), name) if home else _import_module(f"{__name__}.{name}")
+    if name in _MODULES:
+        return _import_module(f"{__name__}.{name}")
+    if name == "public_ref":
+        return _import_module(f"{__name__}.references").public_ref
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@
     │   └── InvalidCursor                 a page cannot begin at a cursor
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
-    ├── PublicIdConflict                  a repeated insert differs from the row that has its public id
+    ├── IdempotencyConflict                  a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
     │   ├── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones
@@ -48,7 +48,7 @@ __all__ = [
     "MigrationRefused",
     "MissingExtra",
     "PublicIdCollision",
-    "PublicIdConflict",
+    "IdempotencyConflict",
     "PublicIdError",
     "PublicIdNotFound",
     "ReferenceNotReadable",
@@ -179,7 +179,7 @@ class PublicIdCollision(PublicIdError):
         """The number of ids that the format can generate."""
 
 
-class PublicIdConflict(PublicIdError):
+class IdempotencyConflict(PublicIdError):
     """An insert was repeated with a stored public id, but with other contents. Nothing was written."""
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...] = ()) -> None:

@@ -128,13 +128,22 @@ class Prefixes:
 
     def owner_of(self, text: object) -> type[Any] | None:
         """Return the owner whose format accepts *text*, found by the prefix before the last separator."""
+        claim = self._claim_of(text)
+        return None if claim is None else claim.owner()
+
+    def format_of(self, text: object) -> Format | None:
+        """Return the format that accepts *text*, as :meth:`owner_of` finds its owner."""
+        claim = self._claim_of(text)
+        return None if claim is None or claim.owner() is None else claim.format
+
+    def _claim_of(self, text: object) -> _Claim | None:
         held = self._claims
         if not isinstance(text, str) or len(text) > held.max_length:
             return None
         for separator in tuple(held.by_separator):  # another thread may add one
             claim = held.by_lead.get("".join(text.rpartition(separator)[:2]))
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
-                return claim.owner()
+                return claim
         return None
 
 
@@ -153,12 +162,21 @@ def models(scope: object) -> Prefixes:
 
 def models_of(text: object) -> Iterator[type[Any]]:
     """Yield the models of all scopes whose format accepts *text*: one of each scope at most."""
-    with _models_lock:
-        scopes = list(_models.values())
-    for prefixes in scopes:
+    for prefixes in _scopes():
         owner = prefixes.owner_of(text)
         if owner is not None:
             yield owner
+
+
+def format_of(text: object) -> Format | None:
+    """Return the format of the typed ids, or of the model, that accepts *text*; ``None`` if there is none."""
+    formats = (prefixes.format_of(text) for prefixes in (typed_ids, *_scopes()))
+    return next((format for format in formats if format is not None), None)
+
+
+def _scopes() -> list[Prefixes]:
+    with _models_lock:
+        return list(_models.values())
 
 
 _models_of_table: weakref.WeakKeyDictionary[Any, dict[str, weakref.ref[type[Any]]]] = weakref.WeakKeyDictionary()

@@ -14,8 +14,20 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
-from sqlalchemy_public_id import BASE36, BASE58, BASE62, CROCKFORD32, URLSAFE64, NanoId
-from sqlalchemy_public_id.formats import Format, ObjectId, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import (
+    BASE36,
+    BASE58,
+    BASE62,
+    CROCKFORD32,
+    URLSAFE64,
+    Format,
+    JetifyTypeId,
+    ObjectId,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
 
 STATIC = Path(__file__).parents[2] / "docs/_static"
 ALPHABETS = {
@@ -94,7 +106,7 @@ FORMATS: list[tuple[Format, str]] = [
     (Uuid4(), "Uuid4"),
     (Uuid7(encoding="hyphenated"), "UUID, version 7"),
     (Uuid4(encoding="hyphenated"), "UUID, version 4"),
-    (TypeIdFormat("user"), "TypeID"),
+    (JetifyTypeId("user"), "TypeID"),
     (Ulid(), "ULID"),
     (ObjectId(), "ObjectId"),
 ]

@@ -38,15 +38,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from sqlalchemy_public_id import (
-    BASE62,
-    URLSAFE64,
     ConfigurationError,
+    JetifyTypeId,
     NanoId,
     ObjectId,
     PublicIdMixin,
     PublicIdType,
     Snowflake,
-    TypeIdFormat,
     Ulid,
     Uuid7,
     audit,
@@ -55,7 +53,7 @@ from sqlalchemy_public_id.alembic import AddPublicIdOp
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats import BASE62, URLSAFE64, Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrating.table import columns_of
 from sqlalchemy_public_id.naming import derived_name
@@ -108,7 +106,7 @@ def found(engine: Engine, **options: Any) -> dict[str, Finding]:
     return {finding.problem: finding for finding in report.findings}
 
 
-FORMATS = [NanoId(prefix="inv"), TypeIdFormat("inv"), Ulid(), Uuid7(), ObjectId(), Snowflake(machine_id=1)]
+FORMATS = [NanoId(prefix="inv"), JetifyTypeId("inv"), Ulid(), Uuid7(), ObjectId(), Snowflake(machine_id=1)]
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=repr)

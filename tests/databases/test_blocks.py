@@ -12,7 +12,8 @@ from marks import on
 from sqlalchemy import Engine, MetaData, event, inspect, select, update
 from sqlalchemy.orm import Session
 
-from sqlalchemy_public_id import ConfigurationError, KeySpaceExhausted
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.keys import BlockAllocator
 
 pytestmark = pytest.mark.backend

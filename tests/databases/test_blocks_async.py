@@ -12,7 +12,8 @@ from sqlalchemy import MetaData, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped
 
-from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 pytestmark = pytest.mark.backend

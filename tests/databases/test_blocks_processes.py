@@ -15,7 +15,7 @@ from marks import on
 from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.pool import NullPool
 
-from sqlalchemy_public_id import LeaseNotAvailable
+from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator
 
 PROCESSES, THREADS, BLOCK, KEYS, KILLS = 8, 8, 5_000, 1_000_000, 10

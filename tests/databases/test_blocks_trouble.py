@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator
 
 pytestmark = pytest.mark.backend

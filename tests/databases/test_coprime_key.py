@@ -17,17 +17,9 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import (
-    BASE36,
-    KeySpaceExhausted,
-    NanoId,
-    PublicIdMixin,
-    PublicIdType,
-    TypedId,
-    bulk,
-    lookup,
-    public_id_column,
-)
+from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, TypedId, bulk, lookup, public_id_column
+from sqlalchemy_public_id.errors import KeySpaceExhausted
+from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.keys.blocks import BlockAllocator
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep

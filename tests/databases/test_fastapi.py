@@ -19,10 +19,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from conftest import Statements
 from sqlalchemy_public_id import (
     ConfigurationError,
+    IdempotencyConflict,
     InvalidCursor,
     InvalidPublicId,
     NanoId,
-    PublicIdConflict,
     PublicIdMixin,
     PublicIdNotFound,
     TypedId,
@@ -387,19 +387,21 @@ ANSWERS: list[tuple[Exception, int, str, dict[str, Any]]] = [
         {"errors": [{"type": "public_id_invalid", "loc": ["body", "client"], "msg": NOT_AN_ID}]},
     ),
     (
-        PublicIdConflict("4711", model="Client", differing=("name", "age")),
+        IdempotencyConflict("4711", model="Client", differing=("name", "age")),
         409,
         CONFLICT,
         {"differing": ["name", "age"]},
     ),
 ]
+UNREADABLE = b"\x81\xa6client\xa44711"
+"""A body of MessagePack: where in it the id is cannot be told."""
 TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 
 
 @pytest.mark.parametrize(("error", "status", "detail", "more"), ANSWERS, ids=lambda value: type(value).__name__)
 def test_errors_as_answers(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
     """Errors have the shape of FastAPI's own, a 422 with the place; the value that they are about is not among them."""
-    (response,) = asked(raising(error), "/it", method="POST")
+    (response,) = asked(raising(error), "/it", method="POST", content=UNREADABLE)
     errors = more.get("errors")
 
     assert response.headers["content-type"] == "application/json"
@@ -411,7 +413,7 @@ def test_errors_as_answers(error: Exception, status: int, detail: str, more: dic
 @pytest.mark.parametrize(("error", "status", "detail", "more"), ANSWERS, ids=lambda value: type(value).__name__)
 def test_errors_as_problem_details(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
     """With ``problem_details=True``, they are problem details of RFC 9457."""
-    (response,) = asked(raising(error, problem_details=True), "/it", method="POST")
+    (response,) = asked(raising(error, problem_details=True), "/it", method="POST", content=UNREADABLE)
 
     assert response.headers["content-type"] == "application/problem+json"
     assert response.status_code == status
@@ -473,7 +475,9 @@ def test_documents_with_extensions() -> None:
 
 def test_query_without_a_body() -> None:
     """An unknown id in a request without a body is in the query."""
-    (response,) = asked(raising(PublicIdNotFound("x", model="Client", field="Parcel.client_public_id")), "/it")
+    (response,) = asked(
+        raising(PublicIdNotFound("x", model="Client", field="Parcel.client_public_id")), "/it?client_public_id=x"
+    )
 
     assert response.json()["detail"][0]["loc"] == ["query", "client_public_id"]
 

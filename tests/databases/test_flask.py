@@ -26,8 +26,6 @@ from werkzeug.exceptions import NotFound
 from werkzeug.routing import BuildError
 
 from sqlalchemy_public_id import (
-    BASE36,
-    URLSAFE64,
     ConfigurationError,
     InvalidPublicId,
     NanoId,
@@ -38,6 +36,7 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 from sqlalchemy_public_id.ext.flask import get_or_404, register
+from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 
 
 class Base(DeclarativeBase):

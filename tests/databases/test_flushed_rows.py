@@ -18,21 +18,21 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from sqlalchemy_public_id import (
-    CROCKFORD32,
     ConfigurationError,
+    JetifyTypeId,
     NanoId,
     ObjectId,
     PublicIdColumnMixin,
     PublicIdMixin,
     Snowflake,
     TypedId,
-    TypeIdFormat,
     Ulid,
     Uuid7,
     guard,
     public_id_column,
     testing,
 )
+from sqlalchemy_public_id.formats import CROCKFORD32
 
 pytestmark = pytest.mark.backend
 
@@ -138,7 +138,7 @@ FORMATS = {
     "uuid": Uuid7(),
     "uuid text": Uuid7(storage="text"),
     "ulid": Ulid(),
-    "typeid": TypeIdFormat(prefix="pet"),
+    "typeid": JetifyTypeId(prefix="pet"),
     "snowflake": Snowflake(machine_id=1),
     "objectid": ObjectId(),
     "typed": CardId,

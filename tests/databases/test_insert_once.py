@@ -47,10 +47,10 @@ from sqlalchemy.orm import (
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    IdempotencyConflict,
     InvalidPublicId,
     NanoId,
     PublicIdColumnMixin,
-    PublicIdConflict,
     PublicIdMixin,
     TypedId,
     bigint_key,
@@ -214,7 +214,7 @@ def test_again(db: Session, engine: Engine) -> None:
 def test_other_contents(db: Session) -> None:
     """The same id with other contents is an error that names the attributes, and the transaction goes on."""
     idempotency.insert_once(db, Order(public_id=A, number="1", total=Decimal(5), colour=Colour.RED, note="same"))
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         idempotency.insert_once(db, Order(public_id=A, number="1", total=Decimal(6), colour=Colour.BLUE, note="same"))
 
     assert (caught.value.public_id, caught.value.model) == (A, "Order")
@@ -230,7 +230,7 @@ def test_only_what_is_set_is_compared(db: Session) -> None:
     assert idempotency.insert_once(db, Order(public_id=A, state=None, served=None))[1] is False
     assert idempotency.insert_once(db, Order(public_id=A, number="1", note="deferred"))[1] is False
     for other in ({"number": None}, {"note": None}, {"note": "other"}, {"state": "new"}):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(db, Order(public_id=A, **other))
         assert caught.value.differing == tuple(other)
 
@@ -242,7 +242,7 @@ def test_row_that_has_changed(db: Session, engine: Engine) -> None:
     with Session(engine) as other, other.begin():
         lookup.get_one(other, Order, A).state = "paid"
 
-    with pytest.raises(PublicIdConflict):
+    with pytest.raises(IdempotencyConflict):
         idempotency.insert_once(db, Order(public_id=A, state="new"))
     assert order.state == "paid"
 
@@ -307,7 +307,7 @@ def test_values_that_differ(db: Session) -> None:
         for first, second in ((value, other), (other, value)):
             public_id = NanoId().generate()
             idempotency.insert_once(db, Order(public_id=public_id, **{attribute: first}))
-            with pytest.raises(PublicIdConflict) as caught:
+            with pytest.raises(IdempotencyConflict) as caught:
                 idempotency.insert_once(db, Order(public_id=public_id, **{attribute: second}))
             assert caught.value.differing == (attribute,)
 
@@ -394,7 +394,7 @@ def test_none_where_a_value_is_made(db: Session) -> None:
 
     assert created
     assert idempotency.insert_once(db, Parcel(**payload)) == (parcel, False)
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         idempotency.insert_once(db, Parcel(public_id=A, id=parcel.id + 1))
     assert caught.value.differing == ("id",)
 
@@ -416,7 +416,7 @@ def test_odd_names(db: Session) -> None:
     assert created
     assert idempotency.insert_once(db, Odd(**payload)) == (odd, False)
     for name in ("percent", "colon", "quotes"):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(db, Odd(**payload | {name: "other"}))
         assert caught.value.differing == (name,)
 
@@ -427,7 +427,7 @@ def test_attribute(db: Session) -> None:
     order, _ = idempotency.insert_once(db, Order(code=code, number="1"), attribute="code")
 
     assert idempotency.insert_once(db, Order(code=code, number="1"), attribute="code") == (order, False)
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         idempotency.insert_once(db, Order(code=code, public_id=A), attribute="code")
     assert caught.value.differing == ("public_id",)
     with pytest.raises(ConfigurationError, match="name one of"):
@@ -501,7 +501,7 @@ def test_rest_of_the_transaction(db: Session) -> None:
     ada.orders  # noqa: B018  loaded
     ada.name = "Countess"
     assert idempotency.insert_once(db, Order(public_id=A))[1] is False
-    with pytest.raises(PublicIdConflict):
+    with pytest.raises(IdempotencyConflict):
         idempotency.insert_once(db, Order(public_id=A, number="2"))
     db.commit()
 
@@ -634,7 +634,7 @@ def test_reference_that_differs(db: Session) -> None:
     db.flush()
     idempotency.insert_once(db, Gift(public_id=A, buyer_public_id=first.public_id))
 
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         idempotency.insert_once(db, Gift(public_id=A, buyer_public_id=second.public_id))
 
     assert caught.value.differing == ("buyer_public_id",)
@@ -652,7 +652,7 @@ def test_parent(db: Session) -> None:
     for same in ({"buyer": ada}, {"buyer_id": ada.id}, {}):
         assert idempotency.insert_once(db, Order(public_id=A, **same)) == (order, False)
     for other in ({"buyer": grace}, {"buyer_id": grace.id}, {"buyer_id": None}):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(db, Order(public_id=A, **other))
         assert caught.value.differing == ("buyer_id",)
     assert ada.orders == [order]
@@ -664,7 +664,7 @@ def test_pending_parent(db: Session) -> None:
     idempotency.insert_once(db, Order(public_id=A))
     grace = Buyer(name="Grace")
     db.add(grace)
-    with pytest.raises(PublicIdConflict):
+    with pytest.raises(IdempotencyConflict):
         idempotency.insert_once(db, Order(public_id=A, buyer=grace))
     db.commit()
 
@@ -702,7 +702,7 @@ def test_shapes(name: str, create: Callable[[MetaData], None], session: Session)
         assert idempotency.insert_once(session, first, attribute=attribute) == (first, True)
         session.commit()
         assert idempotency.insert_once(session, second, attribute=attribute) == (first, False)
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(session, other, attribute=attribute)
         assert caught.value.differing == ("name",)
 
@@ -715,7 +715,7 @@ def test_another_class_of_the_same_table(create: Callable[[MetaData], None], ses
     idempotency.insert_once(session, crate(public_id=A, name="a"))
     idempotency.insert_once(session, box(public_id=B, name="b"))
     for other in (box(public_id=A, name="a"), crate(public_id=B, name="b")):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(session, other)
         assert caught.value.differing == ("kind",)
     session.commit()
@@ -755,7 +755,7 @@ def test_async(async_engine: AsyncEngine) -> None:
                 assert (ada.name, created) == ("Ada", True)
                 await session.commit()
                 assert await async_once(session, Buyer(public_id=ADA, name="Ada")) == (ada, False)
-                with pytest.raises(PublicIdConflict) as caught:
+                with pytest.raises(IdempotencyConflict) as caught:
                     await async_once(session, Buyer(public_id=ADA, name="Grace"))
                 assert caught.value.differing == ("name",)
                 with pytest.raises(ConfigurationError, match="no public_id"):
@@ -781,6 +781,6 @@ def test_object_that_is_older_than_its_row(db: Session, engine: Engine) -> None:
         with Session(engine) as other, other.begin():
             other.get_one(Order, order.id).number = "2"
 
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             idempotency.insert_once(session, Order(public_id=A, number="1"))
     assert caught.value.differing == ("number",)

@@ -20,7 +20,7 @@ from sqlalchemy.orm import (
 )
 from support.interrupt import interrupted
 
-from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin, idempotency
+from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin, idempotency
 
 
 class Base(DeclarativeBase):
@@ -84,7 +84,7 @@ def test_stored_row_that_is_hidden(session: Session, rollbacks: list[Any], first
         session.add(User(name="before"))
         session.flush()
 
-    with pytest.raises((IntegrityError, PublicIdConflict)):
+    with pytest.raises((IntegrityError, IdempotencyConflict)):
         idempotency.insert_once(session, User(public_id=ID, name="once"))
 
     assert len(rollbacks) < (10 if first else 1)

@@ -25,7 +25,7 @@ from sqlalchemy.orm import (
     selectinload,
 )
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdConflict, PublicIdMixin
+from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict, NanoId, PublicIdMixin
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.idempotency import insert_once
 
@@ -254,7 +254,7 @@ def test_transaction_of_a_connection(db: Session, engine: Engine, mode: Any) -> 
         for created in (True, False):
             session = Session(connection, join_transaction_mode=mode)
             assert insert_once(session, Order(public_id=A, number="1"))[1] is created
-            with pytest.raises(PublicIdConflict):
+            with pytest.raises(IdempotencyConflict):
                 insert_once(session, Order(public_id=A, number="2"))
             if mode != "control_fully":
                 session.commit()
@@ -395,7 +395,7 @@ def test_compare(db: Session) -> None:
     assert insert_once(db, Order(public_id=A, number="1", customer=eve), compare=["number"]) == (order, False)
     assert insert_once(db, Order(public_id=A, number="2", customer=ada), compare={"customer"}) == (order, False)
     for compare, differing in ((None, ("number", "customer_id")), (("customer",), ("customer_id",))):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             insert_once(db, Order(public_id=A, number="2", customer=eve), compare=compare)
         assert caught.value.differing == differing
 

@@ -41,7 +41,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from conftest import Statements
-from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
+from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.idempotency import insert_once
 
@@ -132,7 +132,7 @@ def is_repetition(db: Session, attribute: str, first: Any, again: Any, model: An
     differing: tuple[str, ...] = ()
     try:
         insert_once(db, model(public_id=FIRST, **{attribute: again}))
-    except PublicIdConflict as conflict:
+    except IdempotencyConflict as conflict:
         differing = conflict.differing
     assert db.scalar(select(func.count()).select_from(model)) == 1  # the transaction goes on
     assert differing in ((), (attribute,))
@@ -277,7 +277,7 @@ def test_cast_that_is_refused(db: Session, statements: Statements) -> None:
     assert [each for each in statements if "UNSIGNED)" in each]
     insert_once(db, Form(public_id=SECOND, unsigned=Decimal("9.99"), price=Decimal("9.994999")))
     again = Form(public_id=SECOND, unsigned=Decimal("9.98"), price=Decimal("9.994999"))
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         insert_once(db, again)
     assert caught.value.differing == ("unsigned",)
 
@@ -322,7 +322,7 @@ def test_async(async_engine: AsyncEngine) -> None:
                 await session.commit()
                 assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is False
                 again = Form(public_id=FIRST, **values | {"number": 6, "price": Decimal(6)})
-                with pytest.raises(PublicIdConflict) as caught:
+                with pytest.raises(IdempotencyConflict) as caught:
                     await async_once(session, again)
                 assert caught.value.differing == ("number", "price")
                 assert (await async_once(session, again, compare=["folded"]))[1] is False
@@ -347,6 +347,6 @@ def test_the_database_is_asked_once(db: Session, engine: Engine) -> None:
     sent.clear()
     assert insert_once(db, Form(public_id=FIRST, small=3))[1] is False
     assert not [statement for statement in sent if "value_0" in statement]
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         insert_once(db, Form(public_id=FIRST, **values | {"folded": "eve", "small": 4}))
     assert caught.value.differing == ("small", "folded")

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
+from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -103,7 +103,7 @@ def is_repetition(db: Session, attribute: str, first: Any, again: Any) -> bool:
     differing: tuple[str, ...] = ()
     try:
         insert_once(db, Measure(public_id=FIRST, **{attribute: again}))
-    except PublicIdConflict as conflict:
+    except IdempotencyConflict as conflict:
         differing = conflict.differing
     assert differing in ((), (attribute,))
     return not differing

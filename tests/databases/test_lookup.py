@@ -27,7 +27,6 @@ from sqlalchemy.orm import (
 )
 
 from sqlalchemy_public_id import (
-    BASE62,
     ConfigurationError,
     NanoId,
     PublicIdColumnMixin,
@@ -38,6 +37,7 @@ from sqlalchemy_public_id import (
     lookup,
     public_id_column,
 )
+from sqlalchemy_public_id.formats import BASE62
 
 
 class Base(DeclarativeBase):

@@ -11,8 +11,8 @@ from people import People, send
 from sqlalchemy import Engine
 from unit.test_distribution import chance_of
 
-from sqlalchemy_public_id import BASE36, BASE62, ConfigurationError, NanoId
-from sqlalchemy_public_id.formats import Format, alphabets
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.formats import BASE36, BASE62, Format, alphabets
 from sqlalchemy_public_id.migrating.server_defaults import expression
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]

@@ -14,11 +14,11 @@ from unit.test_distribution import chance_of
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    JetifyTypeId,
     NanoId,
     ObjectId,
     PublicIdType,
     Snowflake,
-    TypeIdFormat,
     Ulid,
     Uuid4,
     Uuid7,
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
 SUSPECT = 1e-6 / 1000
 """There are some hundred chances below; together they give a false alarm once in a million runs."""
-NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), TypeIdFormat("person"), Ulid(), ObjectId(prefix="oid")]
+NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), JetifyTypeId("person"), Ulid(), ObjectId(prefix="oid")]
 TEXT = [
     Uuid7(encoding="hex", storage="text"),
     Uuid7(encoding="hyphenated", storage="text", prefix="pst"),
@@ -39,7 +39,7 @@ TEXT = [
     Uuid4(encoding="hex", storage="text", prefix="row"),
     ObjectId(storage="text"),
 ]
-REFUSED = [Snowflake(machine_id=1), Uuid7(storage="text"), Ulid(storage="text"), TypeIdFormat("x", storage="text")]
+REFUSED = [Snowflake(machine_id=1), Uuid7(storage="text"), Ulid(storage="text"), JetifyTypeId("x", storage="text")]
 
 
 def shown(engine: Engine, format: BitsFormat) -> list[str]:
@@ -140,7 +140,7 @@ def test_separators(engine: Engine, separator: str) -> None:
 def test_own_function() -> None:
     """PostgreSQL 18 has a function for UUIDs of version 7, and it is used where the server is known to have it."""
     assert expression(Uuid7(), "postgresql", (18, 1)) == "uuidv7()"
-    assert expression(TypeIdFormat("x"), "postgresql", (18,)) == "uuidv7()"
+    assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "uuidv7()"
     assert "uuidv7" not in expression(Uuid7(), "postgresql", (17, 2))
     assert "uuidv7" not in expression(Uuid7(), "postgresql")
 

@@ -14,7 +14,8 @@ from sqlalchemy import Engine, ForeignKey, MetaData, Table, event, func, inspect
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, relationship
 
-from sqlalchemy_public_id import BASE62, NanoId, PublicIdMixin, bigint_key, guard, lookup, public_id_column, testing
+from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, guard, lookup, public_id_column, testing
+from sqlalchemy_public_id.formats import BASE62
 
 pytestmark = pytest.mark.backend
 

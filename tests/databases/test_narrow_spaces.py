@@ -15,7 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.retrying import run_transaction
 
-from sqlalchemy_public_id import BASE36, NanoId, PublicIdMixin, bulk
+from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk
+from sqlalchemy_public_id.formats import BASE36
 
 IDS = ["".join(letters) for letters in itertools.product(BASE36, repeat=2)]
 FREE = 60

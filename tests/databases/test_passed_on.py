@@ -16,8 +16,8 @@ from sqlalchemy.pool import NullPool
 from werkzeug.exceptions import NotFound
 
 from sqlalchemy_public_id import (
+    IdempotencyConflict,
     NanoId,
-    PublicIdConflict,
     PublicIdMixin,
     PublicIdNotFound,
     idempotency,
@@ -210,9 +210,9 @@ def test_insert_once(books: Books, way: str) -> None:
 
     row, created = repeat(where=Book.owner == "ours")
     assert (row.public_id, created) == (OURS, False)
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         repeat(title="another")
     assert caught.value.differing == ("title",)
-    with pytest.raises(PublicIdConflict) as caught:
+    with pytest.raises(IdempotencyConflict) as caught:
         repeat(title="another", where=Book.owner == "theirs")
     assert caught.value.differing == ()

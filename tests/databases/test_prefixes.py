@@ -16,7 +16,8 @@ from sqlalchemy import ForeignKey, MetaData, String, text
 from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column, relationship
 
-from sqlalchemy_public_id import DuplicatePrefix, NanoId, PublicIdMixin, TypedId, lookup, public_id_column
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, lookup, public_id_column
+from sqlalchemy_public_id.errors import DuplicatePrefix
 
 pytestmark = pytest.mark.backend
 

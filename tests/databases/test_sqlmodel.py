@@ -22,10 +22,10 @@ from sqlmodel import Field, Relationship, Session, SQLModel, select
 from sqlalchemy_public_id import (
     ConfigurationError,
     Format,
+    IdempotencyConflict,
     ImmutablePublicId,
     InvalidPublicId,
     NanoId,
-    PublicIdConflict,
     TypedId,
     Uuid7,
     lookup,
@@ -391,7 +391,7 @@ def test_insert_once_with_other_contents(db: Session) -> None:
         ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=None)),
         ("team_public_id", Prize(public_id=ID, name="Oscar", team_public_id=other.public_id)),
     ):
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             insert_once(db, again)
         assert caught.value.differing == (differing,)
 

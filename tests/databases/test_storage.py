@@ -27,11 +27,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_col
 
 from sqlalchemy_public_id import (
     InvalidPublicId,
+    JetifyTypeId,
     ObjectId,
     PublicIdMixin,
     Snowflake,
     TypedId,
-    TypeIdFormat,
     Ulid,
     Uuid4,
     Uuid7,
@@ -54,7 +54,7 @@ FORMATS: dict[str, Any] = {
     "uuid7 text": Uuid7(encoding="hyphenated", storage="text"),
     "uuid4": Uuid4(prefix="row", encoding="base58"),
     "uuid4 text": Uuid4(encoding="hex", storage="text"),
-    "typeid": TypeIdFormat("stored"),
+    "typeid": JetifyTypeId("stored"),
     "ulid": Ulid(),
     "ulid text": Ulid(prefix="u", storage="text"),
     "snowflake": Snowflake(machine_id=7),

@@ -20,9 +20,9 @@ from sqlalchemy.orm import (
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    IdempotencyConflict,
     InvalidCursor,
     NanoId,
-    PublicIdConflict,
     PublicIdMixin,
     PublicIdNotFound,
     bulk,
@@ -232,12 +232,12 @@ def test_repeated_insert_of_their_row(session: Session, tenants: Tenants) -> Non
     our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
     for where in (tenants.where, lambda model: model.organisation_id == our_id):
         for name in ("Eve", "another"):
-            with pytest.raises(PublicIdConflict, match="does not meet the condition") as caught:
+            with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
                 insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
             assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
         again = User(public_id=ours, organisation_id=our_id, name="Ada")
         assert insert_once(session, again, where=where) == (tenants.ada, False)
-        with pytest.raises(PublicIdConflict) as caught:
+        with pytest.raises(IdempotencyConflict) as caught:
             insert_once(session, User(public_id=ours, organisation_id=our_id, name="Bob"), where=where)
         assert caught.value.differing == ("name",)
     bob, is_new = insert_once(session, User(public_id=UNKNOWN, organisation_id=our_id, name="Bob"), where=where)

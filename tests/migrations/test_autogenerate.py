@@ -24,9 +24,9 @@ from sqlalchemy import (
     text,
 )
 
-from sqlalchemy_public_id import BASE62, NanoId, ObjectId, PublicIdType, Snowflake, TypedId, Uuid4, Uuid7
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, TypedId, Uuid4, Uuid7
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats import BASE62, Format
 
 pytestmark = pytest.mark.backend
 

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, ForeignKey, MetaData, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
+from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.alembic import (
     ClusterOp,
     CreateClusterConfigOp,
@@ -34,6 +34,7 @@ from sqlalchemy_public_id.alembic import (
     set_cluster,
     unset_cluster,
 )
+from sqlalchemy_public_id.errors import LockNotAvailable
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
 from sqlalchemy_public_id.keys.cluster import operations
 from sqlalchemy_public_id.migrating import Patience

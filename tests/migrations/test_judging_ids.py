@@ -9,7 +9,7 @@ from people import people
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
-from sqlalchemy_public_id.formats import Format, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.contents import count_invalid
@@ -27,7 +27,7 @@ FORMATS: list[Format] = [
     NanoId(length=16).accepting(NanoId(length=12), Uuid4(encoding="hyphenated", storage="text")),
     Uuid7(storage="text"),
     Uuid7(encoding="hyphenated", storage="text"),
-    TypeIdFormat("user", storage="text"),
+    JetifyTypeId("user", storage="text"),
     Ulid(storage="text"),
     ObjectId(storage="text"),
     Snowflake(machine_id=1, storage="text"),

@@ -17,8 +17,9 @@ from shops import old_shop, shop
 from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 
-from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
+from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.alembic import add_public_id
+from sqlalchemy_public_id.errors import LockNotAvailable
 
 pytestmark = pytest.mark.backend
 

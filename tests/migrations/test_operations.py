@@ -10,8 +10,9 @@ from marks import on
 from people import People, migrating, send
 from sqlalchemy import Connection, Engine, exc, inspect, text
 
-from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId, Uuid7
+from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
 from sqlalchemy_public_id.errors import BackfillIncomplete
+from sqlalchemy_public_id.formats import BASE62
 
 pytestmark = pytest.mark.backend
 

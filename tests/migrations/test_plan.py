@@ -15,9 +15,9 @@ from people import People, send
 from projects import Project
 from sqlalchemy import Engine, MetaData, create_engine, inspect
 
-from sqlalchemy_public_id import DryRun, NanoId
+from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating import Consent
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.operation import examine

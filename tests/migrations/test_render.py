@@ -13,8 +13,9 @@ from alembic.operations.ops import ModifyTableOps, UpgradeOps
 from marks import on
 from projects import Project, downgrade_of, upgrade_of
 from shops import new_shop, old_shop, shop
+from sqlalchemy import Column, Integer, Table
 
-from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
+from sqlalchemy_public_id import ConfigurationError, NanoId
 from sqlalchemy_public_id.alembic import (
     AddPublicIdOp,
     BackfillPublicIdOp,
@@ -24,6 +25,8 @@ from sqlalchemy_public_id.alembic import (
     LoosenPublicIdOp,
     PublicIdOp,
 )
+from sqlalchemy_public_id.formats import BASE62
+from sqlalchemy_public_id.references import AnyPublicIdType
 
 pytestmark = pytest.mark.backend
 
@@ -178,6 +181,16 @@ def test_plain_keys(new_project: Callable[..., Project]) -> None:
 
     assert f"sa.Column('id', {key}, sa.Identity(always=False), autoincrement=True, nullable=False)" in text
     assert f"sa.Column('customer_id', {key}, nullable=True)" in text
+
+
+def test_ids_of_any_model(new_project: Callable[..., Project]) -> None:
+    """So is a column for the public ids of any model."""
+    shop = new_shop()
+    Table("entry", shop, Column("id", Integer, primary_key=True), Column("subject", AnyPublicIdType(48)))
+    text = new_project().revision(shop)
+
+    assert "sa.Column('subject', sa.String(length=48).with_variant(sa.String(length=48, collation='C'), 'post" in text
+    assert "sqlalchemy_public_id" not in text
 
 
 def test_types_of_the_library(new_project: Callable[..., Project]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from people import People
 from sqlalchemy import Connection, create_engine, event
 
-from sqlalchemy_public_id import BackfillIncomplete, NanoId
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.errors import BackfillIncomplete, MigrationRefused
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from sqlalchemy_public_id import ConfigurationError, LockNotAvailable
+from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.alembic import take_turn
+from sqlalchemy_public_id.errors import LockNotAvailable
 from sqlalchemy_public_id.migrating.databases import database_of
 
 on_servers = on("postgresql", "mysql", "mariadb")

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
 
-from sqlalchemy_public_id import DryRun
+from sqlalchemy_public_id.errors import DryRun
 from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster
 
 ROWS = 200

@@ -9,8 +9,9 @@ from marks import on
 from people import People, people
 from sqlalchemy import Engine
 
-from sqlalchemy_public_id import BASE62, NanoId
+from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.formats import BASE62
 from sqlalchemy_public_id.migrating.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend

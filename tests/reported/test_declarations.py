@@ -20,7 +20,6 @@ from sqlalchemy.orm import (
 
 from sqlalchemy_public_id import (
     ConfigurationError,
-    DuplicatePrefix,
     ImmutablePublicId,
     NanoId,
     PublicIdMixin,
@@ -29,6 +28,7 @@ from sqlalchemy_public_id import (
     lookup,
     public_id_column,
 )
+from sqlalchemy_public_id.errors import DuplicatePrefix
 from sqlalchemy_public_id.ext.fastapi import by_public_id
 
 # --- refused declarations --------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from marks import on
 from people import People, people
 from sqlalchemy import Engine
 
-from sqlalchemy_public_id import BASE62, NanoId, ObjectId, Uuid4, Uuid7
+from sqlalchemy_public_id import NanoId, ObjectId, Uuid4, Uuid7
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats import BASE62, Format
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.server_defaults import can_generate

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, with_loader_criteria
 
-from sqlalchemy_public_id import PublicIdConflict, PublicIdMixin
+from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -52,7 +52,7 @@ def test_id_of_another_tenant(
         insert_once(session, Payment(public_id=THE_ID, tenant=1, amount=5))
         session.commit()
 
-    with make_session(engine, info={"tenant": 2}) as session, pytest.raises(PublicIdConflict):
+    with make_session(engine, info={"tenant": 2}) as session, pytest.raises(IdempotencyConflict):
         insert_once(session, Payment(public_id=THE_ID, tenant=2, amount=5), where=where)
 
 
@@ -63,6 +63,6 @@ def test_same_contents(engine: Engine, create: Callable[[MetaData], None]) -> No
         insert_once(session, Payment(public_id=THE_ID, tenant=1, amount=5))
         session.commit()
 
-    with SessionOfTenant(engine, info={"tenant": 2}) as session, pytest.raises(PublicIdConflict) as caught:
+    with SessionOfTenant(engine, info={"tenant": 2}) as session, pytest.raises(IdempotencyConflict) as caught:
         insert_once(session, Payment(public_id=THE_ID, tenant=1, amount=5))
     assert caught.value.differing == ()

@@ -1,6 +1,7 @@
 """Unknown ids in FastAPI: the answer names the place in the request, or is a fault of the server."""
 # FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, ForeignKey, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from sqlalchemy_public_id import PublicIdMixin, PublicIdNotFound, TypedId, lookup, public_ref
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, TypedId, lookup, public_ref
 from sqlalchemy_public_id.ext.fastapi import install
 
 UNKNOWN = "nbprod_000000000000"
@@ -96,17 +97,27 @@ def test_place_in_a_nested_body(engine: Engine, app: FastAPI, send: Callable[...
 
 
 @pytest.mark.parametrize("path", ["/assigns", "/looks-up"])
-def test_wrong_ids_of_the_application(
-    app: FastAPI, send: Callable[..., httpx.Response], caplog: pytest.LogCaptureFixture, path: str
-) -> None:
-    """An unknown id that is not in the request is answered with 500, and logged, so that operators can see it."""
-    response = send(app, "GET", path)
-    logged = [record.getMessage() for record in caplog.records if record.name.startswith("sqlalchemy_public_id")]
+@pytest.mark.parametrize("problem_details", [False, True])
+def test_wrong_ids_of_the_application(engine: Engine, app: FastAPI, path: str, problem_details: bool) -> None:
+    """An unknown id that is not in the request is an error of the server, which its log shows with the cause."""
+    install(app, problem_details=problem_details)
+    transport = httpx.ASGITransport(app)  # which raises what the server would log
 
-    assert response.status_code == 500
-    assert UNKNOWN not in response.text
-    assert len(logged) == 1
-    assert UNKNOWN in logged[0]
+    async def request() -> None:
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            await client.get(path)
+
+    with pytest.raises(ConfigurationError, match=f"no client has sent: .*{UNKNOWN}") as caught:
+        asyncio.run(asyncio.wait_for(request(), 30))
+
+    assert isinstance(caught.value.__cause__, PublicIdNotFound)
+
+
+def test_answer_to_wrong_ids_of_the_application(app: FastAPI, send: Callable[..., httpx.Response]) -> None:
+    """The client learns nothing of it."""
+    response = send(app, "GET", "/looks-up")
+
+    assert (response.status_code, response.text) == (500, "Internal Server Error")
 
 
 @pytest.mark.parametrize(

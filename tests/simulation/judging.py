@@ -11,7 +11,7 @@ from simulation.stage import INTERRUPTIONS, RAISED, Incident, Stage
 from simulation.storage import Kind
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 
-from sqlalchemy_public_id.errors import PublicIdConflict
+from sqlalchemy_public_id.errors import IdempotencyConflict
 
 GIVEN = "fe"
 """The id that listeners give."""
@@ -163,7 +163,7 @@ class Judge:
 
     def _is_expected(self, error: BaseException, wishes: list[Wish]) -> bool:
         """Return True if ``insert_once()`` has found that the id belongs to another row."""
-        return isinstance(error, PublicIdConflict) and any(
+        return isinstance(error, IdempotencyConflict) and any(
             self._is_taken(wish.given) for wish in wishes if wish.given is not None
         )
 

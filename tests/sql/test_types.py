@@ -29,8 +29,6 @@ from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id import (
-    BASE62,
-    CROCKFORD32,
     ConfigurationError,
     InvalidPublicId,
     NanoId,
@@ -39,6 +37,7 @@ from sqlalchemy_public_id import (
     TypedId,
     testing,
 )
+from sqlalchemy_public_id.formats import BASE62, CROCKFORD32
 
 pytestmark = pytest.mark.backend
 

@@ -7,8 +7,8 @@ import string
 
 import pytest
 
-from sqlalchemy_public_id import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64, NanoId
-from sqlalchemy_public_id.formats import alphabets
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64, alphabets
 
 PRESETS = {name: getattr(alphabets, name) for name in alphabets.__all__}
 

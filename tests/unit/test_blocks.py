@@ -12,7 +12,8 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.pool import AssertionPool, NullPool, SingletonThreadPool, StaticPool
 from sqlalchemy.schema import CreateTable
 
-from sqlalchemy_public_id import ConfigurationError, LeaseNotAvailable
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 

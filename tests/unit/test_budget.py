@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id import Budget, NanoId
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import Budget
 
 EXACT = 1e-13
 """The relative error that is let pass; a float holds 1e-16."""

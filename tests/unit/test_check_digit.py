@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stdnum.iso7064 import mod_37_36
 
-from sqlalchemy_public_id import BASE36, NanoId
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Tab
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import declarative_base
 
-from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.dialects import traits_for
@@ -108,7 +108,7 @@ def test_new_ids(count: int) -> None:
 
 @pytest.mark.parametrize(
     "format",
-    [Uuid7(), Uuid4(prefix="a", encoding="hyphenated"), TypeIdFormat("user"), Ulid(), Snowflake(5), ObjectId("o")],
+    [Uuid7(), Uuid4(prefix="a", encoding="hyphenated"), JetifyTypeId("user"), Ulid(), Snowflake(5), ObjectId("o")],
     ids=repr,
 )
 def test_new_ids_of_every_format(format: Format) -> None:
@@ -135,7 +135,7 @@ def test_new_with_a_wrong_format() -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "'NanoIdd' is not a format" in result.stderr
-    assert "write one of NanoId" in result.stderr
+    assert "write one of JetifyTypeId" in result.stderr
 
 
 def test_new_into_a_closed_pipe() -> None:
@@ -249,8 +249,8 @@ def test_inspect_what_is_no_id(text: str, expected: str) -> None:
         Uuid7("credit_note", encoding="hyphenated"),
         Uuid4(encoding="hyphenated"),
         Uuid4("a", encoding="hex"),
-        TypeIdFormat(),
-        TypeIdFormat("line_item"),
+        JetifyTypeId(),
+        JetifyTypeId("line_item"),
         Ulid(),
         Ulid(prefix="evt", separator="."),
         Snowflake(0),
@@ -275,7 +275,7 @@ def test_guesses_of_every_format(format: Format) -> None:
     [
         ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "2016-07-30T23:54:10.259+00:00 (as Ulid)"),
         ("507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000+00:00 (as ObjectId)"),
-        ("user_01h455vb4pex5vsknk084sn02q", "2023-06-30T03:34:18.518+00:00 (as TypeIdFormat)"),
+        ("user_01h455vb4pex5vsknk084sn02q", "2023-06-30T03:34:18.518+00:00 (as JetifyTypeId)"),
         ("0000000004194324480", "2020-01-01T00:00:01.000+00:00 (as Snowflake)"),
         ("post_036twi214qwj7mgsvq83nm8wf", "2022-02-22T19:22:22.000+00:00 (as Uuid7)"),
     ],

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id import BASE36, BASE58, CROCKFORD32, ConfigurationError
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.formats import BASE36, BASE58, CROCKFORD32
 from sqlalchemy_public_id.formats.codec import ENCODINGS, Codec, codec_of
 
 ALPHABETS = {

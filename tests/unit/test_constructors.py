@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import Format, NanoId, ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 
 CONSTRUCTORS: dict[str, Callable[[], Format]] = {
     "NanoId()": NanoId,
     "NanoId(prefix='cus', check_digit=True)": lambda: NanoId(prefix="cus", check_digit=True),
     "ObjectId()": ObjectId,
     "Snowflake(machine_id=1)": lambda: Snowflake(machine_id=1),
-    "TypeIdFormat('cus')": lambda: TypeIdFormat("cus"),
+    "JetifyTypeId('cus')": lambda: JetifyTypeId("cus"),
     "Ulid()": Ulid,
     "Uuid4()": Uuid4,
     "Uuid7()": Uuid7,

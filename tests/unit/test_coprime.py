@@ -13,16 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import PRINTABLE, any_text, presets
 
-from sqlalchemy_public_id import (
-    BASE36,
-    BASE58,
-    BASE62,
-    UNAMBIGUOUS,
-    ConfigurationError,
-    InvalidPublicId,
-    KeySpaceExhausted,
-    formats,
-)
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, formats
+from sqlalchemy_public_id.errors import KeySpaceExhausted
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, UNAMBIGUOUS
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
 SEED = 67 * 71 * 73 * 79 * 83 * 89

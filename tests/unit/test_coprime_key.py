@@ -11,18 +11,9 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import (
-    BASE36,
-    URLSAFE64,
-    ConfigurationError,
-    InvalidPublicId,
-    KeySpaceExhausted,
-    NanoId,
-    PublicIdType,
-    TypedId,
-    formats,
-    testing,
-)
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, formats, testing
+from sqlalchemy_public_id.errors import KeySpaceExhausted
+from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep

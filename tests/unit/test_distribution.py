@@ -15,8 +15,8 @@ from itertools import pairwise, product
 import nanoid
 import pytest
 
-from sqlalchemy_public_id import BASE36, NanoId
-from sqlalchemy_public_id.formats import alphabets
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.formats import BASE36, alphabets
 
 PRESETS = {name: getattr(alphabets, name) for name in alphabets.__all__}
 SUSPECT = 5e-9

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from sqlalchemy_public_id import Format, InvalidPublicId, NanoId, TypedId
 from sqlalchemy_public_id.ext.fastapi import install
-from sqlalchemy_public_id.formats import ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 
 SECRET = "s3cr3tT0kenBody"
 
@@ -27,7 +27,7 @@ FORMATS: list[Any] = [
     Uuid7(prefix="fape"),
     Uuid7(),
     Uuid4(prefix="fapf", encoding="hyphenated"),
-    TypeIdFormat("fapg"),
+    JetifyTypeId("fapg"),
     Ulid(),
     Snowflake(machine_id=1),
     ObjectId(prefix="faph"),
@@ -39,13 +39,13 @@ def answered(check: Any, text: object) -> dict[str, Any]:
     app = FastAPI()
     install(app, problem_details=True)
 
-    @app.get("/it")
+    @app.post("/it")
     def it() -> None:
         check(text)
 
     async def asking() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-            return await client.get("/it")
+            return await client.post("/it", json=text)
 
     response = asyncio.run(asking())
     assert response.status_code == 422

@@ -15,15 +15,9 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id import (
-    BASE36,
-    BASE62,
-    URLSAFE64,
-    ConfigurationError,
-    InvalidPublicId,
-    KeySpaceExhausted,
-    MissingExtra,
-)
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.errors import KeySpaceExhausted, MissingExtra
+from sqlalchemy_public_id.formats import BASE36, BASE62, URLSAFE64
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 
 AES = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")

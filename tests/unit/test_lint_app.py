@@ -599,13 +599,13 @@ def test_disposed_registry() -> None:
 
     class Old(PublicIdMixin, Former):
         __tablename__ = "old"
-        number: Mapped[int] = mapped_column(ForeignKey("old.id"))
+        former_number: Mapped[int] = mapped_column(ForeignKey("old.id"))
 
     alive = Old()
     Former.registry.dispose()
 
-    assert leaks(app_that_answers(model_of(number=int))) == []
-    assert [one.column for one in lint_app(app_that_answers(model_of(number=int)))] == []
+    assert leaks(app_that_answers(model_of(former_number=int))) == []
+    assert [one.column for one in lint_app(app_that_answers(model_of(former_number=int)))] == []
     assert alive is not None
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import BASE36, BASE58, BASE62, URLSAFE64, ConfigurationError, Format, InvalidPublicId, NanoId
+from sqlalchemy_public_id import ConfigurationError, Format, InvalidPublicId, NanoId
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, URLSAFE64
 
 ID = "izkpm55j334u"
 

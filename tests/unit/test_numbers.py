@@ -26,16 +26,16 @@ from sqlalchemy_public_id import (
     ConfigurationError,
     Format,
     InvalidPublicId,
-    KeySpaceExhausted,
+    JetifyTypeId,
     NanoId,
     ObjectId,
     Snowflake,
     TypedId,
-    TypeIdFormat,
     Ulid,
     Uuid4,
     Uuid7,
 )
+from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.parse import parse
@@ -47,13 +47,13 @@ def machine() -> int:
 
 
 UUID_ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
-PLAIN: list[TimedFormat | Uuid4] = [Uuid7(), Uuid4(), TypeIdFormat(), Ulid(), Snowflake(machine), ObjectId()]
+PLAIN: list[TimedFormat | Uuid4] = [Uuid7(), Uuid4(), JetifyTypeId(), Ulid(), Snowflake(machine), ObjectId()]
 TIMED: list[TimedFormat] = [format for format in PLAIN if isinstance(format, TimedFormat)]
 FORMATS: list[BitsFormat] = [
     *PLAIN,
     *(Uuid7("post", encoding=encoding) for encoding in UUID_ENCODINGS),
     *(Uuid4("post", ".", encoding, "text") for encoding in UUID_ENCODINGS),
-    TypeIdFormat("line_item"),
+    JetifyTypeId("line_item"),
     Ulid("evt", storage="text"),
     *(Snowflake(machine, prefix="s", encoding=encoding) for encoding in ("base36", "hex", "base58", "crockford32")),
     *(ObjectId("o", encoding=encoding) for encoding in ("base36", "base58", "crockford32")),
@@ -203,7 +203,7 @@ def test_capitals(format: BitsFormat, text: str) -> None:
         assert not format.is_valid(text.upper())
 
 
-@pytest.mark.parametrize("format", [Uuid7(), Uuid7(encoding="base58"), TypeIdFormat(), Snowflake(1, encoding="base36")])
+@pytest.mark.parametrize("format", [Uuid7(), Uuid7(encoding="base58"), JetifyTypeId(), Snowflake(1, encoding="base36")])
 def test_strict_case(format: BitsFormat) -> None:
     """Elsewhere, the same letters in other case are malformed, or another id (of base58)."""
     for text in format.generate_many(50):
@@ -230,7 +230,7 @@ def test_post_is_not_postal() -> None:
 # --- settings
 
 
-@pytest.mark.parametrize("make", [Uuid7, Uuid4, TypeIdFormat, Ulid, ObjectId, lambda **given: Snowflake(1, **given)])
+@pytest.mark.parametrize("make", [Uuid7, Uuid4, JetifyTypeId, Ulid, ObjectId, lambda **given: Snowflake(1, **given)])
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -298,7 +298,7 @@ CENTURY = datetime(2020, 1, 1, tzinfo=timezone.utc)
 @pytest.mark.parametrize(
     ("format", "years", "total"),
     [
-        *((format, 100, 10_000) for format in (Uuid7(), TypeIdFormat(), Ulid())),
+        *((format, 100, 10_000) for format in (Uuid7(), JetifyTypeId(), Ulid())),
         (ObjectId(), 86, 10_000),
         (Snowflake(1), 69, 10_000),
         pytest.param(Uuid7(), 100, 1_000_000, marks=pytest.mark.slow),
@@ -367,7 +367,7 @@ def test_a_clock_that_is_wrong(format: TimedFormat, at: str, error: type[Excepti
 @pytest.mark.parametrize(
     ("format", "text", "reason"),
     [
-        (TypeIdFormat(), "0" * 26, "it has no time"),
+        (JetifyTypeId(), "0" * 26, "it has no time"),
         (Ulid(), "7" + "Z" * 25, "its time is after the year 9999"),
         (Uuid7(encoding="hex"), "ffffffffffff7fffbfffffffffffffff", "its time is after the year 9999"),
         (Uuid7().accepting(Uuid4(encoding="hex")), "919108f752d143209bacf847db4148a8", "it has no time"),
@@ -393,7 +393,7 @@ def test_no_time(format: TimedFormat, text: str, reason: str) -> None:
         (NanoId(), None, False, NanoId().entropy_bits),
         (Uuid4(), 128, False, 122),
         (Uuid7(), 128, True, 74),
-        (TypeIdFormat(), 128, True, 74),
+        (JetifyTypeId(), 128, True, 74),
         (Ulid(), 128, True, 80),
         (Snowflake(1), 64, True, 0),
         (ObjectId(), 96, True, 0),
@@ -409,7 +409,7 @@ def test_facts(format: Format, bits: int | None, ordered: bool, entropy: float) 
 def test_budget() -> None:
     """Where ids are random within a moment, the budget is that of one moment; where they are counted, there is none."""
     assert Uuid4().budget().capacity == 2**122
-    assert Uuid7().budget().capacity == TypeIdFormat().budget().capacity == 2**74
+    assert Uuid7().budget().capacity == JetifyTypeId().budget().capacity == 2**74
     assert Ulid().budget().capacity == 2**80
     assert ObjectId().budget().capacity == 2**64
     with pytest.raises(ConfigurationError, match="Snowflakes are not random"):

@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_public_id import (
-    BASE36,
-    BASE58,
     ConfigurationError,
     Format,
+    JetifyTypeId,
     NanoId,
     ObjectId,
     Snowflake,
-    TypeIdFormat,
     Ulid,
     Uuid4,
     Uuid7,
     formats,
 )
+from sqlalchemy_public_id.formats import BASE36, BASE58
 from sqlalchemy_public_id.formats.parse import known_formats, parse
 
 
@@ -46,7 +45,7 @@ def test_repr_is_read_back(format: Format) -> None:
         ("Uuid7", Uuid7()),
         ("Uuid7('post', encoding='hyphenated')", Uuid7(prefix="post", encoding="hyphenated")),
         ("Uuid4(storage='text')", Uuid4(storage="text")),
-        ("TypeIdFormat('')", TypeIdFormat()),
+        ("JetifyTypeId('')", JetifyTypeId()),
         ("Ulid(prefix='evt').accepting(Uuid7)", Ulid(prefix="evt").accepting(Uuid7())),
         ("Snowflake(5, 1704067200000)", Snowflake(machine_id=5, epoch=1704067200000)),
         ("ObjectId(separator='.')", ObjectId(separator=".")),
@@ -102,7 +101,7 @@ def test_what_is_refused(text: str, why: str) -> None:
         parse(text)
 
     assert why in str(caught.value)
-    assert "write one of NanoId" in str(caught.value)
+    assert "write one of JetifyTypeId" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["NanoId(0)", "NanoId(-1)", "NanoId(length=1.5)", "NanoId(length=NanoId)"])

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
 from strategies import any_text, formats, junk, nanoids, settings, texts
 
-from sqlalchemy_public_id import BASE36, ConfigurationError, Format, InvalidPublicId, NanoId, TypedId
+from sqlalchemy_public_id import ConfigurationError, Format, InvalidPublicId, NanoId, TypedId
+from sqlalchemy_public_id.formats import BASE36
 
 
 def holds(format: Format) -> None:

@@ -40,9 +40,9 @@ from sqlalchemy.orm import (
 from strategies import any_text, formats, junk
 from typing_extensions import TypeAliasType
 
-from sqlalchemy_public_id import BASE36, ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
+from sqlalchemy_public_id import ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
 from sqlalchemy_public_id.ext.pydantic import NotAKey, PublicId, PublicModel
-from sqlalchemy_public_id.formats import ObjectId, Snowflake, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import BASE36, JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 
 FORMATS: list[Format] = [
     NanoId(),
@@ -54,8 +54,8 @@ FORMATS: list[Format] = [
     Uuid7(prefix="evt", encoding="hyphenated"),
     Uuid4(),
     Uuid4(encoding="hex", storage="text"),
-    TypeIdFormat("user"),
-    TypeIdFormat(""),
+    JetifyTypeId("user"),
+    JetifyTypeId(""),
     Ulid(prefix="evt"),
     Snowflake(machine_id=1),
     ObjectId(),

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from marks import classes_die
 
-from sqlalchemy_public_id import DuplicatePrefix, Format, NanoId
+from sqlalchemy_public_id import Format, NanoId
+from sqlalchemy_public_id.errors import DuplicatePrefix
 from sqlalchemy_public_id.registry import Prefixes, _Claim, model_of, models, models_of, remember_model
 
 

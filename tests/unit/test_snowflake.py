@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sqlalchemy_public_id import ClockMovedBack, ConfigurationError, KeySpaceExhausted, Snowflake
+from sqlalchemy_public_id import ConfigurationError, Snowflake
+from sqlalchemy_public_id.errors import ClockMovedBack, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats.snowflake import EPOCH
 

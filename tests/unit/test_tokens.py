@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, junk
 
-from sqlalchemy_public_id import BASE62, ConfigurationError, NanoId
-from sqlalchemy_public_id.formats import Uuid7
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.formats import BASE62, Uuid7
 from sqlalchemy_public_id.tokens import IssuedToken, Token, TokenType
 
 OLD, NEW, FOREIGN = (bytes([number]) * 32 for number in range(3))

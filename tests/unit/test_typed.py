@@ -15,16 +15,9 @@ from typing import Any
 import pytest
 from marks import classes_die
 
-from sqlalchemy_public_id import (
-    BASE62,
-    ConfigurationError,
-    DuplicatePrefix,
-    InvalidPublicId,
-    NanoId,
-    PublicIdType,
-    TypedId,
-    Uuid7,
-)
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, Uuid7
+from sqlalchemy_public_id.errors import DuplicatePrefix
+from sqlalchemy_public_id.formats import BASE62
 
 
 class TicketId(TypedId, prefix="tkt", format=NanoId(length=8)): ...

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, TypedId, TypeIdFormat
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId, TypedId
 
 VECTORS = Path(__file__).parents[1] / "data" / "typeid"
 """From https://github.com/jetify-com/typeid, with their license."""
@@ -23,7 +23,7 @@ def vectors(name: str) -> list[Any]:
 @pytest.mark.parametrize("vector", vectors("valid"))
 def test_valid(vector: dict[str, str]) -> None:
     """A valid TypeID is accepted, and stands for its UUID."""
-    format = TypeIdFormat(vector["prefix"])
+    format = JetifyTypeId(vector["prefix"])
 
     assert format.validate(vector["typeid"]) == vector["typeid"]
     assert format.to_int(vector["typeid"]) == uuid.UUID(vector["uuid"]).int
@@ -35,12 +35,12 @@ def test_invalid(vector: dict[str, str]) -> None:
     """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
     prefix, found, _ = vector["typeid"].rpartition("_")
     try:
-        format = TypeIdFormat(prefix)
+        format = JetifyTypeId(prefix)
     except ConfigurationError:
         return
     with pytest.raises(InvalidPublicId):
         format.validate(vector["typeid"])
-    assert not found or not TypeIdFormat().is_valid(vector["typeid"])
+    assert not found or not JetifyTypeId().is_valid(vector["typeid"])
 
 
 def test_all_vectors() -> None:
@@ -52,7 +52,7 @@ def test_all_vectors() -> None:
 @pytest.mark.parametrize("prefix", ["", "a", "ab", "a_b", "a__b", "a" * 63])
 def test_prefixes(prefix: str) -> None:
     """Prefixes of the specification can be declared; without one, there is no separator."""
-    format = TypeIdFormat(prefix)
+    format = JetifyTypeId(prefix)
 
     assert format.is_valid(format.generate())
     assert format.generate().startswith(f"{prefix}_" if prefix else "0")
@@ -62,22 +62,22 @@ def test_prefixes(prefix: str) -> None:
 def test_refused_prefixes(prefix: object) -> None:
     """Other prefixes are refused."""
     with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
-        TypeIdFormat(prefix)  # type: ignore[arg-type]
+        JetifyTypeId(prefix)  # type: ignore[arg-type]
 
 
 def test_no_prefix() -> None:
     """The empty prefix and none are the same."""
-    assert TypeIdFormat("") == TypeIdFormat(None) == TypeIdFormat() == TypeIdFormat("a").prefixed(None)
-    assert repr(TypeIdFormat("")) == "TypeIdFormat()"
+    assert JetifyTypeId("") == JetifyTypeId(None) == JetifyTypeId() == JetifyTypeId("a").prefixed(None)
+    assert repr(JetifyTypeId("")) == "JetifyTypeId()"
 
 
 def test_new_ones() -> None:
     """What is made holds a UUID of version 7."""
-    for text in TypeIdFormat("user").generate_many(100):
-        assert uuid.UUID(int=TypeIdFormat("user").to_int(text)).version == 7
+    for text in JetifyTypeId("user").generate_many(100):
+        assert uuid.UUID(int=JetifyTypeId("user").to_int(text)).version == 7
 
 
-class LineItemId(TypedId, prefix="line_item", format=TypeIdFormat()):
+class LineItemId(TypedId, prefix="line_item", format=JetifyTypeId()):
     """A prefix with an underscore."""
 
 

@@ -6,15 +6,13 @@ from typing_extensions import assert_type
 
 from sqlalchemy_public_id import (
     ConfigurationError,
-    DuplicatePrefix,
     ImmutablePublicId,
     InvalidPublicId,
-    KeySpaceExhausted,
-    MissingExtra,
     PublicIdCollision,
     PublicIdError,
     PublicIdNotFound,
 )
+from sqlalchemy_public_id.errors import DuplicatePrefix, KeySpaceExhausted, MissingExtra
 
 
 def invalid(error: InvalidPublicId) -> ValueError:

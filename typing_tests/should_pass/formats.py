@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import assert_type
 
-from sqlalchemy_public_id import BASE58, Budget, Format, NanoId
+from sqlalchemy_public_id import Format, NanoId
+from sqlalchemy_public_id.formats import BASE58, Budget
 
 format = NanoId(length=16, alphabet=BASE58, prefix="cus", separator=".")
 assert_type(format.generate(), str)

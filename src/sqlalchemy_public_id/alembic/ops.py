@@ -76,7 +76,7 @@ class Options(TypedDict, total=False):
     on_invalid: OnInvalid
     """If the format does not accept an id: ``"refuse"``, the default, ``"keep"`` it, or ``"replace"`` it."""
     dry_run: bool
-    """``True`` ends the migration with :class:`~sqlalchemy_public_id.DryRun`, which has the report of what
+    """``True`` ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has the report of what
     would be done. Nothing is changed, and no version is stored."""
     allow_lock: bool
     """``True`` allows steps during which writers wait, if the database has no other way."""
@@ -202,7 +202,7 @@ class LoosenPublicIdOp(PublicIdOp):
 class ContractPublicIdOp(PublicIdOp):
     """Last phase: build the unique index and make the column NOT NULL, beside readers and writers.
 
-    :raises sqlalchemy_public_id.BackfillIncomplete: if rows have no id yet, with their number and what to run.
+    :raises sqlalchemy_public_id.errors.BackfillIncomplete: if rows have no id yet, with their number and what to run.
     """
 
     name = "contract_public_id"

@@ -32,6 +32,7 @@ from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_ma
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
+from sqlalchemy_public_id.references import AnyPublicIdType
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import IdColumnType, column_type
@@ -155,6 +156,8 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
         return _plain(context, lambda traits: traits.key_type())
     if isinstance(item, TokenType):
         return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
+    if isinstance(item, AnyPublicIdType):
+        return _plain(context, lambda traits: traits.text_type(item.length))
     if not isinstance(item, IdColumnType):
         return False
     style = context.opts.get("public_id_render") or "plain"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
@@ -16,11 +15,15 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.utils import is_body_allowed_for_status_code
 from starlette.exceptions import HTTPException
 
-from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
+from sqlalchemy_public_id.errors import (
+    ConfigurationError,
+    IdempotencyConflict,
+    InvalidCursor,
+    InvalidPublicId,
+    PublicIdNotFound,
+)
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
 from sqlalchemy_public_id.ext._places import Place, search
-
-log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
@@ -32,7 +35,7 @@ _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
 def status_of(error: Exception) -> int:
     """Return the status of an answer: 404 is for a row that was asked for, 422 for an id among the input."""
-    if isinstance(error, PublicIdConflict):
+    if isinstance(error, IdempotencyConflict):
         return 409
     return 404 if is_row(error) else 422
 
@@ -52,15 +55,16 @@ def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]
 async def _place_of(request: Request, error: Any) -> Place | None:
     """Return the place of the wrong id in *request*.
 
-    An id that did not come with the request is a mistake of the application. Its error is raised, which Starlette
-    answers with 500, and the server logs. That cannot be known of a body that is not read here, or of a web socket.
+    :raises ConfigurationError: for an id that did not come with the request, which is a mistake of the application:
+        Starlette answers it with 500, and the server logs it. That cannot be known of a body that is not read here, or
+        of a web socket.
     """
-    if isinstance(error, (InvalidCursor, PublicIdConflict)) or request.scope["type"] != "http":
+    if isinstance(error, (InvalidCursor, IdempotencyConflict)) or request.scope["type"] != "http":
         return None
     place, is_complete = await search(request, error.value, field_of(error))
     if place is None and is_complete:
-        log.error("a wrong id that did not come with the request: %s", error)
-        raise error
+        # not the error itself, for which Starlette would call this handler again, with a request that has no body left
+        raise ConfigurationError(f"the application has used a wrong id, which no client has sent: {error}") from error
     return place
 
 
@@ -74,7 +78,7 @@ class Answers:
 
     def handlers(self) -> Mapping[Any, Callable[..., Any]]:
         """Return the handlers of errors of this library."""
-        return dict.fromkeys((PublicIdNotFound, InvalidPublicId, PublicIdConflict), self.answer)
+        return dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), self.answer)
 
     def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
         """Return handlers that replace those of FastAPI, unless the application has its own."""
@@ -84,7 +88,7 @@ class Answers:
         place = await _place_of(request, error)
         status = status_of(error)
         content: dict[str, Any] = {"detail": [_detail(request, error, place)] if status == 422 else message_of(error)}
-        if isinstance(error, PublicIdConflict):
+        if isinstance(error, IdempotencyConflict):
             content["differing"] = list(error.differing)
         return JSONResponse(content, status)
 
@@ -128,7 +132,7 @@ class Problems(Answers):
         more: dict[str, Any] = {}
         if status == 422:
             more["errors"] = [_detail(request, error, place)]
-        if isinstance(error, PublicIdConflict):
+        if isinstance(error, IdempotencyConflict):
             more["differing"] = list(error.differing)
         return _problem(status, _TITLES[status], message_of(error), more)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound
+from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, InvalidPublicId, PublicIdNotFound
 
 
 def is_row(error: Exception) -> bool:
@@ -19,7 +19,7 @@ def field_of(error: Any) -> str | None:
 
 def message_of(error: Any) -> str:
     """Return what is wrong, without a value: the prefix of the input may be most of a token."""
-    if isinstance(error, PublicIdConflict):
+    if isinstance(error, IdempotencyConflict):
         return f"the {error.model} with this public id exists, with other contents"
     if isinstance(error, InvalidPublicId):
         reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias, cast
 
+import anyio
 from fastapi import Request
 
 Place: TypeAlias = tuple[str | int, ...]
 """The way to a value as FastAPI writes it: ``("body", "lines", 1, "product_public_id")``."""
 
+_PATIENCE = 2.0
+"""Seconds to wait for a body that the route has not read."""
 _LOOKALIKES = str.maketrans("oil", "011")  # which Crockford's alphabet reads as digits
 
 
@@ -28,7 +32,7 @@ async def search(request: Request, value: object, field: str | None) -> Search:
     Of several places, the first with a part called *field* is returned: it is most likely the one that was read.
     """
     body, is_complete = await _of_the_body(request)
-    leaves = [(place, str(one)) for place, one in _leaves([*_beside_the_body(request), *body])]
+    leaves = [(place, str(one)) for place, one in _leaves([*_of_the_url(request), *body, *_of_the_headers(request)])]
     text = str(value)
     for is_like in (str.__eq__, _is_same_word, _is_part):
         places = [place for place, one in leaves if is_like(text, one)]
@@ -42,28 +46,38 @@ def _is_same_word(text: str, sent: str) -> bool:
 
 
 def _is_part(text: str, sent: str) -> bool:
-    return _letters(text) in _letters(sent)
+    """Return True if *sent* has *text* as a word, or in another spelling, such as that of a UUID with hyphens."""
+    word = re.search(rf"(?<![^\W_]){re.escape(text)}(?![^\W_])", sent, re.IGNORECASE) if text else None
+    return word is not None or _letters(text) == _letters(sent)
 
 
 def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold())).translate(_LOOKALIKES)
 
 
-def _beside_the_body(request: Request) -> Iterable[tuple[Place, Any]]:
+def _of_the_url(request: Request) -> Iterable[tuple[Place, Any]]:
     yield from ((("path", name), one) for name, one in request.path_params.items())
     yield from ((("query", name), one) for name, one in request.query_params.multi_items())
+
+
+def _of_the_headers(request: Request) -> Iterable[tuple[Place, Any]]:
     yield from ((("header", name), one) for name, one in request.headers.items())
     yield from ((("cookie", name), one) for name, one in request.cookies.items())
 
 
 async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]:
     """Return the form or the JSON that the route has read, and Starlette keeps; and whether that is all of the body."""
-    try:
-        if "form" in request.headers.get("content-type", ""):
-            return [(("body", name), one) for name, one in (await request.form()).multi_items()], True
-        return ([(("body",), await request.json())] if await request.body() else []), True
-    except Exception:  # it is another type of data, was streamed, or the client has gone
-        return [], False
+    parts: list[tuple[Place, Any]] = []
+    with anyio.move_on_after(_PATIENCE):  # a stream that was read to its end would wait for the client to go
+        try:
+            if "form" in request.headers.get("content-type", ""):
+                parts = [(("body", name), one) for name, one in (await request.form()).multi_items()]
+            elif await request.body():
+                parts = [(("body",), await request.json())]
+            return parts, True
+        except Exception:  # it is another type of data, was streamed, or the client has gone
+            pass
+    return [], False
 
 
 def _leaves(parts: list[tuple[Place, Any]]) -> Iterable[tuple[Place, Any]]:

@@ -138,10 +138,10 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     * 404: :class:`PublicIdNotFound`, for the row that was asked for;
     * 422: :class:`PublicIdNotFound` with a field, for an unknown id in a body;
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
-    * 409: :class:`~sqlalchemy_public_id.errors.PublicIdConflict`.
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    An id that did not come with the request, such as one of the application's settings, is a mistake of the server:
-    its error is raised again, which is a 500 with its traceback in the log.
+    An id that did not come with the request, such as one of the application's settings, is a mistake of the server. It
+    is raised as a :class:`ConfigurationError` from the error, which is a 500 with its traceback in the log.
 
     The answers have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``.
     With *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import InvalidCursor, InvalidPublicId, PublicIdConflict, PublicIdNotFound, require
+from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, InvalidPublicId, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
@@ -61,7 +61,7 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
     * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound`, for the row that was asked for;
     * 400: the same with a field, for an unknown id in a body, and :class:`~sqlalchemy_public_id.errors.InvalidCursor`,
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
-    * 409: :class:`~sqlalchemy_public_id.errors.PublicIdConflict`.
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
     Answers name models, fields and formats, and no values. Handlers, encoders and decoders of the application remain.
     """
@@ -70,7 +70,7 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
         app_config.type_decoders = [*(app_config.type_decoders or ()), (_is_typed_id, _decode)]
         app_config.type_encoders = {TypedId: str, **(app_config.type_encoders or {})}
         config: Any = app_config  # its handlers are generic, without an argument
-        handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, PublicIdConflict), _answer)
+        handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), _answer)
         config.exception_handlers = {**handlers, **(config.exception_handlers or {})}
         config.before_send = [*(config.before_send or ()), _add_headers]
         return app_config
@@ -199,7 +199,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 def _http_exception(request: Request[Any, Any, Any], error: Exception) -> HTTPException:
     message = message_of(error)
-    if isinstance(error, PublicIdConflict):
+    if isinstance(error, IdempotencyConflict):
         return ClientException(message, status_code=409, extra={"differing": list(error.differing)})
     if is_row(error):
         return NotFoundException(message)

@@ -12,7 +12,7 @@ from sqlalchemy_public_id.formats.alphabets import (
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.nanoid import NanoId
 from sqlalchemy_public_id.formats.snowflake import ObjectId, Snowflake
-from sqlalchemy_public_id.formats.uuids import TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats.uuids import JetifyTypeId, Ulid, Uuid4, Uuid7
 
 __all__ = [
     "BASE36",
@@ -24,7 +24,7 @@ __all__ = [
     "NanoId",
     "ObjectId",
     "Snowflake",
-    "TypeIdFormat",
+    "JetifyTypeId",
     "Ulid",
     "UNAMBIGUOUS",
     "URLSAFE64",

@@ -105,8 +105,8 @@ class BitsFormat(Format):
     def to_int(self, text: object, field: str | None = None) -> int:
         """Return the number of *text*, which is validated first.
 
-        >>> from sqlalchemy_public_id.formats import TypeIdFormat
-        >>> TypeIdFormat("user").to_int("user_0000000000000000000000000a")
+        >>> from sqlalchemy_public_id.formats import JetifyTypeId
+        >>> JetifyTypeId("user").to_int("user_0000000000000000000000000a")
         10
 
         :raises InvalidPublicId: if *text* is not an id of this format, or of an older one that it accepts.
@@ -124,8 +124,8 @@ class BitsFormat(Format):
     def from_int(self, number: int) -> str:
         """Return the id of *number*. Only its range is checked, because a column has stored it.
 
-        >>> from sqlalchemy_public_id.formats import TypeIdFormat
-        >>> TypeIdFormat("user").from_int(10)
+        >>> from sqlalchemy_public_id.formats import JetifyTypeId
+        >>> JetifyTypeId("user").from_int(10)
         'user_0000000000000000000000000a'
 
         :raises InvalidPublicId: if *number* is negative or too large.

@@ -7,7 +7,7 @@
 '2022-02-22T19:22:22+00:00'
 >>> Uuid4(encoding="hyphenated").is_valid("919108f7-52d1-4320-9bac-f847db4148a8")
 True
->>> TypeIdFormat("line_item").timestamp("line_item_01h455vb4pex5vsknk084sn02q").isoformat()
+>>> JetifyTypeId("line_item").timestamp("line_item_01h455vb4pex5vsknk084sn02q").isoformat()
 '2023-06-30T03:34:18.518000+00:00'
 >>> Ulid(prefix="evt").validate("evt_01arz3ndektsv4rrffq69g5fav")
 'evt_01ARZ3NDEKTSV4RRFFQ69G5FAV'
@@ -30,7 +30,7 @@ from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.codec import BitPattern
 
-__all__ = ["TypeIdFormat", "Ulid", "Uuid4", "Uuid7"]
+__all__ = ["JetifyTypeId", "Ulid", "Uuid4", "Uuid7"]
 
 _ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
 _LOW = 62
@@ -141,7 +141,7 @@ class Uuid7(_Version7):
 
 
 @dataclass(frozen=True, repr=False)
-class TypeIdFormat(_Version7):
+class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
 
     *prefix* has up to 63 small letters, with ``_`` between them; ``""`` or ``None`` for none. New ids sort like those

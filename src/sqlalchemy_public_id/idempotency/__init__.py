@@ -29,7 +29,7 @@ from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, sees_commits, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdConflict, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict, safe_repr
 from sqlalchemy_public_id.idempotency.backrefs import enter_backrefs, leave_backrefs, related_objects
 from sqlalchemy_public_id.idempotency.contents import Contents, differing_attributes
 from sqlalchemy_public_id.idempotency.turns import take_turns
@@ -71,8 +71,8 @@ def insert_once(
     :param compare: the names of the attributes that a repetition has to repeat, if they are set on *obj*: columns,
         many-to-one relationships and references. By default, all that are set. SQL expressions are not compared.
     :param where: a condition, or a function of the model that returns one: which stored rows may be seen.
-    :raises PublicIdConflict: if the row is stored with other contents, or may not be seen: it does not meet *where*, or
-        the criteria of the session hide it. The error then names no attributes.
+    :raises IdempotencyConflict: if the row is stored with other contents, or may not be seen: it does not meet *where*,
+        or the criteria of the session hide it. The error then names no attributes.
     :raises ConfigurationError: if *obj* has no public id that the caller has set or read, since it could not be sent
         again; with a sharded session; and under ``AUTOCOMMIT``.
     :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or is not visible because the
@@ -117,8 +117,8 @@ class _Row:
     public_id: str
     where: Where | None
 
-    def conflict(self, *differing: str) -> PublicIdConflict:
-        return PublicIdConflict(self.public_id, model=self.mapper.class_.__name__, differing=differing)
+    def conflict(self, *differing: str) -> IdempotencyConflict:
+        return IdempotencyConflict(self.public_id, model=self.mapper.class_.__name__, differing=differing)
 
 
 # --- before the insert

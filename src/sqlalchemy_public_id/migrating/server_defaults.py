@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats import Format, NanoId, ObjectId, TypeIdFormat, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, NanoId, ObjectId, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 
 _BACKSLASH = "how it reads a backslash depends on its settings"
@@ -170,7 +170,7 @@ _VERSION_7 = ("milliseconds", "7", 3, "variant", 15)  # RFC 9562, section 5.7
 _PARTS: dict[type[BitsFormat], tuple[str | int, ...]] = {
     Uuid4: (12, "4", 3, "variant", 15),  # RFC 9562, section 5.4
     Uuid7: _VERSION_7,
-    TypeIdFormat: _VERSION_7,
+    JetifyTypeId: _VERSION_7,
     Ulid: ("milliseconds", 20),
     ObjectId: ("seconds", 16),
 }

@@ -45,6 +45,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.references import reading, writing
+from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType
 from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
 from sqlalchemy_public_id.references.reference import (
@@ -56,7 +57,7 @@ from sqlalchemy_public_id.references.reference import (
     refs_of,
 )
 
-__all__ = ["PublicRef", "Scope", "eager", "load", "public_ref", "public_refs"]
+__all__ = ["AnyPublicIdType", "PublicRef", "Scope", "eager", "load", "public_ref", "public_refs"]
 
 _OF_NULL = {operator.eq, operators.is_, operator.ne, operators.is_not}
 _OF_ONE = {operator.eq, operator.ne}

@@ -16,7 +16,7 @@ from people import People
 from sqlalchemy import Engine
 from sqlalchemy.pool import NullPool
 
-from sqlalchemy_public_id import LockNotAvailable
+from sqlalchemy_public_id.errors import LockNotAvailable
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 

@@ -5,7 +5,7 @@ They take the number of the cluster, or ``env.py`` has it, so that one migration
     context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
 
 They run inside the transaction of the revision, wait five seconds for a lock, and then raise
-:class:`~sqlalchemy_public_id.LockNotAvailable`: run the migration again.
+:class:`~sqlalchemy_public_id.errors.LockNotAvailable`: run the migration again.
 """
 
 from __future__ import annotations

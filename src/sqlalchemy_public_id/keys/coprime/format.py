@@ -1,6 +1,6 @@
 """Public ids that the database counts, written as keys of fixed width.
 
->>> from sqlalchemy_public_id import BASE36
+>>> from sqlalchemy_public_id.formats import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 >>> from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 >>> format = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")

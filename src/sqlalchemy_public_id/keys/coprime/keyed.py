@@ -1,6 +1,6 @@
 """Keys in an order that only a secret reveals: format-preserving encryption of the index.
 
->>> from sqlalchemy_public_id import BASE36
+>>> from sqlalchemy_public_id.formats import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 >>> step = KeyedStep(BASE36, 8, secret=bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))  # secrets.token_bytes(16)
 >>> step.keys(0, 3)

@@ -1,6 +1,6 @@
 """Coprime-step keys: short, all different, and in an order that looks random. They are counted, not drawn.
 
->>> from sqlalchemy_public_id import BASE62
+>>> from sqlalchemy_public_id.formats import BASE62
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 >>> step = CoprimeStep(BASE62, 6)
 >>> step.keys(0, 4)

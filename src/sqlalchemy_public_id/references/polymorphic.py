@@ -1,0 +1,106 @@
+"""References to rows of any model: the public ids in an audit log, of comments and of attachments.
+
+>>> from sqlalchemy import create_engine
+>>> from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
+>>> from sqlalchemy_public_id import NanoId, PublicIdMixin, lookup
+>>> from sqlalchemy_public_id.references import AnyPublicIdType
+>>> class Base(DeclarativeBase): ...
+>>> class Painting(PublicIdMixin, Base):
+...     __tablename__ = "painting"
+...     __public_id__ = NanoId(prefix="painting")
+>>> class AuditEntry(PublicIdMixin, Base):
+...     __tablename__ = "audit_entry"
+...     subject = mapped_column(AnyPublicIdType(), index=True)
+>>> engine = create_engine("sqlite://")
+>>> Base.metadata.create_all(engine)
+>>> with Session(engine) as session:
+...     session.add(painting := Painting())
+...     session.add(entry := AuditEntry(subject=painting.public_id))
+...     session.flush()
+...     lookup.resolve_many(session, [entry.subject]) == {entry.subject: painting}
+True
+
+There is no foreign key, so the row may be deleted, and the id stays.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import String
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import configure_mappers
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError, safe_repr
+from sqlalchemy_public_id.formats.alphabets import is_printable
+from sqlalchemy_public_id.registry import format_of
+from sqlalchemy_public_id.types import unwrapped
+
+__all__ = ["AnyPublicIdType"]
+
+_LONGEST = 255
+"""Characters that every database can index."""
+
+
+class AnyPublicIdType(TypeDecorator[str]):
+    """The type of a column that has the public id of a row of any model, or of none that is declared any more.
+
+    A new value must be an id of a declared model, or of a :class:`~sqlalchemy_public_id.TypedId`, with a prefix; it is
+    stored in its canonical spelling. Stored values are returned as they are. A comparison with anything else finds no
+    row. The column is compared byte for byte on every database.
+
+    :param length: the most characters of an id, at most 255.
+    :raises InvalidPublicId: in the flush or the statement, for a value that is no such id, or is longer.
+    """
+
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
+    cache_ok: bool | None = True
+
+    def __init__(self, length: int = 64) -> None:
+        if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
+            raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {_LONGEST}")
+        self.length = length
+        super().__init__(length)
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(traits_for(dialect).text_type(self.length))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        format = format_of(value)
+        if format is None:  # a model has its prefix once its mapper is configured
+            with suppress(SQLAlchemyError, PublicIdError):  # a broken model concerns only its own ids
+                configure_mappers()
+            format = format_of(value)
+        if format is None or len(value) > self.length:
+            reason = "no model has such ids" if format is None else f"it has {len(value)} characters"
+            expected = f"an id of a model with a prefix, of at most {self.length} characters"
+            raise unwrapped(InvalidPublicId(value, expected=expected, reason=reason))
+        return str.__str__(format.validate(value))
+
+    def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
+        return _ComparedText(self.length)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.length})"
+
+
+class _ComparedText(TypeDecorator[str]):
+    """The type of what is compared with the column: text that a driver can send, or ``""``, which no row has."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        super().__init__(length)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None or (isinstance(value, str) and len(value) <= self.length and is_printable(value)):
+            return value if value is None else str.__str__(value)
+        return ""

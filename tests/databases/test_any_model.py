@@ -1,0 +1,156 @@
+"""A column for the public id of a row of any model."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, MetaData, event, insert, select, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdMixin, TypedId, Ulid, lookup
+from sqlalchemy_public_id.formats import BASE62
+from sqlalchemy_public_id.references import AnyPublicIdType
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class DocumentId(TypedId, prefix="anydoc", format=NanoId(alphabet=BASE62)): ...
+
+
+class FormerId(TypedId, prefix="anyformer"):
+    """The ids of a model that is gone."""
+
+
+class Document(PublicIdMixin[DocumentId], Base):
+    __tablename__ = "any_document"
+
+
+class Picture(PublicIdMixin, Base):
+    __tablename__ = "any_picture"
+    __public_id__ = Ulid(prefix="anypic")
+
+
+class Entry(PublicIdMixin, Base):
+    __tablename__ = "any_entry"
+    subject: Mapped[str | None] = mapped_column(AnyPublicIdType(48), index=True)
+
+
+@pytest.fixture
+def session(engine: Engine, create: Callable[[MetaData], None]) -> Any:
+    create(Base.metadata)
+    with Session(engine) as session:
+        yield session
+
+
+def test_rows_of_several_models(session: Session) -> None:
+    """Rows of two models are found by the ids that a log has, in one statement for each model."""
+    document, picture = Document(), Picture()
+    session.add_all([document, picture])
+    session.flush()
+    session.add_all(Entry(subject=row.public_id) for row in (picture, document, picture))
+    session.commit()
+    sent: list[str] = []
+
+    subjects = session.scalars(select(Entry.subject).order_by(Entry.id)).all()
+    event.listen(session.get_bind(), "before_cursor_execute", lambda *told: sent.append(told[2]))
+    rows = lookup.resolve_many(session, subjects)
+
+    assert subjects == [picture.public_id, document.public_id, picture.public_id]
+    assert rows == {picture.public_id: picture, document.public_id: document}
+    assert len([each for each in sent if each.startswith("SELECT any_")]) == 2
+
+
+def test_row_that_is_gone(session: Session) -> None:
+    """The id stays when its row, or its model, is gone."""
+    session.add_all([Entry(subject=FormerId()), Entry(subject="anydoc_" + "a" * 12), Entry(subject=None)])
+    session.commit()
+    session.expunge_all()
+
+    subjects = session.scalars(select(Entry.subject).order_by(Entry.id)).all()
+
+    assert [type(each) for each in subjects] == [str, str, type(None)]
+    assert lookup.resolve_many(session, filter(None, subjects)) == {}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["1", "", "anydoc_x", "nothing_" + "a" * 12, "a" * 12, "anydoc_" + "a" * 12 + "\n", 7]
+)
+def test_what_is_no_id_of_a_model(session: Session, wrong: Any) -> None:
+    """What has no prefix of a model, or is malformed, is refused in the flush and in a statement."""
+    with pytest.raises(InvalidPublicId, match=r"no model has such ids \(expected an id of a model with a prefix"):
+        session.execute(insert(Entry).values(subject=wrong))
+    session.rollback()
+    session.add(Entry(subject=wrong))
+    with pytest.raises(InvalidPublicId) as caught:
+        session.flush()
+
+    assert caught.value.value == wrong
+    assert pickle.loads(pickle.dumps(caught.value)).value == wrong
+
+
+def test_id_that_is_too_long(session: Session) -> None:
+    """An id that the column has no room for is refused, also where the database would cut it."""
+
+    class LongId(TypedId, prefix="anylong", format=NanoId(length=60)): ...
+
+    with pytest.raises(InvalidPublicId, match="it has 68 characters"):
+        session.execute(insert(Entry).values(subject=LongId()))
+
+
+def test_spelling(session: Session) -> None:
+    """A new id is stored in its canonical spelling, and compared byte for byte."""
+    picture = Picture.__public_id__.generate()
+    session.add_all([Entry(subject=picture.lower()), Entry(subject="anydoc_" + "aB" * 6)])
+    session.commit()
+
+    assert session.scalars(select(Entry.subject).order_by(Entry.id)).all() == [picture, "anydoc_" + "aB" * 6]
+    assert session.scalar(select(Entry).where(Entry.subject == "anydoc_" + "Ab" * 6)) is None
+    assert session.scalar(select(Entry).where(Entry.subject == "anydoc_" + "aB" * 6)) is not None
+
+
+@pytest.mark.parametrize("compared", ["1", "", "x" * 1000, "\0", "ä", "anydoc_" + "a" * 12 + " ", "\ud800", 7])
+def test_comparison_with_what_is_no_id(session: Session, compared: Any) -> None:
+    """A comparison with anything else finds no row, and is no error of the database."""
+    session.add(Entry(subject="anydoc_" + "a" * 12))
+    session.commit()
+
+    assert session.scalars(select(Entry).where(Entry.subject == compared)).all() == []
+    assert session.scalars(select(Entry).where(Entry.subject.in_([compared]))).all() == []
+    assert len(session.scalars(select(Entry).where(Entry.subject.startswith("anydoc_"))).all()) == 1
+
+
+def test_update(session: Session) -> None:
+    """The column may change, as it is not the public id of its row."""
+    session.add(entry := Entry(subject="anydoc_" + "a" * 12))
+    session.commit()
+    session.execute(update(Entry).values(subject="anydoc_" + "b" * 12))
+    entry.subject = "anydoc_" + "c" * 12
+    session.commit()
+
+    assert entry.subject == "anydoc_" + "c" * 12
+
+
+def test_autogenerate(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A table that was created is up to date for Alembic."""
+    create(Base.metadata)
+    with engine.connect() as connection:
+        tables = {"include_name": lambda name, kind, _: kind != "table" or name.startswith("any_")}
+        context = MigrationContext.configure(connection, opts={"compare_type": True, **tables})
+
+        assert compare_metadata(context, Base.metadata) == []
+
+
+@pytest.mark.parametrize("length", [0, 256, True, "48", NanoId()], ids=repr)
+def test_length(length: Any) -> None:
+    """The length is a number of characters that every database can index."""
+    with pytest.raises(ConfigurationError, match="expected a whole number from 1 to 255"):
+        AnyPublicIdType(length)
