@@ -26,16 +26,13 @@ True
 from __future__ import annotations
 
 import hmac
-import operator
-import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, inspect
+from sqlalchemy import LargeBinary, event, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
-from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Unpack
 
@@ -45,16 +42,10 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
-from sqlalchemy_public_id.types import is_expression
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
 
 M = TypeVar("M")  # a model
-
-_ONE = {operator.eq, operator.ne, operators.is_distinct_from, operators.is_not_distinct_from}
-_SEVERAL = {operators.in_op, operators.not_in_op}
-_OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
-"""The digest of whatever is no token, in comparisons. Each process draws one, and no row has it."""
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
@@ -90,66 +81,15 @@ class _NoDigest(TypeError, DontWrapMixin):
     """Not wrapped by SQLAlchemy, whose error shows the parameters: they may be the text of a token."""
 
 
-class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Compare the column with the text of a token, which is replaced by its digest at once.
-
-    So the statement does not hold the text.
-    """
-
-    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        assert isinstance(self.type, TokenType)
-        if other and op in _SEVERAL:
-            values = _values_of_in(other[0])
-            _refuse_text_in_a_parameter(other[0] if values is None else values)
-            if values is not None:
-                other = ([digest for digest in map(self.type.digest, values) if digest is not None], *other[1:])
-        elif other and op in _ONE:
-            _refuse_text_in_a_parameter(other[0])
-            digest = self.type.digest(other[0])
-            other = (_OF_NO_TOKEN if digest is None and other[0] is not None else digest, *other[1:])
-        return super().operate(op, *other, **kwargs)
-
-
-def _values_of_in(operand: Any) -> list[Any] | None:
-    """Return the values that ``in_`` was called with; ``None`` for a subquery or a bind parameter."""
-    if isinstance(operand, (str, bytes, IssuedToken)):
-        raise _NoDigest(
-            f"{concealed(operand)} was given to in_, which takes several tokens, not one: write in_([token])"
-        )
-    if is_expression(operand):
-        return None
-    return [*operand] if hasattr(operand, "__iter__") else None
-
-
-def _refuse_text_in_a_parameter(operand: Any) -> None:
-    """Refuse ``literal(text)`` and ``bindparam("name", text)``, which SQLAlchemy would send unchanged."""
-    if isinstance(operand, (list, tuple, set, frozenset)):
-        for member in cast("Iterable[Any]", operand):
-            _refuse_text_in_a_parameter(member)
-    elif isinstance(operand, BindParameter):
-        value = cast("Any", operand).value
-        for member in cast("Iterable[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]:
-            if isinstance(member, (str, IssuedToken)):
-                raise _NoDigest(
-                    "a parameter holds the text of a token, which would be sent as it is: compare with the text "
-                    "itself, without literal() and bindparam()"
-                )
-
-
 class TokenType(TypeDecorator[bytes]):
     """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
-    ``==``, ``!=`` and ``in_`` take the text of a token, or an issued one, and compare its digest; ``in_`` takes any
-    iterable of them. Text that is no token, or that none of the keys signed, matches no row. Only digests are written:
-    ``issued.digest``.
-
-    This holds for comparisons of the column. Text in other expressions, such as ``case()``, ``coalesce()`` or
-    ``literal(text)`` on the left, is sent unchanged: use ``token.digest(text)`` there.
+    Only digests are written and compared: ``issued.digest``, and ``Model.token == RESET.digest(text)``, which is
+    ``None`` and matches no row for text that is no token. The text itself is a :class:`TypeError`, and is not sent.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
-    cache_ok: bool | None = True  # a kind of token is itself and no other
-    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
+    cache_ok: bool | None = True  # a kind of token is hashable, by itself
 
     def __init__(self, token: Token) -> None:
         if not isinstance(token, Token):
@@ -161,12 +101,6 @@ class TokenType(TypeDecorator[bytes]):
     def python_type(self) -> type[bytes]:
         return bytes
 
-    def digest(self, value: Any) -> Any:
-        """Return the digest of a text or an issued token; any other value unchanged."""
-        if isinstance(value, str):
-            return self.token.digest(value)
-        return value.digest if isinstance(value, IssuedToken) else value
-
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(traits_for(dialect).integer_type(8 * DIGEST_BYTES))
 
@@ -175,7 +109,7 @@ class TokenType(TypeDecorator[bytes]):
             return value
         raise _NoDigest(
             f"expected the digest of a token, {DIGEST_BYTES} bytes, but got an object of type {type(value).__name__}: "
-            f"store issued.digest, which issue() gives"
+            f"store issued.digest, and compare with the digest(text) of the kind of token"
         )
 
     # SQLAlchemy's protocol names the argument, which functions need not
@@ -196,8 +130,8 @@ def get(
 ) -> M | None:
     """Return the row of *model* that has this token, or ``None``.
 
-    Text that is no token, is mistyped, or was signed with none of the keys is answered without a statement. The
-    application checks whether the token has expired.
+    Text that is no token, or is mistyped, is answered without a statement. The application checks whether the token has
+    expired.
 
     :param text: what was received; any object is accepted.
     :param attribute: the name of the token column, if a model has several; ``token`` by default.

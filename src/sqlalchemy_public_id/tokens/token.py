@@ -2,14 +2,11 @@
 
 .. code-block:: text
 
-    reset_<random><signature><checksum>
+    reset_<random><checksum>
 
 * **random**: as many characters of base 62 as hold the random bits, from the system's source.
-* **signature**: if there are keys, HMAC-SHA-256 (RFC 2104) of all that stands before it, cut to 128 bits (its
-  section 5 allows no less than 80, nor less than half). A token that this service did not issue costs no statement.
-* **checksum**: CRC-32 of all that stands before it, as in the tokens of GitHub and npm. It needs no key, so that a
-  scanner of secrets can tell a token that leaked from a text that looks like one; a CRC finds every change of a
-  single character for certain.
+* **checksum**: CRC-32 of all that stands before it, as in the tokens of GitHub and npm. A scanner of secrets can tell
+  a token that leaked from a text that looks like one; a CRC finds every change of a single character for certain.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ import math
 import re
 import secrets
 import zlib
-from collections.abc import Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from typing_extensions import Never
@@ -36,8 +32,6 @@ DIGEST_BYTES: Final = 32
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}", re.ASCII)
 _FEWEST, _MOST = 16, 64
-_KEY_BYTES = 32
-_SIGNATURE_BYTES, _SIGNATURE_WIDTH = 16, 22
 _CHECKSUM_WIDTH = 6
 
 
@@ -83,9 +77,6 @@ class Token:
 
     :param prefix: the beginning of each token, which people and scanners recognize: ``"reset"``.
     :param bytes: the number of random bytes, 16 at least. 32 are beyond all guessing.
-    :param keys: secrets of 32 bytes or more each, the newest first. Tokens are signed with the first key, and accepted
-        if any of the keys signed them. To replace a key, put the new one first; remove the old one when the tokens that
-        it signed have expired.
     :raises ConfigurationError: if the settings cannot work; and for a ``format``, since public ids are no tokens.
 
     >>> share = Token("share")
@@ -105,9 +96,9 @@ class Token:
     r"""A regular expression for secret scanners. Unlike that of a format it is not anchored: it begins and ends with
     ``\b``, and finds a token in other text."""
 
-    __slots__ = ("__keys", "_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
+    __slots__ = ("_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
 
-    def __init__(self, prefix: str, *, bytes: int = 32, keys: Sequence[Bytes] | None = None, **unknown: Never) -> None:
+    def __init__(self, prefix: str, *, bytes: int = 32, **unknown: Never) -> None:
         if unknown or isinstance(prefix, Format):
             raise ConfigurationError(_refusal(prefix, *unknown))
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
@@ -122,10 +113,8 @@ class Token:
             )
         self.prefix = prefix
         self._bytes = bytes
-        self.__keys = () if keys is None else _checked(keys)
         self._random_width = math.ceil(8 * bytes / math.log2(len(BASE62)))
-        signature = _SIGNATURE_WIDTH if self.__keys else 0
-        self._width = len(prefix) + 1 + self._random_width + signature + _CHECKSUM_WIDTH
+        self._width = len(prefix) + 1 + self._random_width + _CHECKSUM_WIDTH
         own = f"{prefix}_[0-9A-Za-z]{{{self._width - len(prefix) - 1}}}"
         self.pattern = rf"\b{own}\b"
         self._regex = re.compile(own, re.ASCII)
@@ -133,8 +122,6 @@ class Token:
     def issue(self) -> IssuedToken:
         """Generate a new token."""
         text = f"{self.prefix}_{''.join(secrets.choice(BASE62) for _ in range(self._random_width))}"
-        if self.__keys:
-            text += self._signature(text, self.__keys[0])
         return IssuedToken(self.prefix, text + _checksum(text))
 
     def is_token(self, text: object) -> bool:
@@ -144,10 +131,8 @@ class Token:
         return text[-_CHECKSUM_WIDTH:] == _checksum(text[:-_CHECKSUM_WIDTH])
 
     def digest(self, text: object) -> Bytes | None:
-        """Return the digest of *text*; ``None`` if it is no token, or none of the keys signed it."""
-        if not isinstance(text, str) or not self.is_token(text) or not self._is_signed(text):
-            return None
-        return _digest(text)
+        """Return the digest of *text*, which a row may have; ``None`` if it is no token."""
+        return _digest(text) if isinstance(text, str) and self.is_token(text) else None
 
     def verify(self, text: object, digest: Bytes) -> bool:
         """Return True if *digest* is that of the token *text*. The time does not depend on the byte that differs.
@@ -163,28 +148,7 @@ class Token:
         return expected is not None and hmac.compare_digest(expected, digest)
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_width"):
-            return "<Token>"  # its settings were refused
-        keys = f", keys=<{len(self.__keys)}>" if self.__keys else ""
-        return f"Token({self.prefix!r}, bytes={self._bytes}{keys})"
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is neither pickled nor copied: its keys would stay there; declare it in a module")
-
-    def __reduce__(self) -> NoReturn:
-        self.__getstate__()
-
-    def _is_signed(self, text: str) -> bool:
-        if not self.__keys:
-            return True
-        signed = text[:-_CHECKSUM_WIDTH]
-        body, signature = signed[:-_SIGNATURE_WIDTH], signed[-_SIGNATURE_WIDTH:]
-        return any(hmac.compare_digest(signature, self._signature(body, key)) for key in self.__keys)
-
-    @staticmethod
-    def _signature(text: str, key: Bytes) -> str:
-        mac = hmac.digest(key, text.encode("ascii"), "sha256")[:_SIGNATURE_BYTES]
-        return writer_of(BASE62, _SIGNATURE_WIDTH)(int.from_bytes(mac, "big"))
+        return f"Token({self.prefix!r}, bytes={self._bytes})" if hasattr(self, "_width") else "<Token>"  # was refused
 
 
 def _digest(text: str) -> Bytes:
@@ -195,25 +159,8 @@ def _checksum(text: str) -> str:
     return writer_of(BASE62, _CHECKSUM_WIDTH)(zlib.crc32(text.encode("ascii")))
 
 
-def _checked(keys: Sequence[Bytes]) -> tuple[Bytes, ...]:
-    # error messages show no key
-    if not isinstance(keys, (list, tuple)) or not keys:
-        what = "empty" if isinstance(keys, (list, tuple)) else f"of type {type(keys).__name__}"
-        raise ConfigurationError(
-            f"keys is {what}, expected a list of keys: keys=[key]; tokens without a signature have no keys=…"
-        )
-    for number, key in enumerate(keys):
-        if not isinstance(key, bytes) or len(key) < _KEY_BYTES:
-            what = f"of {len(key)} bytes" if isinstance(key, bytes) else f"of type {type(key).__name__}"
-            raise ConfigurationError(
-                f"keys[{number}] is {what}, expected {_KEY_BYTES} random bytes or more: make one with "
-                f"secrets.token_hex({_KEY_BYTES}), and read it with bytes.fromhex()"
-            )
-    return tuple(keys)
-
-
 def _short(value: object) -> str:
-    """Return the representation of *value*, unless it may be a token or a key."""
+    """Return the representation of *value*, unless it may be a token."""
     is_short = len(value) < _FEWEST if isinstance(value, str) else value is None or isinstance(value, (int, float))
     return safe_repr(value) if is_short else concealed(value)
 
@@ -224,4 +171,4 @@ def _refusal(prefix: object, *unknown: str) -> str:
             "a token takes no format: public ids are short, or in the order of time, and can be guessed by that; "
             "a token is all random, and has a form of its own: Token(prefix='reset')"
         )
-    return f"Token has no option {', '.join(unknown)}; expected prefix, bytes and keys"
+    return f"Token has no option {', '.join(unknown)}; expected prefix and bytes"
