@@ -148,3 +148,21 @@ def test_places(send: Callable[..., httpx.Response], method: str, path: str, sen
     response = send(app, method, path, **sent)
 
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, place)
+
+
+def test_null(engine: Engine, app: FastAPI, send: Callable[..., httpx.Response]) -> None:
+    """A null for a reference that is never null names the field of the request, and not the key column."""
+
+    class LinePatch(BaseModel):
+        product: ProductId | None
+
+    @app.patch("/lines")
+    def change_line(new: LinePatch) -> None:
+        Line().product_public_id = new.product
+
+    response = send(app, "PATCH", "/lines", json={"product": None})
+    [detail] = response.json()["detail"]
+
+    assert (response.status_code, detail["loc"]) == (422, ["body", "product"])
+    assert detail["msg"].startswith("not a public id: it is never null")
+    assert "product_id" not in response.text

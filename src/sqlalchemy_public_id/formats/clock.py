@@ -15,10 +15,12 @@ from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
+import uuid_utils
+
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats.pool import reset_in_child
 
-__all__ = ["Clock", "MACHINE", "Sequence", "ascending", "current", "using"]
+__all__ = ["Clock", "FixedClock", "MACHINE", "Sequence", "ascending", "current", "using"]
 
 T = TypeVar("T")
 
@@ -31,8 +33,12 @@ class Clock:
         reset_in_child(self)
 
     def time_ns(self) -> int:
-        """Return the time in nanoseconds since 1970."""
-        return time.time_ns()
+        """Return the time in nanoseconds since 1970, to the millisecond.
+
+        It is read by ``uuid_utils``, whose clock no test can freeze. Python's own may be that of freezegun or
+        time-machine: after the test, it would have gone back by years, and a Snowflake would refuse to be made.
+        """
+        return uuid_utils.uuid6().timestamp * 1_000_000
 
     def sleep(self, seconds: float) -> None:
         """Wait for *seconds*."""
@@ -62,6 +68,20 @@ class Clock:
         """Forget the sequences of the parent, and its locks, which may be held for ever."""
         self._sequences: dict[Hashable, object] = {}
         self._making: dict[Hashable, threading.RLock] = {}
+
+
+class FixedClock(Clock):
+    """A clock that stands still at *time_ns*, and moves while somebody waits for it."""
+
+    def __init__(self, time_ns: int) -> None:
+        super().__init__()
+        self._time_ns = time_ns
+
+    def time_ns(self) -> int:
+        return self._time_ns
+
+    def sleep(self, seconds: float) -> None:
+        self._time_ns += int(seconds * 1e9)
 
 
 MACHINE = Clock()

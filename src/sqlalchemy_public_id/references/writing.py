@@ -55,8 +55,7 @@ def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
     if value is not None:
         return ref.id_type.checked(value, field=where)
     if not ref.nullable:
-        reason = f"{model.__name__}.{ref.key} is never null"
-        raise InvalidPublicId(value, expected=ref.id_format.expected, reason=reason, field=where)
+        raise InvalidPublicId(value, expected=ref.id_format.expected, reason="it is never null", field=where)
     return None
 
 

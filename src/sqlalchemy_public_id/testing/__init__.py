@@ -1,4 +1,4 @@
-"""Helpers for tests of applications: fixed ids, and collisions on demand.
+"""Helpers for tests of applications: fixed ids, ids of a fixed time, and collisions on demand.
 
 >>> from sqlalchemy_public_id import testing
 >>> with testing.fixed_ids(User, "000000000001", "000000000002"):
@@ -11,22 +11,24 @@
 As pytest fixtures, after ``pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]`` in ``conftest.py``:
 ``fixed_public_ids`` and ``forced_collisions``.
 
-Both change the format of the model: models that share a format object share its ids.
+Fixed ids and collisions change the format of the model: models that share a format object share its ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.formats import Format, clock
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
-__all__ = ["collisions", "fixed_ids"]
+__all__ = ["collisions", "fixed_ids", "fixed_time"]
 
 Target: TypeAlias = Format | type[Any]
 """A format, a typed id class, or a model."""
@@ -49,6 +51,29 @@ def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) ->
         yield
     finally:
         del pool[size:]
+
+
+@contextmanager
+def fixed_time(at: datetime) -> Generator[None]:
+    """Let all ids that contain the time, of all formats and threads, be of the time *at*.
+
+    Ids have the time of the machine otherwise, also where freezegun or time-machine has frozen that of Python. They
+    still sort in the order of their generation. Afterwards, ids go on as if there had been none meanwhile.
+
+    >>> from datetime import datetime, timezone
+    >>> from sqlalchemy_public_id import Uuid7, testing
+    >>> format = Uuid7()
+    >>> with testing.fixed_time(datetime(2030, 1, 1, tzinfo=timezone.utc)):
+    ...     print(format.timestamp(format.generate()))
+    2030-01-01 00:00:00+00:00
+
+    :param at: with a time zone.
+    :raises ConfigurationError: if it has none.
+    """
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise ConfigurationError(f"at is {safe_repr(at)}, expected a datetime with a time zone, such as timezone.utc")
+    with clock.using(clock.FixedClock(round(at.timestamp() * 1000) * 1_000_000)):
+        yield
 
 
 @contextmanager
