@@ -162,16 +162,18 @@ def test_cursors(session: Session, tenants: Tenants, statements: list[str], orde
     """The id of a row of theirs is no cursor: the error and the number of statements are those of an unknown id."""
     where, ours, theirs = tenants.where, tenants.ada.public_id, tenants.eve.public_id
     session.connection()
+    sent = []
     for cursor in (theirs, UNKNOWN):
         statements.clear()
         with pytest.raises(InvalidCursor, match="after: no User has the public id"):
             lookup.page(session, User, limit=9, after=cursor, where=where, order_by=order_by)
-        assert len(statements) == 1
+        sent.append(len(statements))
+    assert sent[0] == sent[1] <= 2
     assert not lookup.page(session, User, limit=9, after=ours, where=where, order_by=order_by)
 
 
 def test_statements_of_a_page_with_a_cursor(session: Session, tenants: Tenants, statements: list[str]) -> None:
-    """One checks the cursor, and one selects the rows."""
+    """One selects the rows, and checks the cursor."""
     bob = User(organisation=tenants.ours, name="Bob")
     session.add(bob)
     session.commit()
@@ -179,7 +181,7 @@ def test_statements_of_a_page_with_a_cursor(session: Session, tenants: Tenants, 
     session.connection()
     statements.clear()
     assert list(lookup.page(session, User, limit=1, after=ours, where=where, order_by=User.name)) == [bob]
-    assert len(statements) == 2
+    assert len(statements) == 1
 
 
 @pytest.mark.parametrize("find", LOOKUPS)

@@ -40,9 +40,14 @@ class KeysetQuery:
         if public_id is None:
             return self._fetch(keyset.first_rows, {LIMIT: limit})
         parameters = {LIMIT: limit, CURSOR: public_id}
-        # first, so that a row which may not be seen is like none in the number of statements, too
-        if not is_known and not self._is_visible(public_id):
-            return None
+        if self.visible is not None and not is_known:
+            if not keyset.may_be_null:
+                rows, sent = self._fetch(keyset.rows_after(keyset.values_if(self.visible)), parameters)
+                if rows:
+                    return rows, sent
+            # before all else, so that a row which may not be seen is like none in the number of statements, too
+            if not self._is_visible(public_id):
+                return None
         if keyset.may_be_null:
             place = self._place(public_id)
             return None if place is None else self._fetch(keyset.rows_after(place), parameters)

@@ -8,7 +8,19 @@ from functools import cached_property
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, FromClause, Integer, ScalarSelect, Select, Table, bindparam, case, inspect, select
+from sqlalchemy import (
+    Column,
+    FromClause,
+    Integer,
+    ScalarSelect,
+    Select,
+    SQLColumnExpression,
+    Table,
+    bindparam,
+    case,
+    inspect,
+    select,
+)
 from sqlalchemy.orm import ColumnProperty, Mapper, aliased
 
 from sqlalchemy_public_id.dialects import Traits
@@ -107,6 +119,11 @@ class Keyset:
     def value(self, term: Term) -> ScalarSelect[Any]:
         """Return the value of *term* in the row of the cursor, as a subquery."""
         return self._row_of_cursor([term], *self._in_row_of_cursor([term])).scalar_subquery()
+
+    def values_if(self, visible: SQLColumnExpression[bool]) -> list[ScalarSelect[Any]]:
+        """Return the value of each term in the row of the cursor, NULL if it does not meet *visible*, as subqueries."""
+        row = select().select_from(self.entity).where(self.id == self.cursor_id, visible).correlate(None)
+        return [row.add_columns(term.value_of(term.element)).scalar_subquery() for term in self.terms]
 
     @cached_property
     def cursor_id(self) -> Any:

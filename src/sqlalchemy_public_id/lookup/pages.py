@@ -78,9 +78,8 @@ def page(
     >>> lookup.page(session, User, limit=20, order_by=[User.name.desc()], count=True).total
     1
 
-    One statement. A second one follows if the first returns nothing, to tell the end from an unknown id, and if a join
-    has repeated rows, to tell whether there are more. A cursor with *where* is checked by one before; a cursor with an
-    *order_by* that may be NULL is read by one before.
+    One statement. Others follow if it returns nothing, to tell the end from an unknown id, and if a join has repeated
+    rows, to tell whether there are more. A cursor with an *order_by* that may be NULL is read by one before.
 
     An index serves the page if its columns are those of *order_by*, in the same order and directions, and then the key
     (InnoDB adds the key by itself). Columns that *where* compares with a value come before them:

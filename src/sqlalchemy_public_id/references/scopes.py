@@ -96,8 +96,8 @@ def forget(session: Session) -> None:
 def check_again(session: Session) -> None:
     """Compare what the flush has written: a collection or another object may have changed a shared attribute.
 
-    Values that a new object shows need no statement. Those of an object that has had a row are read, which may be older
-    than the row, and so are values that differ from what was found.
+    Values that an object shows need no statement, as in a program by hand: what it has loaded may be older than its
+    row. Values that are not loaded are read, and so are values that differ from what was found.
 
     :raises PublicIdNotFound: if the row has other values than the one it refers to; the flush is rolled back.
     """
@@ -105,7 +105,7 @@ def check_again(session: Session) -> None:
     for state, ref, targets, public_id in _flushed.pop(weakref.ref(session), ()):
         if state.dict.get(ref.key) is None or is_sharded(session):
             continue
-        if state.has_identity or not _is_shown(session, state, ref, targets, public_id):
+        if not _is_shown(session, state, ref, targets, public_id):
             by_ref.setdefault(ref, []).append(state)
     for ref, states in by_ref.items():
         own = _own_values(session, states[0].mapper.base_mapper, states, ref.shared)
@@ -120,7 +120,7 @@ def check_again(session: Session) -> None:
 
 
 def _is_shown(session: Session, state: InstanceState[Any], ref: PublicRef, targets: Targets, public_id: str) -> bool:
-    """Return True if *state* shows the same values as the row it refers to: as it was found, and as its object is."""
+    """Return True if *state* shows the values of the row it refers to: as it was found, and as its object is."""
     new, keys, stored = targets
     if public_id in new:
         rows = [instance_state(new[public_id]).dict]

@@ -1,0 +1,76 @@
+"""The models of the service. Both versions of the application read and write the same tables."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, ForeignKey, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, public_ref
+
+
+class OrganisationId(TypedId, prefix="ivorg"): ...
+
+
+class CustomerId(TypedId, prefix="ivcus"): ...
+
+
+class ProductId(TypedId, prefix="ivpro"): ...
+
+
+class InvoiceId(TypedId, prefix="ivinv"): ...
+
+
+class PaymentId(TypedId, prefix="ivpay"): ...
+
+
+class Base(DeclarativeBase):
+    type_annotation_map = {str: String(100)}  # noqa: RUF012
+
+
+class Organisation(PublicIdMixin[OrganisationId], Base):
+    __tablename__ = "iv_organisation"
+    name: Mapped[str]
+
+
+class OfAnOrganisation:
+    """What belongs to a tenant."""
+
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id), index=True)
+
+
+class Customer(PublicIdMixin[CustomerId], OfAnOrganisation, Base):
+    __tablename__ = "iv_customer"
+    name: Mapped[str]
+
+
+class Product(PublicIdMixin[ProductId], OfAnOrganisation, Base):
+    __tablename__ = "iv_product"
+    name: Mapped[str]
+    cents: Mapped[int] = mapped_column(BigInteger)
+
+
+class Invoice(PublicIdMixin[InvoiceId], OfAnOrganisation, Base):
+    __tablename__ = "iv_invoice"
+    note: Mapped[str] = mapped_column(default="")
+    customer_id: Mapped[int] = mapped_column(ForeignKey(Customer.id), index=True)
+    customer: Mapped[Customer] = relationship()
+    customer_public_id: Mapped[CustomerId] = public_ref("customer", scope="organisation_id")
+    lines: Mapped[list[Line]] = relationship(order_by="Line.id", cascade="all, delete-orphan")
+
+
+class Line(PublicIdMixin, OfAnOrganisation, Base):
+    __tablename__ = "iv_line"
+    __public_id__ = NanoId(length=16)
+    invoice_id: Mapped[int] = mapped_column(ForeignKey(Invoice.id), index=True)
+    product_id: Mapped[int] = mapped_column(ForeignKey(Product.id), index=True)
+    product: Mapped[Product] = relationship()
+    product_public_id: Mapped[ProductId] = public_ref("product", scope="organisation_id")
+    quantity: Mapped[int]
+
+
+class Payment(PublicIdMixin[PaymentId], OfAnOrganisation, Base):
+    __tablename__ = "iv_payment"
+    invoice_id: Mapped[int] = mapped_column(ForeignKey(Invoice.id), index=True)
+    invoice: Mapped[Invoice] = relationship()
+    invoice_public_id: Mapped[InvoiceId] = public_ref("invoice", scope="organisation_id")
+    cents: Mapped[int] = mapped_column(BigInteger)
