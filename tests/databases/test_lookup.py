@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from marks import classes_die, on, since_mariadb
-from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, insert, update
+from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, insert, true, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import (
@@ -480,6 +480,22 @@ def test_several_public_ids(db: Session) -> None:
     assert lookup.get_many(db, Ticket, [code], attribute="code") == {code: ticket}
     assert lookup.keys_of(db, Ticket, [code], attribute="code") == {code: ticket.id}
     assert lookup.public_ids_of(db, Ticket, [ticket.id], attribute="code") == {ticket.id: code}
+
+
+def test_several_public_ids_of_other_names(db: Session) -> None:
+    """Of a model with several ids, and none called ``public_id``, every function takes the one that is named."""
+    pair = Pair()
+    db.add(pair)
+    db.flush()
+    left = pair.left
+    always = true()
+
+    assert lookup.get(db, Pair, left, attribute="left", where=always) is pair
+    assert lookup.get_one(db, Pair, left, attribute="left", options=[]) is pair
+    assert lookup.get_many(db, Pair, [left], attribute="left") == {left: pair}
+    assert lookup.keys_of(db, Pair, [left], attribute="left") == {left: pair.id}
+    assert lookup.public_ids_of(db, Pair, [pair.id], attribute="left") == {pair.id: left}
+    assert list(lookup.page(db, Pair, limit=1, attribute="left", where=always)) == [pair]
 
 
 def test_public_id_of_another_name(db: Session) -> None:

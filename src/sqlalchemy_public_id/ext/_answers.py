@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
 from fastapi.exception_handlers import request_validation_exception_handler
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from fastapi.utils import is_body_allowed_for_status_code
-from starlette.exceptions import HTTPException
+from fastapi.responses import JSONResponse
 
 from sqlalchemy_public_id.errors import (
     ConfigurationError,
@@ -27,7 +23,6 @@ from sqlalchemy_public_id.ext._places import Place, search
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
-_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 _MEDIA_TYPE = "application/problem+json"
 _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
@@ -68,9 +63,13 @@ async def _place_of(request: Request, error: Any) -> Place | None:
     return place
 
 
-def _details_of(error: RequestValidationError) -> list[dict[str, Any]]:
-    """Return the list of a 422 without the input, which JSON may not be able to represent."""
-    return [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
+async def unprocessable(request: Request, error: Any) -> JSONResponse:
+    """Answer a malformed request as FastAPI does, also if JSON cannot represent its input, which that repeats."""
+    try:
+        return await request_validation_exception_handler(request, error)
+    except ValueError:  # a lone surrogate, or NaN
+        details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
+        return JSONResponse({"detail": details}, 422)
 
 
 class Answers:
@@ -80,10 +79,6 @@ class Answers:
         """Return the handlers of errors of this library."""
         return dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), self.answer)
 
-    def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
-        """Return handlers that replace those of FastAPI, unless the application has its own."""
-        return {RequestValidationError: self.unprocessable}
-
     async def answer(self, request: Request, error: Any) -> JSONResponse:
         place = await _place_of(request, error)
         status = status_of(error)
@@ -91,12 +86,6 @@ class Answers:
         if isinstance(error, IdempotencyConflict):
             content["differing"] = list(error.differing)
         return JSONResponse(content, status)
-
-    async def unprocessable(self, request: Request, error: Any) -> JSONResponse:
-        try:
-            return await request_validation_exception_handler(request, error)
-        except ValueError:  # it repeats the input, and JSON cannot represent a lone surrogate or NaN
-            return JSONResponse({"detail": _details_of(error)}, 422)
 
     def describe(self, document: dict[str, Any]) -> None:
         """Add the answers to the operations of *document* that can have them."""
@@ -121,49 +110,24 @@ class Answers:
 
 
 class Problems(Answers):
-    """The same as problem details (:rfc:`9457`), for errors of FastAPI as well."""
-
-    def handlers_of_fastapi(self) -> Mapping[Any, Callable[..., Any]]:
-        return {RequestValidationError: self.unprocessable, HTTPException: self.http}
+    """The same as problem details (:rfc:`9457`)."""
 
     async def answer(self, request: Request, error: Any) -> JSONResponse:
         place = await _place_of(request, error)
         status = status_of(error)
-        more: dict[str, Any] = {}
+        content: dict[str, Any] = {"type": "about:blank", "title": _TITLES[status], "status": status}
+        content["detail"] = message_of(error)
         if status == 422:
-            more["errors"] = [_detail(request, error, place)]
+            content["errors"] = [_detail(request, error, place)]
         if isinstance(error, IdempotencyConflict):
-            more["differing"] = list(error.differing)
-        return _problem(status, _TITLES[status], message_of(error), more)
-
-    async def unprocessable(self, request: Request, error: Any) -> JSONResponse:
-        details = _details_of(error)
-        where = ", ".join(".".join(map(str, detail["loc"])) for detail in details)
-        return _problem(422, _TITLES[422], f"the request is not valid: {where}", {"errors": details})
-
-    async def http(self, request: Request, error: Any) -> Response:
-        if not is_body_allowed_for_status_code(error.status_code):
-            return Response(status_code=error.status_code, headers=error.headers)
-        title = _PHRASES.get(error.status_code, "Error")
-        if isinstance(error.detail, str):
-            return _problem(error.status_code, title, error.detail, {}, error.headers)
-        return _problem(error.status_code, title, title, {"errors": error.detail}, error.headers)
-
-    def describe(self, document: dict[str, Any]) -> None:
-        super().describe(document)
-        for _, operation in _operations(document):
-            content = operation["responses"].get("422", {}).get("content", {})
-            schema = content.get("application/json", {}).get("schema", {})
-            if schema.get("$ref", "").endswith("/HTTPValidationError"):  # the description that FastAPI adds
-                operation["responses"]["422"] = self.response(422)
+            content["differing"] = list(error.differing)
+        return JSONResponse(content, status, media_type=_MEDIA_TYPE)
 
     def response(self, status: int) -> dict[str, Any]:
         properties: dict[str, Any] = {name: {"type": "string"} for name in ("type", "title", "detail")}
         properties["status"] = {"type": "integer"}
         if status == 409:
             properties["differing"] = {"type": "array", "items": {"type": "string"}}
-        if status == 422:
-            properties["errors"] = {"type": "array", "items": {"type": "object"}}
         required = ["type", "title", "status", "detail"]
         schema = {"type": "object", "properties": properties, "required": required}
         return {"description": _TITLES[status], "content": {_MEDIA_TYPE: {"schema": schema}}}
@@ -189,8 +153,3 @@ def _has_public_id(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> bool:
         seen.update(found)
         parts += [schemas[name] for name in found]
     return False
-
-
-def _problem(status: int, title: str, detail: str, more: Mapping[str, Any], headers: Any = None) -> JSONResponse:
-    content = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
-    return JSONResponse(content, status, headers=headers, media_type=_MEDIA_TYPE)

@@ -23,25 +23,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal, TypeVar
 
-from sqlalchemy import SQLColumnExpression, select
+from sqlalchemy import SQLColumnExpression
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
 with require("fastapi"):
     from fastapi import Depends, FastAPI, Path, Response
-    from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+    from fastapi.exception_handlers import request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
     from pydantic import WithJsonSchema
     from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.ext import _sessions
-from sqlalchemy_public_id.ext._answers import Answers, Problems
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
+from sqlalchemy_public_id.ext._answers import Answers, Problems, unprocessable
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext._paging import Matches, page_of
 from sqlalchemy_public_id.ext.pydantic import Page, PublicId
@@ -77,43 +77,33 @@ def by_public_id(
     :param legacy_keys: the integer keys in old links that are accepted, until a day.
     :raises ConfigurationError: if *model* has no such public id, or if old links would be answered 422.
     """
-    name, column = _mapped.public_id(model, attribute)
-    format = public_id_type(column).id_format
+    _mapped.public_id(model, attribute)
     if malformed not in (404, 422):
         raise ConfigurationError(f"malformed is {safe_repr(malformed)}, expected 404 or 422")
     as_id = PublicId(model, attribute=attribute)
     # for 404, the schema is documentation only: FastAPI would answer 422 itself
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
-    key: Any = None
     if legacy_keys is not None:
         if malformed == 422:
             raise ConfigurationError("malformed=422 refuses the keys of old links; leave it out with legacy_keys=")
         key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
-        key = key_column(model)
+        key_column(model)  # which every old link needs
 
     async def row(
         public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None
     ) -> M:
-        wanted: Any = getattr(model, name) == public_id
-        number = None
-        if not format.is_valid(public_id):
-            number = None if legacy_keys is None else legacy_keys.key_in(public_id)
-            if number is None:
-                raise _NoRow(public_id, model=model.__name__)
-            wanted = key == number
-        query = select(model).where(wanted).options(*options)
+        load: LoadOptions = {"options": options}
         if scope is not None:
-            query = query.where(checked_condition(f"the scope of {model.__name__} returned", condition, model))
+            load["where"] = checked_condition(f"the scope of {model.__name__} returned", condition, model)
 
-        def find(sync: Session) -> M | None:
-            return sync.scalars(query).unique().one_or_none()
+        def find(sync: Session) -> tuple[M | None, bool]:
+            return find_row(sync, model, public_id, legacy_keys, attribute=attribute, **load)
 
-        obj = await _sessions.run(session, find)
+        obj, is_old = await _sessions.run(session, find)
         if obj is None:
             raise _NoRow(public_id, model=model.__name__)
-        if legacy_keys is not None and number is not None:
-            legacy_keys.note(model)
+        if legacy_keys is not None and is_old:
             response.headers.update(legacy_keys.headers)
         return obj
 
@@ -144,8 +134,7 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     is raised as a :class:`ConfigurationError` from the error, which is a 500 with its traceback in the log.
 
     The answers have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``.
-    With *problem_details*, they are problem details (:rfc:`9457`), and so are the 422 of FastAPI and
-    ``HTTPException``.
+    With *problem_details*, they are problem details (:rfc:`9457`); those of FastAPI itself stay as they are.
 
     These answers name models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The
     422 that FastAPI itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI
@@ -157,10 +146,8 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     answers = Problems() if problem_details else Answers()
     for error, handler in answers.handlers().items():
         app.add_exception_handler(error, handler)
-    defaults = {RequestValidationError: request_validation_exception_handler, HTTPException: http_exception_handler}
-    for error, handler in answers.handlers_of_fastapi().items():
-        if app.exception_handlers.get(error) is defaults[error]:  # the application has none of its own
-            app.add_exception_handler(error, handler)
+    if app.exception_handlers.get(RequestValidationError) is request_validation_exception_handler:
+        app.add_exception_handler(RequestValidationError, unprocessable)  # the application has none of its own
     original = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -22,11 +22,10 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.typed import TypedId
@@ -90,31 +89,18 @@ def get_or_404(
 
     :param legacy_keys: the integer keys in old links that are accepted, until a day.
     """
-    obj = lookup.get(session, model, public_id, attribute=attribute, **load)
-    if obj is None and legacy_keys is not None:
-        obj = _row_of_key(session, model, public_id, attribute, legacy_keys, load)
+    obj, is_old = find_row(session, model, public_id, legacy_keys, attribute=attribute, **load)
     if obj is None:
         abort(404)
-    return obj
-
-
-def _row_of_key(
-    session: Any, model: type[M], text: object, attribute: str | None, legacy_keys: LegacyKeys, load: LoadOptions
-) -> M | None:
-    _, column = _mapped.public_id(model, attribute)
-    number = None if public_id_type(column).id_format.is_valid(text) else legacy_keys.key_in(text)
-    if number is None:
-        return None
-    row = lookup.one_row(session, model, key_column(model) == number, **load)
-    if row is not None:
-        legacy_keys.note(model)
+    if legacy_keys is not None and is_old:
+        headers = legacy_keys.headers
 
         @after_this_request
         def add_headers(response: Any) -> Any:
-            response.headers.update(legacy_keys.headers)
+            response.headers.update(headers)
             return response
 
-    return row
+    return obj
 
 
 def _converter(

@@ -20,17 +20,17 @@ from collections.abc import Sequence
 from inspect import Parameter, Signature
 from typing import Annotated, Any, cast
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, InvalidPublicId, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.orm.inspection import checked_condition, require_session
+from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.orm.inspection import checked_condition
 from sqlalchemy_public_id.pydantic_schema import json_schema_of
 from sqlalchemy_public_id.typed import TypedId
 
@@ -107,35 +107,25 @@ def by_public_id(
     :param legacy_keys: the integer keys in old links that are accepted, until a day. Their headers need the plugin.
     :raises ConfigurationError: if *model* has no such public id.
     """
-    name, column = _mapped.public_id(model, attribute)
-    format = public_id_type(column).id_format
+    format = public_id_type(_mapped.public_id(model, attribute)[1]).id_format
     param = param or f"{_mapped.snake_case(model.__name__)}_id"
 
-    key = None if legacy_keys is None else key_column(model)
+    if legacy_keys is not None:
+        key_column(model)  # which every old link needs
 
     async def row(**given: Any) -> Any:
-        public_id = given[param]
-        wanted = getattr(model, name) == public_id
-        number = None
-        if not format.is_valid(public_id):
-            number = None if legacy_keys is None else legacy_keys.key_in(public_id)
-            if number is None:
-                raise _NoRow(public_id, model=model.__name__)
-            wanted = key == number
-        query = select(model).where(wanted).options(*options)
+        load: LoadOptions = {"options": options}
         if scope is not None:
-            query = query.where(checked_condition(f"the dependency {scope} is", given[scope], model))
+            load["where"] = checked_condition(f"the dependency {scope} is", given[scope], model)
 
-        def find(sync: Session) -> Any:
-            require_session(sync)
-            return sync.scalars(query).unique().one_or_none()
+        def find(sync: Session) -> tuple[Any, bool]:
+            return find_row(sync, model, given[param], legacy_keys, attribute=attribute, **load)
 
         own = given[session]
-        obj = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
+        obj, is_old = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
         if obj is None:
-            raise _NoRow(public_id, model=model.__name__)
-        if legacy_keys is not None and number is not None:
-            legacy_keys.note(model)
+            raise _NoRow(given[param], model=model.__name__)
+        if legacy_keys is not None and is_old:
             given["request"].scope[_HEADERS] = legacy_keys.headers
         return obj
 

@@ -88,7 +88,7 @@ def get(
     key, type_ = _public_id(session, model, attribute)
     text = type_.canonical(public_id)
     if load or isinstance(model, Select) or is_sharded(session):  # which chooses a shard by the values in the statement
-        statement, entity = selected("get", model, load.pop("where", None))  # refuses what is none for every id
+        statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
             return None
         found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
@@ -259,7 +259,7 @@ def get_many(
     if field is not None:
         public_ids = list(public_ids)
     wanted = _well_formed(type_, public_ids)
-    statement, entity = selected("get_many", model, load.pop("where", None))
+    statement, entity = selected("get_many", model, load.pop("where", None), attribute)
     rows: dict[Any, Any] = dict.fromkeys(wanted)
     # beside the object, which may not have it: an option leaves it out, or it was loaded before an UPDATE statement
     column = getattr(entity, key)
@@ -295,7 +295,7 @@ def keys_of(
     """
     name, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
-    statement, entity = selected("keys_of", model, where)
+    statement, entity = selected("keys_of", model, where, attribute)
     column: InstrumentedAttribute[str] = getattr(entity, name)
     keys: dict[str, Any] = {}
     query = _with_columns(statement, column, *_primary_key(entity))
@@ -322,7 +322,7 @@ def public_ids_of(
     :raises ConfigurationError: for a composite key, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)
-    statement, entity = selected("public_ids_of", model, where)
+    statement, entity = selected("public_ids_of", model, where, attribute)
     column: InstrumentedAttribute[str] = getattr(entity, name)
     primary_key = _primary_key(entity)
     if len(primary_key) != 1:

@@ -114,7 +114,7 @@ def page(
     :raises ConfigurationError: if *rows* cannot be paged.
     """
     session = session_of(session)
-    statement, entity = selected("page", rows, None)
+    statement, entity = selected("page", rows, None, attribute)
     visible = None if where is None else narrowing("page", statement, entity, where)
     if visible is not None:
         statement = statement.where(visible)

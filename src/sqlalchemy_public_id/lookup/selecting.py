@@ -33,15 +33,16 @@ def model_of(rows: Any) -> Any:
     return rows if entity is None else inspect(entity).mapper.class_
 
 
-def selected(function: str, rows: Any, where: Where | None) -> tuple[Select[Any], Any]:
+def selected(function: str, rows: Any, where: Where | None, attribute: str | None) -> tuple[Select[Any], Any]:
     """Return the statement of *rows*, a model or ``select(Model)``, with the condition *where*, and its entity.
 
     :param function: the name of the lookup, for errors.
+    :param attribute: the name of the public id, if a model has several.
     """
     if isinstance(rows, Select):
         statement, entity = _of_one_model(function, cast("Select[Any]", rows))
     else:
-        public_id_attribute(rows)
+        public_id_attribute(rows, attribute)
         statement, entity = select(rows), rows
     if where is not None:
         statement = statement.where(narrowing(function, statement, entity, where))
