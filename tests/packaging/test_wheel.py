@@ -192,9 +192,11 @@ def test_links_of_the_readme(distribution: PathDistribution) -> None:
     """Every link of the description leads to a file of this version in the repository, or to another site."""
     text = str(distribution.metadata.get_payload())
     files = f"{URLS['Repository']}/blob/v{distribution.version}/"
+    pictures = f"{URLS['Repository']}/v{distribution.version}/".replace("github.com", "raw.githubusercontent.com")
     links = re.findall(r"\]\(([^)\s]+)\)", text)
 
     assert len(links) > 20
+    assert re.findall(r"!\[[^]]+\]\(([^)]+)\)", text) == [f"{pictures}docs/_static/identifiers.svg"]
     for link in links:
         assert link.startswith(("https://", "#")), link
         if link.startswith(URLS["Repository"]):
