@@ -89,7 +89,7 @@ def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Sess
     session.commit()
 
     session.add(Depot())
-    with pytest.raises(DBAPIError, match="cluster_config must have one row"):
+    with pytest.raises(DBAPIError, match=r"(?i)more than one row"):
         session.flush()
     session.rollback()
 
@@ -99,24 +99,20 @@ def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
     metadata, Depot, _ = models(cluster=10, strategy="function")
     create(metadata)
-    if session.get_bind().dialect.name == "mysql":
-        session.execute(text(f"ALTER TABLE cluster_sequence_depot AUTO_INCREMENT = {LAST}"))
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text(f"SELECT setval('cluster_sequence_depot', {LAST - 1})"))
     else:
-        session.execute(text(f"SELECT setval({quoted(session, 'cluster_sequence_depot')}, {LAST - 1})"))
+        session.execute(text(f"ALTER TABLE cluster_sequence_depot AUTO_INCREMENT = {LAST}"))
     session.commit()
 
     session.add(Depot())
     session.commit()
     session.add(Depot())
-    with pytest.raises(DBAPIError, match=r"used up|run out|reached maximum value"):
+    with pytest.raises(DBAPIError, match=r"used up|reached maximum value"):
         session.flush()
     session.rollback()
 
     assert hexes(session, Depot) == ["affffffffffff"]
-
-
-def quoted(session: Session, name: str) -> str:
-    return f"'{name}'" if session.get_bind().dialect.name == "postgresql" else name
 
 
 @on(*SERVERS)

@@ -128,11 +128,11 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
     before = declare(CoprimeKey(allocator, short, prefix="o"), is_there=True)
     session.execute(insert(before), [{"name": "short"}] * 9)
     session.commit()
-    with pytest.raises(KeySpaceExhausted, match=r"all 9 ids of .* have been issued"):
+    with pytest.raises(KeySpaceExhausted, match=r"has 9 keys, so there is none with the index 9"):
         session.execute(insert(before), [{"name": "none"}])
     session.rollback()
     session.add(before(name="none"))
-    with pytest.raises(KeySpaceExhausted, match="the sequence 'order' is at number 10"):
+    with pytest.raises(KeySpaceExhausted, match="none with the index 10"):
         session.flush()
     session.rollback()
     session.add_all([after(name="long") for _ in range(3)])

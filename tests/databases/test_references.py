@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InvalidRequestError, SQLAlchemyError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -919,6 +919,24 @@ def test_deferred_foreign_keys(db: Session, statements: Any) -> None:
     references.load(db, orders)
     assert [order.customer_public_id for order in orders] == wanted
     assert len(statements) <= 4
+
+
+@pytest.mark.parametrize("reason", ["gone", "refused"])
+def test_neighbour_that_cannot_be_read(db: Session, reason: str) -> None:
+    """An object whose row is gone, or whose foreign key may not be loaded, does not keep others from being read."""
+    first, second, *_ = page(db)
+    if reason == "gone":
+        db.connection().execute(delete(Order.__table__).where(Order.id == first.id))
+        db.expire(first)
+    else:
+        db.expunge(first)
+        strict = select(Order).where(Order.id == first.id).options(load_only(Order.note, raiseload=True))
+        first = db.scalars(strict).one()
+
+    assert second.customer_public_id == CUSTOMERS[0]
+    references.load(db, [first, second])
+    with pytest.raises(InvalidRequestError):
+        first.customer_public_id  # noqa: B018
 
 
 @pytest.mark.backend

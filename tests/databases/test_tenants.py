@@ -44,13 +44,14 @@ class Organisation(PublicIdMixin, Base):
     __tablename__ = "organisation"
     name: Mapped[str] = mapped_column(String(50))
     owned: Mapped[list[Ticket]] = relationship(overlaps="organisation")
+    users: Mapped[list[User]] = relationship(overlaps="organisation")
 
 
 class User(PublicIdMixin, Base):
     __tablename__ = "user"
     __public_id__ = NanoId(prefix="tnu")
     organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
-    organisation: Mapped[Organisation] = relationship()
+    organisation: Mapped[Organisation] = relationship(overlaps="users")
     name: Mapped[str] = mapped_column(String(50))
 
 
@@ -412,14 +413,33 @@ def test_lazy_load_before_the_flush(session: Session, tenants: Tenants) -> None:
         assert ticket.watcher is None
 
 
-def test_user_that_moves_in_the_same_flush(session: Session, tenants: Tenants) -> None:
+def test_lazy_load_that_flushes(session: Session, tenants: Tenants) -> None:
+    """The flush before a lazy load checks the scope, and then the relationship loads the row."""
+    tenants.ticket.assignee_public_id = tenants.ada.public_id
+    assert tenants.ticket.assignee is tenants.ada
+    session.refresh(tenants.ticket)
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        tenants.ticket.assignee  # noqa: B018
+
+
+@pytest.mark.parametrize("way", ["key", "expression", "collection"])
+def test_user_that_moves_in_the_same_flush(session: Session, tenants: Tenants, way: str) -> None:
     """A row that leaves the tenant in the same flush cannot be assigned."""
     their_id, public_id = tenants.theirs.id, tenants.ada.public_id
     with session.no_autoflush:
         session.add(Ticket(organisation=tenants.ours, assignee_public_id=public_id))
-        tenants.ada.organisation_id = their_id
+        if way == "key":
+            tenants.ada.organisation_id = their_id
+        elif way == "expression":
+            theirs = select(Organisation.id).where(Organisation.name == "theirs").scalar_subquery()
+            tenants.ada.organisation_id = theirs
+        else:
+            tenants.theirs.users.append(tenants.ada)
     with pytest.raises(PublicIdNotFound):
         session.flush()
+    session.rollback()
+    assert len(session.scalars(select(Ticket)).all()) == 1
 
 
 @pytest.mark.parametrize("condition", [True, None, "organisation_id = 1"])

@@ -23,7 +23,7 @@ Tell = Callable[[Callable[[Desk], Awaitable[None]]], None]
 
 @pytest.mark.backend
 def test_a_page_of_tickets_in_four_statements(tell: Tell) -> None:
-    """A hundred tickets with the ids of users: login, tickets, tags, their number; and the cursor, if any."""
+    """A hundred tickets with the ids of users: login, tickets, tags, their number; with or without a cursor."""
 
     async def story(desk: Desk) -> None:
         users, tags = await desk.ids(User), await desk.ids(Tag)
@@ -34,13 +34,13 @@ def test_a_page_of_tickets_in_four_statements(tell: Tell) -> None:
             ]
             assert (await desk.ada.post("/tickets", json=new)).status_code == 201
         cursor: dict[str, str] = {}
-        for expected in (4, 5):
+        for _ in range(2):
             desk.statements.clear()
             page = (await desk.ada.get("/tickets", params={"limit": 100, **cursor})).json()
             assert len(page["items"]) == 100
             assert {ticket["assignee_public_id"] for ticket in page["items"]} == set(users)
             assert page["total"] == 230
-            assert len(desk.statements) == expected
+            assert len(desk.statements) == 4
             cursor = {"after": page["next"]}
 
     tell(story)

@@ -54,5 +54,5 @@ def parcels(engine: Engine) -> Iterator[Parcels]:
     yield made
     made.execute(f"DROP TABLE IF EXISTS {NAME}")
     if engine.name != "sqlite":
-        made.execute(f"DROP {'TABLE' if engine.name == 'mysql' else 'SEQUENCE'} IF EXISTS cluster_sequence_{NAME}")
+        made.execute(f"DROP {'SEQUENCE' if engine.name == 'postgresql' else 'TABLE'} IF EXISTS cluster_sequence_{NAME}")
         made.run(drop_cluster_config)

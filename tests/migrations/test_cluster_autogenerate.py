@@ -91,6 +91,8 @@ def test_a_key_that_does_not_count(project: Project) -> None:
 
     assert project.check(metadata) is None
     assert add(project, metadata) == "a000000000001"
+    project.downgrade()
+    project.upgrade()
 
 
 @on(*SERVERS)

@@ -16,6 +16,7 @@ from sqlalchemy.orm import MappedColumn as MappedColumnType
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges, cluster_key, in_cluster, range_of
+from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, cluster_spec
 
 LAST = 2**48 - 1
 FIGURES = [
@@ -60,7 +61,7 @@ def test_no_cluster(cluster: Any) -> None:
 @pytest.mark.parametrize("sequence", [0, -1, LAST + 1, "1", None, True, 1.5], ids=repr)
 def test_no_sequence(sequence: Any) -> None:
     """A sequence that would be a key of another cluster is refused: nothing wraps."""
-    with pytest.raises(ValueError, match="it would be a key of another cluster"):
+    with pytest.raises(ValueError, match="is no sequence of a cluster: expected an integer from 1 to 281474976710655"):
         ClusterKey.of(10, sequence)
 
 
@@ -78,7 +79,7 @@ def test_an_integer_in_every_way() -> None:
 
     assert key == 2814749767106561
     assert hash(key) == hash(2814749767106561)
-    assert (str(key), f"{key}", repr(key)) == ("2814749767106561", "2814749767106561", "ClusterKey(2814749767106561)")
+    assert (str(key), f"{key}", repr(key)) == ("2814749767106561",) * 3
     assert (type(again), again) == (ClusterKey, key)
 
 
@@ -131,7 +132,7 @@ def test_ranges_by_number() -> None:
 
     assert list(four) == [0, 1, 2, 3]
     assert four[0].start == 1
-    assert {len(each) for each in four.values()} == {(2**63 - 1) // 4}
+    assert {each.stop - each.start for each in four.values()} == {(2**63 - 1) // 4}
     assert [one.stop for one in four.values()][:-1] == [one.start for one in four.values()][1:]
 
 
@@ -148,7 +149,7 @@ def test_ranges_of_the_seed() -> None:
 def test_overlaps() -> None:
     """Ranges that overlap are refused, and both are named, in whatever order they are given."""
     with pytest.raises(
-        ConfigurationError, match=r"'eu' \(1 to 10\) and 'us' \(10 to 19\) overlap: .* 10 to 10; let 'us'"
+        ConfigurationError, match=r"'eu' \(1 to 10\) and 'us' \(10 to 19\) overlap; let 'us' begin at 11"
     ):
         Ranges(shards={"us": range(10, 20), "eu": range(1, 11)})
     with pytest.raises(ConfigurationError, match=r"'a' .* and 'b' .* overlap"):
@@ -166,7 +167,6 @@ WRONG: list[Any] = [
     -1,
     [],
     ["a", "a"],
-    [["a"]],
     "eu",
     True,
     {},
@@ -234,9 +234,9 @@ def test_the_column() -> None:
         ({"cluster": "10"}, "'10' is no number of a cluster"),
         ({"cluster": 10, "strategy": "trigger"}, 'expected "identity" or "function"'),
         ({"cluster": 10, "key_range": Range(1, 2)}, "takes the place of a cluster"),
-        ({"strategy": "function", "key_range": Range(1, 2)}, 'with strategy="identity" only'),
+        ({"strategy": "function", "key_range": Range(1, 2)}, "leave one of them out"),
         ({"key_range": range(1, 2)}, "expected one of Ranges"),
-        ({"strategy": "function", "enforce_range": True}, 'enforce_range is for strategy="identity"'),
+        ({"strategy": "function", "enforce_range": True}, 'enforce_range are for strategy="identity"'),
         ({"cluster": 10, "primary_key": False}, "sets primary_key itself"),
         ({"cluster": 10, "server_default": "1"}, "sets server_default itself"),
     ],
@@ -249,12 +249,12 @@ def test_mistakes(options: dict[str, Any], expected: str) -> None:
 
 
 def test_copies() -> None:
-    """A table that is copied to another metadata keeps all of it."""
+    """A table that is copied to another metadata keeps its key. Its range comes with the DDL: test_cluster_ddl."""
     from sqlalchemy import MetaData
 
     table = declared(cluster_key(cluster=10)).table
     copy = table.to_metadata(MetaData())
 
-    assert copy.c.id.identity.start == ClusterKey.of(10, 1)
-    assert copy.dialect_options["mysql"]["auto_increment"] == "2814749767106561"
+    assert cluster_spec(copy.c.id) == ClusterSpec(cluster=10)
+    assert copy.c.id.identity is not None
     assert copy.dialect_options["sqlite"]["autoincrement"] is True

@@ -90,7 +90,7 @@ def test_number() -> None:
     format = CoprimeKey(Counter(41), STEP, prefix="ord").accepting(NanoId())
 
     assert format.number(format.generate()) == 41
-    with pytest.raises(InvalidPublicId, match="it is of an older format than"):
+    with pytest.raises(InvalidPublicId, match="it does not begin with 'ord_'"):
         format.number("izkpm55j334u")
     with pytest.raises(InvalidPublicId, match=r"^code: 'x' is not a public id"):
         format.number("x", field="code")
@@ -137,18 +137,15 @@ def test_fixed_ids() -> None:
 
 @pytest.mark.parametrize("call", ["generate()", "generate_many(2)", "generate_many(1)"])
 def test_exhausted(call: str) -> None:
-    """When all ids have been issued, the error says how many there were, who counts, and what to do."""
+    """When all ids have been issued, the error says how many there were, and what to do."""
     step = CoprimeStep("abc", 2)
     format = CoprimeKey(Counter(8), step)
     assert format.generate() == step.key(8)
     with pytest.raises(KeySpaceExhausted) as raised:
         eval(call, {"generate": format.generate, "generate_many": format.generate_many})
 
-    assert "the sequence 'order' is at number" in str(raised.value)
-    assert "all 9 ids of CoprimeKey(allocator='order', step=CoprimeStep('abc', 2)) have been issued" in str(
-        raised.value
-    )
-    assert "go on with CoprimeKey(…, CoprimeStep(…, 3)).accepting(…)" in str(raised.value)
+    assert f"{step!r} has 9 keys, so there is none with the index" in str(raised.value)
+    assert "go on with keys of 3 characters, in a format that is accepting() these" in str(raised.value)
     longer = CoprimeKey(Counter(9), CoprimeStep("abc", 3)).accepting(format)
     assert longer.generate() == CoprimeStep("abc", 3).key(9)
     assert longer.is_valid(step.key(8))
@@ -259,17 +256,17 @@ def test_shown_and_pickled_by_name() -> None:
         with pytest.raises(ConfigurationError, match="it has only the name 'order' of its sequence"):
             twin.generate_many(3)
     assert copy.deepcopy(format) is copy.copy(format) is format
-    assert repr(CoprimeKey("order", KeyedStep(BASE36, 6, SECRET))).endswith("6, secret=...))")
+    assert repr(CoprimeKey("order", KeyedStep(BASE36, 6, SECRET))).endswith("length=6, tweak=b''))")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((Counter(), BASE36), "expected CoprimeStep"),
-        ((Counter(), None), "expected CoprimeStep"),
-        ((Counter(name=""), STEP), "has no name, expected BlockAllocator"),
-        (("", STEP), "has no name"),
-        ((None, STEP), "the allocator None has no name"),
+        ((Counter(), BASE36), "expected .* CoprimeStep"),
+        ((Counter(), None), "the step None; expected .* CoprimeStep"),
+        ((Counter(name=""), STEP), "expected BlockAllocator"),
+        (("", STEP), "the allocator is '', .* expected BlockAllocator"),
+        ((None, STEP), "the allocator is None, .* expected BlockAllocator"),
         ((Counter(), CoprimeStep(URLSAFE64, 6), "ord"), "the alphabet contains the separator '_'"),
         ((Counter(), STEP, "ord", " "), "the separator ' ' is not allowed"),
         ((Counter(), STEP, "1st"), "the prefix '1st' is not allowed"),

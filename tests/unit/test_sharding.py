@@ -7,16 +7,30 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, TypedId
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId
 from sqlalchemy_public_id.keys.ranges import Ranges
 from sqlalchemy_public_id.keys.sharding import ShardRouter
-from sqlalchemy_public_id.keys.sharding.rules import Rule, bucket_of, jump
+from sqlalchemy_public_id.keys.sharding.rules import bucket_of, jump
 
 SHARDS = ("a", "b", "c")
 
 
 class ShardedBoxId(TypedId, prefix="shardbox"): ...
+
+
+class Base(DeclarativeBase): ...
+
+
+class ShardedBox(PublicIdMixin, Base):
+    __tablename__ = "sharded_box"
+    __public_id__ = ShardedBoxId
+
+
+def routing(by: Any) -> ShardRouter:
+    """A router of three shards with this rule."""
+    return ShardRouter(dict.fromkeys(SHARDS, create_engine("sqlite://")), by=by)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +78,19 @@ def test_ids_are_spread_evenly() -> None:
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        ("hash", (True, False, None)),
-        ({"cus": "a", ShardedBoxId: "b"}, (False, False, "b")),
-        ({10: "a", 20: "b"}, (False, True, None)),
-        ({range(1, 10): "a", range(10, 20): "b"}, (False, True, None)),
-        (Ranges(shards=["a", "b"]), (False, True, None)),
+        ("hash", ("b", None)),
+        ({"cus": "a", ShardedBoxId: "b"}, ("b", None)),
+        ({10: "a", 20: "b"}, (None, "a")),
+        ({range(1, 10): "a", range(10, 11 << 48): "b"}, (None, "b")),
+        (Ranges(shards=["a", "b"]), (None, "a")),
     ],
     ids=["hash", "prefixes", "clusters", "ranges of Python", "Ranges()"],
 )
 def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
     """What is given as ``by`` tells by its kind which rule is meant."""
-    rule = Rule(by, SHARDS)
+    router = routing(by)
 
-    assert (rule.is_hash, rule.is_key, rule.of_prefix("shardbox")) == expected
+    assert (router.shard_of_id(ShardedBox, "shardbox_izkpm55j334u"), router.shard_of_key((10 << 48) + 7)) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +107,7 @@ def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
 )
 def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
     """The cluster in the upper bits, or the range around a key, is that of one shard, or of none."""
-    assert Rule(by, SHARDS).of_key(key) == shard
+    assert routing(by).shard_of_key(key) == shard
 
 
 @pytest.mark.parametrize(
@@ -103,12 +117,15 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
         ({}, 'expected "hash"'),
         ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
         ({"cus": "a", 10: "b"}, 'expected "hash"'),
-        ({1 << 15: "a"}, "32768 is no number of a cluster"),
+        (
+            {1 << 15: "a"},
+            "by is {32768: 'a'}; expected \"hash\", {prefix or typed id with one: shard}, {cluster id up to 32767: ",
+        ),
         ({range(1, 10): "a", range(9, 20): "b"}, "overlap"),
         (Ranges(shards=["a", "z"]), "by has 'z' for Range("),
         ({range(5, 5): "a"}, "there are no keys from 5 up to 5"),
-        ({"": "a"}, "'', which has no prefix"),
-        ({TypedId: "a"}, "TypedId, which has no prefix"),
+        ({"": "a"}, "by is {'': 'a'}; expected"),
+        ({TypedId: "a"}, "TypedId'>: 'a'}; expected"),
     ],
     ids=[
         *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "Ranges() of others"),
@@ -118,7 +135,7 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
 def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
     """A mistake in ``by`` is told when the router is made."""
     with pytest.raises(ConfigurationError) as caught:
-        Rule(by, SHARDS)
+        routing(by)
 
     assert message in str(caught.value)
 
@@ -126,11 +143,11 @@ def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("shards", "message"),
     [
-        ({}, "shards is {}, expected name → engine"),
-        (["sqlite://"], "expected name → engine"),
-        ({"": create_engine("sqlite://")}, "the name of a shard is ''"),
-        ({1: create_engine("sqlite://")}, "the name of a shard is 1"),
-        ({"a": "sqlite://"}, "the shard 'a' is 'sqlite://', expected an Engine or an AsyncEngine"),
+        ({}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
+        (["sqlite://"], "shards is ['sqlite://'], expected"),
+        ({"": create_engine("sqlite://")}, "shards is {'': Engine("),
+        ({1: create_engine("sqlite://")}, "shards is {1: Engine("),
+        ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
     ],
     ids=["none", "a list", "no name", "a number", "a URL"],
 )

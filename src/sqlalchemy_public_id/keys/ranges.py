@@ -19,17 +19,16 @@ Ranges are simpler: each database counts within its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard
 
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 
 __all__ = [
-    "CLUSTER_BITS",
     "LAST_CLUSTER",
     "LAST_KEY",
     "LAST_SEQUENCE",
@@ -41,10 +40,9 @@ __all__ = [
     "range_of",
 ]
 
-CLUSTER_BITS: int = 15
 SEQUENCE_BITS: int = 48
-LAST_CLUSTER: int = (1 << CLUSTER_BITS) - 1
 LAST_SEQUENCE: int = (1 << SEQUENCE_BITS) - 1
+LAST_CLUSTER: int = (1 << 15) - 1
 LAST_KEY = 2**63 - 1
 
 _DECIMAL = re.compile("0|[1-9][0-9]{0,18}")
@@ -66,20 +64,14 @@ class ClusterKey(int):
     :raises ValueError: unless the value is an integer from 0 to ``2**63 - 1``.
 
     >>> ClusterKey("5629499534213123")
-    ClusterKey(5629499534213123)
+    5629499534213123
     """
 
     __slots__ = ()
 
     def __new__(cls, value: int | str) -> Self:
-        number = value
-        if isinstance(value, str) and _DECIMAL.fullmatch(value):
-            number = int(value)
-        if not _is_integer(number) or not 0 <= number <= LAST_KEY:
-            raise ValueError(
-                f"{safe_repr(value)} is no cluster key: expected an integer from 0 to 2**63 - 1, or its text"
-            )
-        return super().__new__(cls, number)
+        number = int(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+        return super().__new__(cls, _checked("cluster key", number, 0, LAST_KEY))
 
     @classmethod
     def of(cls, cluster: int, sequence: int) -> Self:
@@ -87,18 +79,13 @@ class ClusterKey(int):
 
         :raises ValueError: unless *cluster* is in 0 … 32767, and *sequence* in 1 … ``2**48 - 1``.
         """
-        if not _is_integer(sequence) or not 1 <= sequence <= LAST_SEQUENCE:
-            raise ValueError(
-                f"the sequence {safe_repr(sequence)} has no cluster key: expected an integer from 1 to "
-                f"2**{SEQUENCE_BITS} - 1; beyond, it would be a key of another cluster"
-            )
+        _checked("sequence of a cluster", sequence, 1, LAST_SEQUENCE)  # beyond, it would be a key of another cluster
         return cls((checked_cluster(cluster) << SEQUENCE_BITS) + sequence)
 
     @classmethod
     def split(cls, key: int) -> Split:
         """Return the cluster and the sequence of *key*."""
-        own = cls(key)
-        return Split(own.cluster, own.sequence)
+        return Split(*divmod(int(cls(key)), 1 << SEQUENCE_BITS))
 
     @property
     def cluster(self) -> int:
@@ -115,33 +102,27 @@ class ClusterKey(int):
         """The key in hexadecimal, as ``to_hex()`` of PostgreSQL: the last twelve digits are the sequence."""
         return f"{self:x}"
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({int(self)})"
-
-    def __str__(self) -> str:
-        return int.__repr__(self)
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> dict[str, Any]:
         """Return the core schema of Pydantic, a plain ``dict``: integers and strings are valid, JSON has strings."""
+        text: dict[str, Any] = {"type": "str", "pattern": f"^(?:{_DECIMAL.pattern})$"}
         return {
             "type": "function-plain",
             "function": {"type": "no-info", "function": cls},
-            "serialization": {"type": "to-string", "when_used": "json"},
+            "json_schema_input_schema": {"type": "union", "choices": [text, {"type": "int", "ge": 0, "le": LAST_KEY}]},
+            "serialization": {"type": "function-plain", "function": str, "when_used": "json", "return_schema": text},
         }
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
-        """Return the JSON schema for Pydantic: input may also be an integer."""
-        example, mode = cls.of(10, 1), getattr(handler, "mode", "serialization")
-        text: dict[str, Any] = {"type": "string", "pattern": f"^(?:{_DECIMAL.pattern})$", "examples": [str(example)]}
-        if mode != "validation":
-            return text
-        return {"anyOf": [text, {"type": "integer", "minimum": 0, "maximum": LAST_KEY}]}
+
+def is_whole(value: object, first: int, last: float) -> TypeGuard[int]:
+    """Return True if *value* is a whole number from *first* to *last*; a boolean is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
 
 
-def _is_integer(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _checked(what: str, value: object, first: int, last: int) -> int:
+    if not is_whole(value, first, last):
+        raise ValueError(f"{safe_repr(value)} is no {what}: expected an integer from {first} to {last}")
+    return value
 
 
 def checked_cluster(cluster: object) -> int:
@@ -149,12 +130,7 @@ def checked_cluster(cluster: object) -> int:
 
     :raises ValueError: unless it is in 0 … 32767.
     """
-    if not _is_integer(cluster) or not 0 <= cluster <= LAST_CLUSTER:
-        raise ValueError(
-            f"{safe_repr(cluster)} is no number of a cluster: expected an integer from 0 to {LAST_CLUSTER}, "
-            f"because a key has {CLUSTER_BITS} bits for it"
-        )
-    return cluster
+    return _checked("number of a cluster", cluster, 0, LAST_CLUSTER)
 
 
 @dataclass(frozen=True)
@@ -168,14 +144,11 @@ class Range:
     stop: int
 
     def __post_init__(self) -> None:
-        for name in ("start", "stop"):
-            value: object = getattr(self, name)
-            if not _is_integer(value):
-                raise ConfigurationError(f"the {name} of a range of keys is {safe_repr(value)}, expected an integer")
-        if self.start < 1 or self.stop > LAST_KEY + 1 or self.start >= self.stop:
+        start, stop = self.start, self.stop
+        if not is_whole(stop, 2, LAST_KEY + 1) or not is_whole(start, 1, stop - 1):
             raise ConfigurationError(
-                f"there are no keys from {self.start} up to {self.stop}: expected 1 or more, at most 2**63 - 1 as the "
-                f"last one, and at least one key"
+                f"there are no keys from {safe_repr(start)} up to {safe_repr(stop)}: expected whole numbers, 1 or more "
+                f"as the first key, and at most 2**63 - 1 as the last one"
             )
 
     @property
@@ -205,9 +178,6 @@ class Range:
     def __contains__(self, key: int) -> bool:
         return self.start <= key < self.stop
 
-    def __len__(self) -> int:
-        return self.stop - self.start
-
 
 def range_of(cluster: int) -> Range:
     """Return the keys of *cluster*.
@@ -221,7 +191,7 @@ def range_of(cluster: int) -> Range:
     return Range(first + 1, first + LAST_SEQUENCE + 1)
 
 
-class Ranges(Mapping[Any, Range]):
+class Ranges(dict[Any, Range]):
     """A range of keys for each shard, in the order of the keys.
 
     :param shards: the number of shards, whose names are 0, 1, … then; or their names; or name → :class:`range`.
@@ -236,71 +206,40 @@ class Ranges(Mapping[Any, Range]):
     def __init__(
         self, shards: int | Mapping[Any, range | Range] | list[Any] | tuple[Any, ...], *, size: int | None = None
     ) -> None:
-        by_shard = _given(shards, size) if isinstance(shards, Mapping) else _even(_names(shards), size)
-        self._by_shard: dict[Any, Range] = dict(sorted(by_shard.items(), key=lambda item: item[1].start))
-        for (one, first), (other, second) in pairwise(self._by_shard.items()):
+        given = shards.items() if isinstance(shards, Mapping) else _even(shards, size)
+        ranges = [(name, Range(keys.start, keys.stop)) for name, keys in given if _is_range(keys)]
+        if not ranges or len(dict(ranges)) < len(given) or (isinstance(shards, Mapping) and size is not None):
+            raise ConfigurationError(
+                f"shards is {safe_repr(shards)}, expected a number above 0, a list of names that differ, or "
+                f"name → range(first, last + 1); leave size out for ranges, which have theirs"
+            )
+        ranges.sort(key=lambda item: item[1].start)
+        for (one, first), (other, second) in pairwise(ranges):
             if second.start < first.stop:
                 raise ConfigurationError(
                     f"the ranges of {one!r} ({first.start} to {first.last}) and {other!r} ({second.start} to "
-                    f"{second.last}) overlap: both shards would make the keys {second.start} to "
-                    f"{min(first.last, second.last)}; let {other!r} begin at {first.stop} or later"
+                    f"{second.last}) overlap; let {other!r} begin at {first.stop} or later"
                 )
-
-    def __getitem__(self, shard: Any) -> Range:
-        return self._by_shard[shard]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._by_shard)
-
-    def __len__(self) -> int:
-        return len(self._by_shard)
-
-    def __repr__(self) -> str:
-        return f"Ranges({self._by_shard!r})"
+        super().__init__(ranges)
 
     def shard_of(self, key: int) -> Any:
         """Return the shard whose range contains *key*; ``None`` if no range does."""
-        return next((shard for shard, range_ in self._by_shard.items() if key in range_), None)
+        return next((shard for shard, range_ in self.items() if key in range_), None)
 
 
-def _given(shards: Mapping[Any, Any], size: object) -> dict[Any, Range]:
-    if size is not None:
-        raise ConfigurationError(f"size is {safe_repr(size)}, but each of the ranges has its own; leave size out")
-    if not shards:
-        raise ConfigurationError("shards is empty, expected the name of each shard with its range")
-    return {name: _range(name, keys) for name, keys in shards.items()}
+def _is_range(keys: object) -> bool:
+    return isinstance(keys, Range) or (isinstance(keys, range) and keys.step == 1)
 
 
-def _even(names: list[Any], size: object) -> dict[Any, Range]:
+def _even(shards: Any, size: object) -> list[tuple[Any, range]]:
+    names: list[Any] = [*range(shards)] if is_whole(shards, 1, LAST_KEY) else shards
+    if not isinstance(names, (list, tuple)) or not names:
+        return []
     share = LAST_KEY // len(names)
     keys_each = share if size is None else size
-    if not _is_integer(keys_each) or not 1 <= keys_each <= share:
+    if not is_whole(keys_each, 1, share):
         raise ConfigurationError(
             f"size is {safe_repr(size)}, expected how many keys each shard has: {len(names)} shards share 2**63 - 1 "
             f"keys, so it is at least 1 and at most {share}"
         )
-    return {name: Range(at * keys_each + 1, (at + 1) * keys_each + 1) for at, name in enumerate(names)}
-
-
-def _names(shards: object) -> list[Any]:
-    names: list[Any] = []
-    if _is_integer(shards):
-        names = list(range(shards))
-    elif isinstance(shards, (list, tuple)):
-        shards = names = list(cast("list[Any]", shards))
-    if not names or not all(isinstance(name, Hashable) for name in names) or len(set(names)) < len(names):
-        raise ConfigurationError(
-            f"shards is {safe_repr(shards)}, expected a number above 0, a list of names that differ, or name → range"
-        )
-    return names
-
-
-def _range(name: object, keys: object) -> Range:
-    if isinstance(keys, Range):
-        return keys
-    if not isinstance(keys, range) or keys.step != 1:
-        raise ConfigurationError(f"the range of {name!r} is {safe_repr(keys)}, expected range(first, last + 1)")
-    try:
-        return Range(keys.start, keys.stop)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"the range of {name!r}: {error}") from None
+    return [(name, range(at * keys_each + 1, (at + 1) * keys_each + 1)) for at, name in enumerate(names)]

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from collections.abc import MutableMapping
 from functools import partial
 from typing import Any, NoReturn, cast
 
@@ -60,8 +60,8 @@ from sqlalchemy_public_id.references.reference import (
 __all__ = ["AnyPublicIdType", "PublicRef", "Scope", "eager", "load", "public_ref", "public_refs"]
 
 _OF_NULL = {operator.eq, operators.is_, operator.ne, operators.is_not}
-_OF_ONE = {operator.eq, operator.ne}
 _OF_SEVERAL = {operators.in_op, operators.not_in_op}
+_OF_IDS = {operator.eq, operator.ne, *_OF_SEVERAL}
 
 _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 """Mappers that are configured, but lack the relationship of a reference."""
@@ -104,10 +104,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
         self.__name__ = name
 
     def _read(self, instance: object) -> str | None:
-        public_id = reading.public_id_fetched(instance, self.__name__, self.relationship)
-        if public_id is not None:
-            return public_id
-        return reading.read(refs_of(instance_state(instance).mapper)[self.__name__], instance)
+        return reading.read(instance, self.__name__, self.relationship, writing.resolve)
 
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):
@@ -147,19 +144,18 @@ class _RefExpression(operators.ColumnOperators):
         subquery = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
         return case((foreign_key.is_not(None), subquery))
 
-    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> Any:
         value: Any = other[0] if other else ()
         if value is None and op in _OF_NULL:
-            null: ColumnElement[bool] = op(self._ref_and_foreign_key()[1], None)
-            return null
-        if (op in _OF_ONE and _is_id(value)) or (op in _OF_SEVERAL and _are_ids(value)):
+            return op(self._ref_and_foreign_key()[1], None)
+        values: Any = value if op in _OF_SEVERAL and hasattr(value, "__len__") else [value]
+        # what is sent as a parameter; other expressions may depend on the row
+        if op in _OF_IDS and all(isinstance(each, (str, BindParameter)) for each in values):
             return self._compare_keys(op, value)
-        expression: ColumnElement[Any] = op(self.__clause_element__(), *other, **kwargs)
-        return expression
+        return op(self.__clause_element__(), *other, **kwargs)
 
-    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        expression: ColumnElement[Any] = op(other, self.__clause_element__(), **kwargs)
-        return expression
+    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> Any:
+        return op(other, self.__clause_element__(), **kwargs)
 
     def _ref_and_foreign_key(self) -> tuple[PublicRef, Any]:
         entity: Any = inspect(self._owner, raiseerr=False)
@@ -170,11 +166,11 @@ class _RefExpression(operators.ColumnOperators):
         ref = refs_of(entity.mapper)[self._name]
         return ref, getattr(self._owner, ref.key)
 
-    def _compare_keys(self, op: Any, value: Any) -> ColumnElement[bool]:
+    def _compare_keys(self, op: Any, value: Any) -> Any:
         """Compare the foreign key with the keys of ids. NOT IN is not true for NULL, as it is of a column."""
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
-        condition = public_id == value if op in _OF_ONE else public_id.in_(value)
+        condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
         keys = select(key).where(condition).correlate(None)
         if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
             # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
@@ -182,8 +178,7 @@ class _RefExpression(operators.ColumnOperators):
             keys = select(copied)
         if op in (operator.ne, operators.not_in_op):
             return and_(foreign_key.is_not(None), foreign_key.not_in(keys))
-        is_one: ColumnElement[bool] = foreign_key.in_(keys)
-        return is_one
+        return foreign_key.in_(keys)
 
 
 def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
@@ -199,17 +194,6 @@ def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement
     return rows, columns[0], columns[1]
 
 
-def _is_id(value: object) -> bool:
-    """Return True if *value* is sent as a parameter. Other expressions may depend on the row."""
-    return isinstance(value, (str, BindParameter))
-
-
-def _are_ids(values: object) -> bool:
-    if isinstance(values, Collection):
-        return all(map(_is_id, cast("Collection[object]", values)))
-    return isinstance(values, BindParameter)
-
-
 # --- listeners
 
 
@@ -223,13 +207,10 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
 def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
-    incomplete = list(_incomplete)
-    mapped = {registry: mapped_classes(registry) for registry in {mapper.registry for mapper in incomplete}}
-    for mapper in incomplete:
-        mappers = mapped[mapper.registry]
-        if mapper not in mappers:  # disposed of, while its class is alive
+    for mapper in list(_incomplete):
+        if inspect(mapper.class_, raiseerr=False) is not mapper:  # disposed of, while its class is alive
             _incomplete.discard(mapper)
-        elif has_relationships(mapper) or all(other.configured for other in mappers):
+        elif has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
             _incomplete.discard(mapper)
             complete.append(mapper)
     for mapper in complete:
@@ -238,38 +219,19 @@ def _after_configured() -> None:
 
 def _listen(mapper: Mapper[Any]) -> None:
     refs = refs_of(mapper)
-    places = reading.places_of(refs)
     if refs:
-        event.listen(mapper.class_, "load", partial(reading.await_reading, places), raw=True)
-        event.listen(mapper.class_, "expire", partial(_on_expire, places), raw=True)
-        event.listen(mapper.class_, "refresh", partial(_on_refresh, places), raw=True)
+        event.listen(mapper.class_, "load", reading.await_reading, raw=True)
+        event.listen(mapper.class_, "expire", reading.await_reading_again, raw=True)
+        event.listen(mapper.class_, "refresh", reading.await_reading_again, raw=True)
     for ref in refs.values():
         relationship = mapper.class_manager[ref.relationship]
         event.listen(relationship, "set", partial(writing.on_relationship_set, ref), raw=True)
-        event.listen(mapper.class_manager[ref.key], "set", partial(_on_key_set, places), raw=True)
-
-
-def _on_expire(places: Sequence[object], state: InstanceState[Any], attributes: Iterable[str] | None) -> None:
-    reading.forget(state, attributes)
-    reading.await_reading(places, state)
-
-
-def _on_refresh(
-    places: Sequence[object], state: InstanceState[Any], context: object, attributes: Iterable[str] | None
-) -> None:
-    _on_expire(places, state, attributes)
-
-
-def _on_key_set(
-    places: Sequence[object], state: InstanceState[Any], value: object, old: object, initiator: object
-) -> None:
-    reading.await_reading(places, state)
+        event.listen(mapper.class_manager[ref.key], "set", reading.await_reading, raw=True)
 
 
 def _after_attach(session: Session, state: InstanceState[Any]) -> None:
-    refs = refs_of(state.mapper)
-    if refs:
-        reading.await_reading(reading.places_of(refs), state)
+    if refs_of(state.mapper):
+        reading.await_reading(state)
 
 
 _LISTENERS = Listeners(

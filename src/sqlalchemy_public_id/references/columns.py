@@ -49,10 +49,10 @@ def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple
     for attribute in attributes:
         parent: Any = getattr(attribute, "parent", None)
         if parent is None or attribute.key not in own or not mapper.isa(parent.mapper):
-            references = ", ".join(f"{mapper.class_.__name__}.{name}" for name in own) or "none"
+            model = mapper.class_.__name__
+            references = ", ".join(f"{model}.{name}" for name in own) or "none"
             raise ConfigurationError(
-                f"references has {safe_repr(attribute)}, expected references of {mapper.class_.__name__}, which are "
-                f"{references}"
+                f"references has {safe_repr(attribute)}, expected references of {model}, which are {references}"
             )
         refs.append(own[attribute.key])
     return tuple(refs)

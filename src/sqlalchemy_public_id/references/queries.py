@@ -24,8 +24,6 @@ AT_ONCE = 10_000
 _COMPOSITE_AT_ONCE = 512
 """The most rows that one statement selects by a composite primary key: SQLite nests no deeper than 1 000."""
 
-_AMBIGUOUS: Any = object()
-
 
 def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[str]]:
     """Return the columns of *source*, and the FROM clause: one table if it has both, else a join."""
@@ -46,14 +44,13 @@ def public_ids_by_key(session: Session, source: Source, shard: Any, keys: Sequen
     public_ids: dict[Any, Any] = {}
     for condition in _traits(session, mapper, shard).any_of(column, keys):
         for key, text in _execute(session, mapper, shard, query.where(condition)).all():
-            if public_ids.setdefault(key, text) != text:
-                public_ids[key] = _AMBIGUOUS
+            public_ids[key] = text if public_ids.get(key, text) == text else None
     if not isinstance(column.type, Integer):  # by its collation the column may hold another spelling, 'eur' for 'EUR'
         for key in keys:
             if key not in public_ids:
                 row = _execute(session, mapper, shard, query.where(column == key)).first()
                 public_ids[key] = None if row is None else row[1]
-    return {key: None if text is _AMBIGUOUS else text for key, text in public_ids.items()}
+    return public_ids
 
 
 def values_of(
@@ -71,14 +68,14 @@ def values_of(
                 yield state, dict(zip(names, row[len(own) :], strict=True))
 
 
-def _shard_argument(session: Session, shard: Any) -> dict[str, Any]:
+def _bind_arguments(session: Session, mapper: Mapper[Any], shard: Any) -> dict[str, Any]:
     # a key is another row in each shard
-    return {"shard_id": shard} if shard is not None and is_sharded(session) else {}
+    return {"mapper": mapper} | ({"shard_id": shard} if shard is not None and is_sharded(session) else {})
 
 
 def _execute(session: Session, mapper: Mapper[Any], shard: Any, query: Any) -> Any:
     """Execute *query* on the database of *mapper*, in the transaction of *session*, without a flush."""
-    bind_arguments: dict[str, Any] = {"mapper": mapper, **_shard_argument(session, shard)}
+    bind_arguments = _bind_arguments(session, mapper, shard)
     if is_sharded(session) and shard is None:  # only the session can send a statement to several databases
         with session.no_autoflush:
             return session.execute(query, bind_arguments=bind_arguments)
@@ -86,7 +83,7 @@ def _execute(session: Session, mapper: Mapper[Any], shard: Any, query: Any) -> A
 
 
 def _traits(session: Session, mapper: Mapper[Any], shard: Any) -> Traits:
-    return traits_for(session.get_bind(mapper, **_shard_argument(session, shard)).dialect)
+    return traits_for(session.get_bind(**_bind_arguments(session, mapper, shard)).dialect)
 
 
 def _any_of(

@@ -91,19 +91,10 @@ class Source:
     key: str
     public_id: str
 
-    @cached_property
+    @property
     def mapper(self) -> Mapper[Any]:
         mapper: Mapper[Any] = inspect(self.model)
         return mapper
-
-    @cached_property
-    def place(self) -> tuple[object, ...]:
-        """The same for equal sources, and hashed by no function of Python."""
-        return self.model, self.key, self.public_id
-
-    def __reduce__(self) -> tuple[type[Source], tuple[Any, ...]]:
-        """Pickle and copy an object that waits for its key without the mapper, which cannot be pickled."""
-        return Source, (self.model, self.key, self.public_id)
 
     def columns(self) -> tuple[QueryableAttribute[Any], QueryableAttribute[str]]:
         """Return the attributes of key and public id."""
@@ -127,8 +118,6 @@ class UnresolvedKey:
     attribute: str
     """The name of the reference."""
     public_id: str
-    source: Source = field(repr=False)
-    has_scope: bool = field(default=False, repr=False, compare=False)
 
     def __clause_element__(self) -> NoReturn:
         raise self._error()  # used as a value in a statement
@@ -225,31 +214,23 @@ def _scope(
 
 def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[Any], Column[Any]]:
     """Return the foreign key and the column it points to."""
-    name = relationship.key
+    condition, pairs = relationship.primaryjoin, relationship.local_remote_pairs
+    problem = ""
     if relationship.direction is not RelationshipDirection.MANYTOONE:
-        kind = relationship.direction.name.lower()
-        raise ConfigurationError(
-            f"{where}: the relationship {name!r} is {kind}, so there is no foreign key here to show as a public id; "
-            f"name a relationship that is many-to-one"
-        )
-    if relationship.viewonly:
-        raise ConfigurationError(
-            f"{where}: the relationship {name!r} is viewonly, so a flush would not follow it; name the one that is not"
-        )
-    if len(relationship.local_remote_pairs) != 1:
-        columns = ", ".join(local.name for local, _ in relationship.local_remote_pairs)
-        raise ConfigurationError(
-            f"{where}: the relationship {name!r} has a composite foreign key ({columns}), which one public id "
-            f"cannot stand for; add a foreign key of one column"
-        )
-    condition = relationship.primaryjoin
-    if not (isinstance(condition, BinaryExpression) and condition.operator is operator.eq):
-        raise ConfigurationError(
-            f"{where}: the relationship {name!r} has a condition of its own, which a public id would ignore; "
-            f"name a relationship that only compares the foreign key"
-        )
-    local, remote = relationship.local_remote_pairs[0]
-    return cast("Column[Any]", local), cast("Column[Any]", remote)
+        problem = f"is {relationship.direction.name.lower()}, so there is no foreign key here to show as a public id; "
+        problem += "name a relationship that is many-to-one"
+    elif relationship.viewonly:
+        problem = "is viewonly, so a flush would not follow it; name the one that is not"
+    elif len(pairs) != 1:
+        columns = ", ".join(local.name for local, _ in pairs)
+        problem = f"has a composite foreign key ({columns}), which one public id cannot stand for; "
+        problem += "add a foreign key of one column"
+    elif not (isinstance(condition, BinaryExpression) and condition.operator is operator.eq):
+        problem = "has a condition of its own, which a public id would ignore; "
+        problem += "name a relationship that only compares the foreign key"
+    if problem:
+        raise ConfigurationError(f"{where}: the relationship {relationship.key!r} {problem}")
+    return cast("tuple[Column[Any], Column[Any]]", pairs[0])
 
 
 def _key(where: str, mapper: Mapper[Any], column: Column[Any]) -> str:

@@ -1,23 +1,29 @@
-"""The audit of cluster keys and ranges of keys: the used share of a range, and keys outside of it."""
+"""What a database has of cluster keys: the counter and the range of a key, and what is wrong with its rows."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnClause, Connection, Inspector, column, func, not_, select, table
+from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.cluster.catalog import read_counter, read_key_range
-from sqlalchemy_public_id.keys.cluster.ddl import CONFIG
-from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, PREFIX
+from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
 from sqlalchemy_public_id.migrating.table import columns_of, primary_key_of
+from sqlalchemy_public_id.naming import cluster_name
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
 """Table → the number of its cluster, or the range of its keys."""
 
 _HALF_USED = 0.5
 _NEARLY_USED_UP = 0.9
+_BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
+_NAME = r"""(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[^\s`".()]+)"""
+_DRAW = re.compile(rf"INSERT INTO (?:{_NAME}\.)?({_NAME}) \(\) VALUES")
+"""What takes a number from a counter in our trigger, after the schema of the counter."""
 
 
 class KeyProblem(NamedTuple):
@@ -35,9 +41,8 @@ def cluster_problems(
 ) -> list[KeyProblem] | None:
     """Return the problems of the keys of the table *name*; ``None`` if no range limits them.
 
-    PostgreSQL shows the limits of a sequence. All databases but SQLite show the default or trigger of
-    ``strategy="function"``, and a trigger of ``enforce_range=True`` has its range. An ``AUTO_INCREMENT`` without one
-    has to be in *clusters*. Only the ends of the range are read, and of its index.
+    PostgreSQL shows the limits of a sequence. All databases but SQLite show the counter of ``strategy="function"``, and
+    a trigger of ``enforce_range=True`` has its range. An ``AUTO_INCREMENT`` without one has to be in *clusters*.
     """
     primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
@@ -45,9 +50,9 @@ def cluster_problems(
             raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")
         return None
     key, keys = primary_key[0], _range_in(clusters, name)
-    own_counter = connection.dialect.name == "postgresql"  # others continue from the largest key of the table
-    if read_counter(connection, name, schema, key) is not None:
-        of_config, own_counter = _of_config(connection, inspector, schema), True
+    by_function = read_counter(connection, name, schema, key) is not None
+    if by_function:
+        of_config = _of_config(connection, inspector, schema)
         if of_config is None:
             message = (
                 f"the keys of {name} are those of the cluster in {CONFIG}, which does not have one row with a "
@@ -56,52 +61,49 @@ def cluster_problems(
             return [KeyProblem(key, "cluster-unknown", "error", message, {"config": CONFIG})]
         keys = keys or of_config
     keys = keys or read_key_range(connection, name, schema, key)
-    if keys is None:
-        return None
-    return list(_of_range(connection, table(name, column(key), schema=schema).c[key], keys, own_counter))
+    return None if keys is None else list(problems_of(connection, name, schema, key, keys, by_function=by_function))
 
 
-def _of_range(connection: Connection, key: ColumnClause[Any], keys: Range, own_counter: bool) -> Iterator[KeyProblem]:
-    cluster, name, dialect = keys.cluster, key.name, connection.dialect.name
+def problems_of(
+    connection: Connection, name: str, schema: str | None, key: str, keys: Range, *, by_function: bool = False
+) -> Iterator[KeyProblem]:
+    """Yield the problems of the rows, if *key* is to count within *keys*. Reads only the ends of its index."""
+    column_, dialect, cluster = table(name, column(key), schema=schema).c[key], connection.dialect.name, keys.cluster
     range_name = f"the range {keys.start} to {keys.last}" if cluster is None else f"cluster {cluster}"
     facts = {"start": keys.start, "last": keys.last, "cluster": cluster}
-    inside = key.between(keys.start, keys.last)
-    last = connection.scalar(select(func.max(key)).where(inside))
-    used = 0.0 if last is None else (last - keys.start + 1) / len(keys)
+    inside = column_.between(keys.start, keys.last)
+    last = connection.scalar(select(func.max(column_)).where(inside))
+    used = 0.0 if last is None else (last - keys.start + 1) / (keys.stop - keys.start)
     if used >= _HALF_USED:
         then = "give it another range" if cluster is None else "give the database another cluster"
         message = f"the keys of {range_name} are {used:.0%} used up, at {last}; {then} before every INSERT fails"
         used_up = {**facts, "value": last, "used": round(used, 4)}
         severity: Literal["warning", "error"] = "error" if used >= _NEARLY_USED_UP else "warning"
-        yield KeyProblem(name, "key-range-nearly-full", severity, message, used_up)
-    largest = connection.scalar(select(func.max(key)))
-    if largest is not None and largest > keys.last and not own_counter:
+        yield KeyProblem(key, "key-range-nearly-full", severity, message, used_up)
+    largest = connection.scalar(select(func.max(column_)))
+    if largest is not None and largest > keys.last and dialect != "postgresql" and not by_function:
         message = (
             f"key {largest} is above the keys of {range_name}, and {dialect} counts on from the largest key: new keys "
-            f'will be outside of the range; use strategy="function" for tables with rows of others'
+            f'will be outside of the range; use strategy="function" for tables with rows of others, except on SQLite'
         )
-        yield KeyProblem(name, "key-counter-outside", "error", message, {**facts, "value": largest})
+        yield KeyProblem(key, "key-counter-outside", "error", message, {**facts, "value": largest})
     # keys of other clusters come from a merge; cluster 0 makes keys only if it is this one
-    strange = not_(inside) if cluster is None else key < min(1 << SEQUENCE_BITS, keys.start)
-    outside = connection.scalar(select(func.min(key)).where(strange))
+    strange = not_(inside) if cluster is None else column_ < min(1 << SEQUENCE_BITS, keys.start)
+    outside = connection.scalar(select(func.min(column_)).where(strange))
     if outside is not None:
-        origin = "from before there were clusters, or after a TRUNCATE; other databases may have the same keys"
-        if cluster is None:
-            origin = "of other databases after a merge, or from before there were ranges, which others may have as well"
-        message = f"there are keys outside of {range_name}, such as {outside}: {origin}"
-        yield KeyProblem(name, "keys-outside", "warning", message, {**facts, "example": outside})
+        message = (
+            f"there are keys outside of {range_name}, such as {outside}, from before there were clusters, after a "
+            f"TRUNCATE, or of a merge: other databases may have the same keys"
+        )
+        yield KeyProblem(key, "keys-outside", "warning", message, {**facts, "example": outside})
 
 
 def _range_in(clusters: Mapping[str, Any], name: str) -> Range | None:
     value = clusters.get(name)
-    if value is None or isinstance(value, Range):
-        return value
     try:
-        return range_of(value)
-    except ValueError:
-        raise ConfigurationError(
-            f"clusters[{name!r}] is {safe_repr(value)}, expected the number of a cluster, or a range"
-        ) from None
+        return value if value is None or isinstance(value, Range) else range_of(value)
+    except ValueError as error:
+        raise ConfigurationError(f"clusters[{name!r}]: {error}") from None
 
 
 def _of_config(connection: Connection, inspector: Inspector, schema: str | None) -> Range | None:
@@ -114,3 +116,55 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
         return range_of(number)
     except ValueError:  # no row, several, or one with a number that is none
         return None
+
+
+# --- the catalogs
+
+
+def read_counter(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
+    """Return the name of the counter of ``strategy="function"`` that the table *name* has, or ``None``."""
+    if connection.dialect.name == "postgresql":
+        counter = str(_sequence(connection, name, schema, key)[0])
+    else:
+        drawn = _DRAW.search(_trigger(connection, cluster_name("key", name), schema))
+        quote, counter = ("", "") if drawn is None else (drawn[1][0], drawn[1])
+        counter = counter[1:-1].replace(quote * 2, quote) if quote in {'"', "`"} else counter
+    return counter if counter.startswith(PREFIX) else None
+
+
+def read_key_range(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
+    """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is none."""
+    if connection.dialect.name != "postgresql":
+        match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema))
+        return None if match is None else Range(int(match[1]), int(match[2]) + 1)
+    _, first, last = _sequence(connection, name, schema, key)
+    is_default = first == 1 and last in {2**31 - 1, 2**15 - 1, LAST_KEY}  # of PostgreSQL
+    return None if is_default or first < 1 else Range(first, last + 1)
+
+
+def _sequence(connection: Connection, name: str, schema: str | None, key: str) -> tuple[str, int, int]:
+    query = (
+        "SELECT relname, seqmin, seqmax FROM pg_sequence JOIN pg_class ON oid = seqrelid "
+        "WHERE oid = pg_get_serial_sequence(:name, :key)::regclass"
+    )
+    names = {"name": quoted_table(name, schema, connection.dialect), "key": key}
+    found = connection.execute(text(query), names).one_or_none()
+    return ("", 1, LAST_KEY) if found is None else (found.relname, found.seqmin, found.seqmax)
+
+
+def _trigger(connection: Connection, name: str, schema: str | None) -> str:
+    """Return the body of the trigger *name*; an empty string if there is none."""
+    dialect = connection.dialect
+    if dialect.name == "sqlite":
+        query = f"SELECT sql FROM {quoted_table('sqlite_master', schema, dialect)} WHERE type = 'trigger' AND name = ?"
+        return str(connection.exec_driver_sql(query, (name,)).scalar() or "")
+    if dialect.name not in {"mysql", "mariadb"}:
+        return ""
+    query = (
+        "SELECT count(*) FROM information_schema.TRIGGERS "
+        "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"
+    )
+    if not connection.scalar(text(query), {"name": name, "schema": schema}):
+        return ""
+    query = f"SHOW CREATE TRIGGER {quoted_table(name, schema, dialect)}"  # information_schema garbles a backquote
+    return str(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[2])

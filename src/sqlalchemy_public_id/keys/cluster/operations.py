@@ -10,20 +10,20 @@ They run inside the transaction of the revision, wait five seconds for a lock, a
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from alembic.operations import MigrateOperation, Operations
-from sqlalchemy import Connection, column, func, inspect, select, table
+from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects.quoting import in_script, quoted_table
 from sqlalchemy_public_id.directives import Directive, as_function, registered
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
-from sqlalchemy_public_id.keys.cluster.column import ENVIRONMENT, check_settings, cluster_of_environment, resolved
+from sqlalchemy_public_id.keys.cluster.audit import problems_of
+from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl
-from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
+from sqlalchemy_public_id.keys.ranges import LAST_KEY, Range
 from sqlalchemy_public_id.migrating import Patience
 from sqlalchemy_public_id.migrating.databases import database_of
 from sqlalchemy_public_id.migrating.steps import can_be_retried
@@ -91,9 +91,8 @@ class CreateClusterConfigOp(ClusterOp):
     schema: str | None = field(default=None, kw_only=True)
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        config, cluster = Config(context.dialect, schema=self.schema), _cluster(context, self.cluster)
-        row = config.set(cluster) if cluster is not None else []
-        return [*config.create(), *config.create_function(), *row]
+        config, cluster = Config(context.dialect, self.schema), _cluster(context, self.cluster)
+        return [*config.create(), *([] if cluster is None else config.set(resolved(cluster)))]
 
 
 @registered
@@ -105,8 +104,7 @@ class DropClusterConfigOp(ClusterOp):
     schema: str | None = field(default=None, kw_only=True)
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        config = Config(context.dialect, schema=self.schema)
-        return [*config.drop_function(), *config.drop()]
+        return Config(context.dialect, self.schema).drop()
 
 
 @dataclass(eq=False)
@@ -115,7 +113,8 @@ class _KeyOp(ClusterOp):
     column: str = "id"
     schema: str | None = field(default=None, kw_only=True)
 
-    def _counter(self, context: MigrationContext, sequence: str | None = None) -> ClusterColumn:
+    def _counter(self, context: MigrationContext) -> ClusterColumn:
+        sequence: str | None = getattr(self, "sequence", None)
         return ClusterColumn(context.dialect, self.table, self.column, schema=self.schema, sequence=sequence)
 
 
@@ -135,9 +134,9 @@ class CreateClusterSequenceOp(_KeyOp):
     sequence: str | None = field(default=None, kw_only=True)
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        statements = self._counter(context, self.sequence).create_sequence()
+        statements = self._counter(context).create_sequence()
         if connection is not None:
-            _check_column(connection, self)
+            _check_column(connection, self, LAST_KEY)
         return statements
 
 
@@ -151,13 +150,15 @@ class DropClusterSequenceOp(CreateClusterSequenceOp):
     name = "drop_cluster_sequence"
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        return self._counter(context, self.sequence).drop_sequence()
+        return self._counter(context).drop_sequence()
 
 
 @registered
 @dataclass(eq=False)
 class SetClusterOp(_KeyOp):
     """Limit the ``IDENTITY`` or ``AUTO_INCREMENT`` of a key to the range of a cluster (``strategy="identity"``).
+
+    On PostgreSQL, a key without a counter becomes ``IDENTITY``.
 
     :param cluster: the number of the cluster, instead of that in ``env.py``, or else that of the environment variable
         ``PUBLIC_ID_CLUSTER``.
@@ -177,25 +178,27 @@ class SetClusterOp(_KeyOp):
     keep_outside: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_settings(self.cluster, self.key_range)
+        ClusterSpec(cluster=self.cluster, key_range=self.key_range)  # which checks them
+
+    def keys(self, context: MigrationContext) -> Range:
+        """Return the range that is set.
+
+        :raises ConfigurationError: if neither the migration, nor env.py, nor the environment has the cluster.
+        """
+        return self.key_range or ClusterSpec(cluster=_cluster(context, self.cluster)).keys()
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        keys, counter = self.key_range or self._range_of_cluster(context), self._counter(context)
+        counter, keys = self._counter(context), self.keys(context)
         if connection is not None:
             _check_column(connection, self, keys.last)
-            if connection.dialect.name == "sqlite":
-                counter.table = _stored_name(connection, self)
-            _check_rows(connection, self, keys)
-        return [*counter.limit(keys), *(counter.create_guard(keys) if self.enforce_range else counter.drop_guard())]
-
-    def _range_of_cluster(self, context: MigrationContext) -> Range:
-        cluster = _cluster(context, self.cluster)
-        if cluster is None and ENVIRONMENT not in os.environ:
-            raise ConfigurationError(
-                f"op.set_cluster({self.table!r}) has no cluster; pass cluster=10 in the migration, or "
-                f"context.configure(..., public_id_cluster=10) in env.py, or set {ENVIRONMENT} in the environment"
-            )
-        return range_of(cluster_of_environment() if cluster is None else cluster)
+            refused = {"key-counter-outside"} if self.keep_outside else {"key-counter-outside", "keys-outside"}
+            for found in problems_of(connection, self.table, self.schema, self.column, keys):
+                if found.problem in refused:
+                    raise ConfigurationError(
+                        f"op.set_cluster({self.table!r}): {found.message}. Give these rows other keys; or pass "
+                        f"keep_outside=True if no other database has them, unless the counter would follow them"
+                    )
+        return [*counter.limit(keys), *counter.guard(keys if self.enforce_range else None)]
 
 
 @registered
@@ -205,7 +208,8 @@ class UnsetClusterOp(_KeyOp):
     name = "unset_cluster"
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        return self._counter(context).free()
+        counter = self._counter(context)
+        return [*counter.limit(None), *counter.guard(None)]
 
 
 for _done, _undone in (
@@ -223,81 +227,33 @@ set_cluster: Final = as_function(SetClusterOp)
 unset_cluster: Final = as_function(UnsetClusterOp)
 
 
-def _cluster(context: MigrationContext, number: int | None) -> int | None:
-    """Return *number*, or else the one in env.py, which may be a function."""
-    value: Any = context.opts.get("public_id_cluster") if number is None else number
-    return None if value is None else resolved(value)
+def _cluster(context: MigrationContext, number: int | None) -> Any:
+    """Return *number*, or else what env.py has: a number, a function, or nothing."""
+    return context.opts.get("public_id_cluster") if number is None else number
 
 
-# --- checks before the first statement
-
-
-def _check_column(connection: Connection, op: _KeyOp, last: int = LAST_KEY) -> None:
+def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
     """Check that a key holds numbers up to *last*, and counts.
 
     :raises ConfigurationError: if not, with the migration that changes it.
     """
     inspector, dialect, name, key = inspect(connection), connection.dialect.name, op.table, op.column
-    if not inspector.has_table(name, schema=op.schema):
-        raise ConfigurationError(f"there is no table {name!r}: create it first, or correct its name")
-    columns = columns_of(inspector, name, op.schema)
+    columns = columns_of(inspector, name, op.schema) if inspector.has_table(name, schema=op.schema) else {}
     if key not in columns:
-        raise ConfigurationError(f"{name} has no column {key!r}; there are: {', '.join(columns)}")
+        there_are = f"it has: {', '.join(columns)}" if columns else "there is no such table"
+        raise ConfigurationError(f"{name!r} has no column {key!r}; {there_are}")
     type_: Any = columns[key]["type"]
     kind = type(getattr(type_, "data_type", type_)).__name__  # of a DOMAIN
-    limit = LAST_KEY if dialect == "sqlite" or kind in {"BIGINT", "NUMERIC", "DECIMAL"} else 2**31 - 1
-    if last > limit:
-        of_range = "a cluster key has 64 bits" if last > 1 << SEQUENCE_BITS else f"the range ends at {last}"
-        raise ConfigurationError(
-            f"the key of {name} is {kind}, {of_range}: op.alter_column({name!r}, {key!r}, type_=sa.BigInteger()) first"
-        )
-    if dialect in {"mysql", "mariadb"} and not columns[key].get("autoincrement"):
-        raise ConfigurationError(
-            f"the key of {name} is not AUTO_INCREMENT, so {dialect} has no counter for it, and does not return the key "
-            f"of a new row: op.alter_column({name!r}, {key!r}, existing_type=sa.BigInteger(), "
-            f"existing_nullable=False, autoincrement=True) first"
-        )
-
-
-def _check_rows(connection: Connection, op: SetClusterOp, keys: Range) -> None:
-    """Check that no row is outside of *keys*. Reads the smallest and the largest key, the ends of an index.
-
-    :raises ConfigurationError: if other databases may have the same keys, or if the counter would leave the range.
-    """
-    key, dialect = table(op.table, column(op.column), schema=op.schema).c[op.column], connection.dialect.name
-    smallest, largest = connection.execute(select(func.min(key), func.max(key))).one()
-    if smallest is None:
-        return
-    problem = None
-    if dialect != "postgresql" and largest > keys.last:
-        elsewhere = "use op.create_cluster_sequence(), which has a counter of its own"
-        problem = (
-            f"{dialect} counts on from the largest key, so new keys would be outside of the range, too; "
-            f"{elsewhere if dialect != 'sqlite' else 'keep them in another table'}"
-        )
-    elif not op.keep_outside:
-        remedy = "give them other keys, or pass keep_outside=True if no other database has made keys of this table"
-        if keys.cluster is None and (smallest < keys.start or largest > keys.last):
-            problem = f"keys outside of it may be those of other databases as well; {remedy}"
-        elif keys.cluster is not None and smallest < min(1 << SEQUENCE_BITS, keys.start):
-            # keys of other clusters come from a merge
-            problem = f"{smallest} is from before there were clusters: other databases may have the same keys; {remedy}"
-    if problem is not None:
-        existing = f"there are rows in {op.table} from {smallest} to {largest}"
-        raise ConfigurationError(f"{existing}, and the range is {keys.start} to {keys.last}: {problem}")
-
-
-def _stored_name(connection: Connection, op: _KeyOp) -> str:
-    """Return the name of a table as SQLite stores it. Unlike table names, names of counters are case-sensitive.
-
-    :raises ConfigurationError: if the table has no counter.
-    """
-    master = quoted_table("sqlite_master", op.schema, connection.dialect)
-    query = f"SELECT name, sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
-    name, sql = connection.exec_driver_sql(query, (op.table,)).one()
-    if "AUTOINCREMENT" not in sql.upper():
-        raise ConfigurationError(
-            f"the key of {name} is not AUTOINCREMENT, so SQLite has no counter for it; "
-            f"create the table with sqlite_autoincrement=True"
-        )
-    return str(name)
+    is_large = dialect == "sqlite" or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
+    counts, remedy = True, f"op.alter_column({name!r}, {key!r}, type_=sa.BigInteger())"
+    if dialect == "sqlite":  # which has no other catalog of it
+        master = quoted_table("sqlite_master", op.schema, connection.dialect)
+        query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
+        counts = "AUTOINCREMENT" in str(connection.exec_driver_sql(query, (name,)).scalar()).upper()
+        remedy = "create the table with sqlite_autoincrement=True"
+    elif dialect != "postgresql":  # which refuses a key without a sequence itself
+        counts = bool(columns[key].get("autoincrement"))
+        remedy = f"{remedy[:-1]}, existing_nullable=False, autoincrement=True)"
+    if not is_large or not counts:
+        kind = kind if counts else f"{kind} without AUTO_INCREMENT"
+        raise ConfigurationError(f"the key of {name} is {kind}, and is to count up to {last}: {remedy} first")

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, KeySpaceExhausted, PublicIdError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError, safe_repr
 from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, in_words
+from sqlalchemy_public_id.formats.alphabets import BASE36, character_class
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
 from sqlalchemy_public_id.types import unwrapped
@@ -69,20 +69,16 @@ class CoprimeKey(Format):
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        step, allocator = self.step, self.allocator
-        if not isinstance(step, KeySpace):
+        step: object = self.step
+        name: object = self.allocator if isinstance(self.allocator, str) else getattr(self.allocator, "name", "")
+        if not isinstance(step, KeySpace) or not isinstance(name, str) or not name:
             raise ConfigurationError(
-                f"step is {safe_repr(step)}, expected CoprimeStep(alphabet, length), or a KeyedStep"
-            )
-        name: object = allocator if isinstance(allocator, str) else getattr(allocator, "name", "")
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(
-                f"the allocator {safe_repr(allocator)} has no name, expected BlockAllocator(engine, name)"
+                f"the allocator is {safe_repr(self.allocator)}, and the step {safe_repr(step)}; expected "
+                f"BlockAllocator(engine, name), or a name, and CoprimeStep(alphabet, length), or a KeyedStep"
             )
         object.__setattr__(self, "name", name)
         self._refuse_separator_in(step.alphabet, "alphabet", "'.' or '~', or another alphabet")
-        length, alphabet = step.length, step.alphabet
-        self._describe(f"{character_class(alphabet)}{{{length}}}", length, f"{length} of {in_words(alphabet)}")
+        self._describe(f"{character_class(step.alphabet)}{{{step.length}}}", step.length, step.expected)
 
     @property
     def capacity(self) -> int:
@@ -94,13 +90,10 @@ class CoprimeKey(Format):
         return self.step.entropy_bits
 
     def budget(self) -> Budget:
-        """Raise: these ids are counted, so they do not collide by chance.
-
-        :raises ConfigurationError: always.
-        """
+        """Raise :exc:`ConfigurationError`: these ids are counted, so they do not collide by chance."""
         raise ConfigurationError(
-            "coprime-step keys are not random, so there is no chance of a collision to compute: there is none while "
-            "one sequence counts them all; step.remaining(issued) returns how many are left"
+            "counted ids do not collide by chance, so they have no budget; step.remaining(issued) returns how many are "
+            "left"
         )
 
     def number(self, public_id: object, field: str | None = None) -> int:
@@ -108,52 +101,31 @@ class CoprimeKey(Format):
 
         :raises InvalidPublicId: if it is malformed, or of an older format that this one accepts.
         """
-        canonical = self.validate(public_id, field)
-        if not self._accepts(canonical):
-            reason = f"it is of an older format than {self!r}; that one has its number"
-            raise InvalidPublicId(public_id, expected=self.expected, reason=reason, field=field)
-        return self.step.index(canonical[len(self._lead) :])
+        return self.step.index(self._with_accepted(()).validate(public_id, field)[len(self._lead) :])
 
     def example(self) -> str:
         """Return an id for documentation: always the same, and no number is taken for it."""
         return self._lead + self.step.key(self.capacity * 2 // 3)
 
-    # --- making ids
-
     def _make(self, count: int) -> list[str]:
         # exactly so many: the allocator holds the numbers ahead, and drops them after a fork
-        texts: list[str] = []
         try:
-            for numbers in self._counting().take(count):
-                if numbers.stop > self.step.size:
-                    raise self._exhausted(numbers.stop - 1)
-                texts += [self._lead + text for text in self.step.keys(numbers.start, len(numbers))]
+            if isinstance(self.allocator, str):
+                raise ConfigurationError(
+                    f"this format cannot generate ids because it has only the name {self.name!r} of its sequence; "
+                    f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
+                )
+            blocks = [self.step.keys(block.start, len(block)) for block in self.allocator.take(count)]
         except PublicIdError as error:
             unwrapped(error)  # SQLAlchemy would hide it in a column default
             raise
-        return texts
-
-    def _counting(self) -> Allocator:
-        if isinstance(self.allocator, str):
-            raise ConfigurationError(
-                f"this format cannot generate ids because it has only the name {self.name!r} of its sequence; "
-                f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
-            )
-        return self.allocator
-
-    def _exhausted(self, number: int) -> KeySpaceExhausted:
-        step = f"{type(self.step).__name__}(…, {self.step.length + 1})"
-        return KeySpaceExhausted(
-            f"the sequence {self.name!r} is at number {number}, and all {self.capacity} ids of {self!r} have been "
-            f"issued; widen the column and go on with CoprimeKey(…, {step}).accepting(…) the ids so far"
-        )
+        return [self._lead + text for texts in blocks for text in texts]
 
     # --- a value
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        for other in older:
-            if not isinstance(other, CoprimeKey) or other._lead != self._lead:
-                continue
+        same = [each for each in older if isinstance(each, CoprimeKey) and each._lead == self._lead]
+        for other in same:
             if other.step.length == self.step.length and other.step != self.step:
                 raise ConfigurationError(
                     f"{self!r} and {other!r} have keys of {self.step.length} characters in different orders: new ids "
@@ -165,12 +137,8 @@ class CoprimeKey(Format):
         """Return the format with the name of its allocator, which checks ids and generates none."""
         return type(self)(**dict(self._settings(), allocator=self.name))._with_accepted(self._accepted)
 
-    def __repr__(self) -> str:
-        """Return a constructor call with the name of the allocator, which evaluates to an equal format.
-
-        A :class:`KeyedStep` does not: its secret is not shown.
-        """
-        return super(CoprimeKey, self.named()).__repr__()
+    def _shown(self, value: object) -> str:
+        return repr(self.name if value is self.allocator else value)
 
     def __copy__(self, memo: object = None) -> Self:
         return self

@@ -16,23 +16,18 @@ on the AES of ``cryptography``; it is the standard and nothing more, so any othe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra, safe_repr
-from sqlalchemy_public_id.formats.alphabets import width_for
+from sqlalchemy_public_id.errors import ConfigurationError, MissingExtra
+from sqlalchemy_public_id.formats.alphabets import reader_of, writer_of
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 
 if TYPE_CHECKING:
     from ffx import FF1  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
-_FEWEST = 1_000_000
-"""From the draft of revision 1 of NIST SP 800-38G: the order of fewer keys can be found by trying."""
-_SECRET_BYTES = (16, 24, 32)
-_LONGEST_TWEAK = 255
 
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class KeyedStep(KeySpace):
     """The strings of *length* characters of *alphabet*, in an order defined by a *secret*.
 
@@ -43,57 +38,41 @@ class KeyedStep(KeySpace):
     Requires ``pip install 'sqlalchemy-public-id[keyed]'``, and some 30 µs per key.
 
     :raises MissingExtra: if the cipher is not installed.
-    :raises ConfigurationError: for settings that cannot work, such as fewer than a million keys.
+    :raises ConfigurationError: for settings that cannot work, such as fewer than a million keys: their order could be
+        found by trying (draft of revision 1 of NIST SP 800-38G).
     """
 
     alphabet: str
     length: int
-    secret: bytes
+    secret: bytes = field(repr=False)
     """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
     tweak: bytes = b""
     """Distinguishes sequences with one secret, such as the name of the table. It is no secret."""
     _cipher: ClassVar[FF1]  # each one has its own, set below; as a ClassVar it is no field
 
     def __post_init__(self) -> None:
-        self._describe()
-        secret, tweak = self.secret, self.tweak
-        if not isinstance(secret, bytes) or len(secret) not in _SECRET_BYTES:
-            what = f"of {len(secret)} bytes" if isinstance(secret, bytes) else f"of type {type(secret).__name__}"
+        super().__post_init__()
+        try:
+            from ffx import FF1  # pyright: ignore[reportMissingTypeStubs]
+        except ImportError as error:  # of version 1 too, which has no FF1
+            raise MissingExtra("libffx", extra="keyed") from error
+        try:
+            object.__setattr__(self, "_cipher", FF1(self.secret, alphabet=self.alphabet))
+            self._text(0)
+        except (TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"the secret is {what}, expected 16, 24 or 32 random bytes: make it once with "
-                f"secrets.token_bytes(16), and keep it where passwords are kept"
-            )
-        if not isinstance(tweak, bytes) or len(tweak) > _LONGEST_TWEAK:
-            raise ConfigurationError(f"tweak is {safe_repr(tweak)}, expected up to {_LONGEST_TWEAK} bytes: b'customer'")
-        if self.size < _FEWEST:
-            raise ConfigurationError(
-                f"{len(self.alphabet)}**{self.length} are {self.size} keys, and their order could be found out by "
-                f"trying: expected {_FEWEST:,} or more, so length={width_for(len(self.alphabet), _FEWEST)}"
-            )
-        object.__setattr__(self, "_cipher", _ff1(secret, self.alphabet))
+                f"FF1 refuses these settings: {error}; expected 1,000,000 keys or more, a tweak such as b'customer', "
+                f"and a secret of 16, 24 or 32 random bytes: make it once with secrets.token_bytes(16), and keep it "
+                f"where passwords are kept"
+            ) from error
 
     @property
     def entropy_bits(self) -> float:
         """The bits of a key. With *n* of them issued, a guess hits one in ``size / n``."""
         return self.length * math.log2(len(self.alphabet))
 
-    def _texts(self, first: int, count: int) -> list[str]:
-        encrypt, write = self._cipher.encrypt, self._write
-        return [encrypt(write(index), tweak=self.tweak) for index in range(first, first + count)]
+    def _text(self, index: int) -> str:
+        return str(self._cipher.encrypt(writer_of(self.alphabet, self.length)(index), tweak=self.tweak))
 
     def _index(self, text: str) -> int:
-        return self._read(self._cipher.decrypt(text, tweak=self.tweak))
-
-    def _shown(self) -> dict[str, str]:
-        arguments = super()._shown() | {"secret": "..."}
-        if not self.tweak:
-            del arguments["tweak"]
-        return arguments
-
-
-def _ff1(secret: bytes, alphabet: str) -> FF1:
-    try:
-        from ffx import FF1  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError as error:  # of version 1 too, which has no FF1
-        raise MissingExtra("libffx", extra="keyed") from error
-    return FF1(secret, alphabet=alphabet)
+        return reader_of(self.alphabet)(self._cipher.decrypt(text, tweak=self.tweak))

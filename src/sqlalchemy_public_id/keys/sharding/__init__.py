@@ -18,9 +18,10 @@ A row is in the same shard as the rows that its foreign keys point to.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, Engine, event, inspect
 from sqlalchemy.ext.horizontal_shard import ShardedSession
@@ -31,7 +32,7 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
-from sqlalchemy_public_id.keys.sharding.rules import Rule, ShardChooser, choosers_of, engines_of, require_shard
+from sqlalchemy_public_id.keys.sharding import rules
 from sqlalchemy_public_id.keys.sharding.where_clause import conditions
 from sqlalchemy_public_id.orm.inspection import id_attributes
 
@@ -64,13 +65,13 @@ class ShardRouter:
         shards: Mapping[str, Any],
         *,
         by: object = "hash",
-        place: ShardChooser | Mapping[type[Any], ShardChooser] | None = None,
+        place: rules.ShardChooser | Mapping[type[Any], rules.ShardChooser] | None = None,
     ) -> None:
-        self.shards: dict[str, Engine] = engines_of(shards)
+        self.shards: dict[str, Engine] = rules.engines_of(shards)
         """Name → engine."""
         self._names = tuple(self.shards)
-        self._rule = Rule(by, self._names)
-        self._choosers: Mapping[type[Any], ShardChooser] = choosers_of(place)
+        self._rules, self._ranges = rules.rules_of(by, self._names)  # both are empty for a hash
+        self._choosers = rules.choosers_of(place)
         self._turns = itertools.cycle(self._names)
         self._turn_of: weakref.WeakKeyDictionary[InstanceState[Any], str] = weakref.WeakKeyDictionary()
 
@@ -103,46 +104,37 @@ class ShardRouter:
         :raises ConfigurationError: if nothing determines the shard.
         """
         state: InstanceState[Any] = inspect(instance)
-        token = _token(state)
-        if token is None and state.identity is not None:  # from a plain session, and maybe expired
-            token = self._of_keys(state.identity)
-        return token or self._of_new(state)
+        stored = None if state.identity is None else self._of_key(state.identity)  # in a plain session, maybe expired
+        return _token(state) or stored or self._of_new(state)
 
     def shard_of_id(self, model: type[Any], public_id: object) -> str | None:
         """Return the shard of the row with *public_id*; ``None`` if the id does not determine it, or is malformed."""
         mapper: Mapper[Any] = inspect(model)
         column = _deciding(mapper)
         text = None if column is None else public_id_type(column).canonical(public_id)
-        return None if text is None else self._of_id(mapper, text)
+        return None if text is None else self._of_model(mapper, text)
 
     def shard_of_key(self, key: int) -> str | None:
         """Return the shard of the row with *key*; ``None`` if keys do not determine it."""
-        return self._rule.of_key(key)
+        return None if self._ranges is None else self._rules.get(self._ranges.shard_of(key))
 
     # --- the choosers
 
     def _choose_shard(self, mapper: Mapper[Any] | None, instance: Any, clause: Any = None) -> str:
-        if instance is not None:
-            session = object_session(instance)
-            if session is not None:
-                self._watch(session)
-            state: InstanceState[Any] = inspect(instance)
-            shard = self._of_new(state)
-            self._refuse_other_key(state, shard)
-            self._refuse_related_elsewhere(state, shard)
-            return shard
-        return (None if mapper is None else self._of_model(mapper)) or self._tightest()
+        if instance is None:
+            return (None if mapper is None else self._of_model(mapper)) or self._tightest()
+        session = object_session(instance)
+        if session is not None:
+            self._watch(session)
+        state: InstanceState[Any] = inspect(instance)
+        shard = self._of_new(state)
+        self._refuse_related_elsewhere(state, shard)
+        return shard
 
     def _choose_by_identity(
-        self,
-        mapper: Mapper[Any],
-        primary_key: tuple[Any, ...] | int | str,
-        *,
-        lazy_loaded_from: InstanceState[Any] | None,
-        **_: Any,
+        self, mapper: Mapper[Any], primary_key: Any, *, lazy_loaded_from: InstanceState[Any] | None, **_: Any
     ) -> tuple[str, ...]:
-        values: tuple[Any, ...] = primary_key if isinstance(primary_key, tuple) else (primary_key,)
-        shard = self._of_model(mapper) or self._of_keys(values)
+        shard = self._of_model(mapper) or self._of_key(primary_key)
         if shard is None and lazy_loaded_from is not None:
             shard = _token(lazy_loaded_from)
         return self._names if shard is None else (shard,)
@@ -157,82 +149,56 @@ class ShardRouter:
                 "the shard of an INSERT statement is not known; add the objects to the session, or "
                 "insert in a session of that shard alone, with ids that belong there: Session(router.shards[name])"
             )
-        statement: Any = context.statement
-        clause = getattr(statement, "whereclause", None)
         parameters: Any = context.parameters if isinstance(context.parameters, Mapping) else {}
         possible = set(self._names)
-        for column, values in conditions(clause, parameters):
-            of_values = self._of_values(column, values)
-            if of_values is not None:
-                possible &= of_values
-        if len(possible) == len(self._names) and context.is_select and (token := _loading_token(context)) is not None:
-            return (token,)
+        for column, values in conditions(getattr(context.statement, "whereclause", None), parameters):
+            possible &= self._of_values(column, values)
+        if len(possible) == len(self._names) and context.is_select:  # of a relationship, maybe: lazy, or selectinload()
+            owner = context.lazy_loaded_from
+            token = _token(owner) if owner is not None else context.execution_options.get("identity_token")
+            possible = possible if token is None else {token}
         # if no shard can have a row, one of them returns the empty result
         return tuple(name for name in self._names if name in possible) or self._names[:1]
 
     # --- the rule
 
     def _of_new(self, state: InstanceState[Any]) -> str:
-        instance, mapper = state.obj(), state.mapper
+        instance, mapper, name = state.obj(), state.mapper, state.class_.__name__
+        values = state.identity or tuple(mapper.primary_key_from_instance(instance))
+        shard = self._of_key(values)
         chooser = self._chooser_of(mapper)
         if chooser is not None:
             chosen = chooser(instance)
-            return require_shard(chosen, self._names, f"the place of {mapper.class_.__name__} is {safe_repr(chosen)}")
-        shard = self._of_model(mapper)
-        if shard is None and self._rule.is_hash:
-            shard = self._by_public_id(state)
-        if shard is None and self._rule.is_key:
-            shard = self._by_key(state)
+            place = rules.require_shard(chosen, self._names, f"the place of {name} is {safe_repr(chosen)}")
+            if shard not in (None, place):  # a lookup by the key would go to another shard
+                raise ConfigurationError(
+                    f"the key {safe_repr(values[0])} of {name} belongs to {shard!r}, and its place is {place!r}"
+                )
+            return place
+        column, public_id = _deciding(mapper), None
+        if not self._rules and column is not None:
+            key = mapper.get_property_by_column(column).key
+            if state.identity is None and state.dict.get(key) is None:
+                state.dict.pop(key, None)  # None was assigned, which means that the id is to be made
+            # makes it if there is none; it is not replaced any more: another id would belong to another shard
+            public_id = getattr(instance, key)
+        shard = shard or self._of_model(mapper, public_id)
+        if self._ranges and shard is None and not (len(values) == 1 and isinstance(values[0], int)):
+            shard = self._of_parents(state)
+            if shard is None and state.identity is None:
+                shard = self._turn_of[state] = self._turn_of.get(state) or next(self._turns)
         if shard is None:
             raise ConfigurationError(
-                f"nothing determines the shard of {mapper.class_.__name__}; write ShardRouter(…, place={{"
-                f"{mapper.class_.__name__}: …}}) with a function of the object"
+                f"nothing determines the shard of {name}: its public id is an SQL expression, or has no prefix of "
+                f"them, and its key {safe_repr(values)} belongs to none of the shards; write ShardRouter(…, "
+                f"place={{{name}: …}}) with a function of the object"
             )
         return shard
-
-    def _by_public_id(self, state: InstanceState[Any]) -> str | None:
-        column = _deciding(state.mapper)
-        if column is None:
-            return None
-        name = state.mapper.get_property_by_column(column).key
-        if state.identity is None and state.dict.get(name) is None:
-            state.dict.pop(name, None)  # None was assigned, which means that the id is to be made
-        # makes it if there is none; from now on it is not replaced, because another id would belong to another shard
-        public_id = getattr(state.obj(), name)
-        if not isinstance(public_id, str):
-            raise ConfigurationError(
-                f"the public id of {state.class_.__name__} is an SQL expression, which has no value before it "
-                f"is stored; assign the id itself"
-            )
-        return self._rule.of_id(str.__str__(public_id))
-
-    def _by_key(self, state: InstanceState[Any]) -> str | None:
-        values = _keys(state)
-        shard = self._of_keys(values)
-        if shard is None and len(values) == 1 and isinstance(values[0], int):
-            raise ConfigurationError(f"the key {values[0]} of {state.class_.__name__} belongs to none of the shards")
-        if shard is None:
-            shard = next(self._of_parents(state), None)
-        if shard is None and state.identity is None:
-            shard = self._turn_of.setdefault(state, self._turn_of.get(state) or next(self._turns))
-        return shard
-
-    def _refuse_other_key(self, state: InstanceState[Any], shard: str) -> None:
-        # a lookup by the key would go to another shard
-        values = _keys(state)
-        by_key = self._of_keys(values)
-        if by_key not in (None, shard):
-            raise ConfigurationError(
-                f"the key {safe_repr(values[0])} of {state.class_.__name__} belongs to {by_key!r}, "
-                f"and its place is {shard!r}"
-            )
 
     def _refuse_related_elsewhere(self, state: InstanceState[Any], shard: str) -> None:
         # with a hash, the key of a row in another shard is that of a different row in this one
-        if not self._rule.is_hash:
-            return
         name = state.class_.__name__
-        for key, parent in _parents(state):
+        for key, parent in () if self._rules else _parents(state):
             other = self.shard_of(parent)
             if other != shard:
                 raise ConfigurationError(
@@ -240,58 +206,49 @@ class ShardRouter:
                     f"write ShardRouter(…, place={{{name}: …}}) with the shard of its {key}, and let it stay there"
                 )
 
-    def _of_parents(self, state: InstanceState[Any]) -> Iterator[str]:
-        for _, parent in _parents(state):
-            yield self.shard_of(parent)
-        for column in state.mapper.columns:
-            if column.foreign_keys and not column.primary_key:
-                shard = self._of_keys((state.dict.get(state.mapper.get_property_by_column(column).key),))
-                if shard is not None:
-                    yield shard
+    def _of_parents(self, state: InstanceState[Any]) -> str | None:
+        foreign = [column for column in state.mapper.columns if column.foreign_keys]
+        keys = [state.dict.get(state.mapper.get_property_by_column(column).key) for column in foreign]
+        related = (self.shard_of(parent) for _, parent in _parents(state))
+        return next(filter(None, itertools.chain(related, map(self._of_key, keys))), None)
 
-    def _of_model(self, mapper: Mapper[Any]) -> str | None:
+    def _of_model(self, mapper: Mapper[Any], public_id: object = None) -> str | None:
+        """Return the shard of the row with *public_id*, or, if that is ``None``, of all rows of the model."""
         column = _deciding(mapper)
         if column is None or self._chooser_of(mapper) is not None:
             return None
-        return self._rule.of_prefix(public_id_type(column).id_format.prefix)
+        if isinstance(public_id, str) and not self._rules:
+            return self._names[rules.bucket_of(public_id, len(self._names))]
+        return self._rules.get(public_id_type(column).id_format.prefix)
 
-    def _of_id(self, mapper: Mapper[Any], text: str) -> str | None:
-        of_model = self._of_model(mapper)
-        return of_model or (self._rule.of_id(str.__str__(text)) if self._chooser_of(mapper) is None else None)
+    def _of_key(self, key: tuple[Any, ...] | int | str | None) -> str | None:
+        """Return the shard of *key*, a value or a tuple of values; ``None`` if it is not a single integer."""
+        values = key if isinstance(key, tuple) else (key,)
+        return self.shard_of_key(values[0]) if len(values) == 1 and isinstance(values[0], int) else None
 
-    def _of_keys(self, values: tuple[Any, ...]) -> str | None:
-        return self._rule.of_key(values[0]) if len(values) == 1 and isinstance(values[0], int) else None
-
-    def _of_values(self, column: Column[Any], values: list[Any]) -> set[str] | None:
-        """Return the shards of the rows with one of *values* in *column*; ``None`` if they are not known."""
-        shards: list[str | None]
+    def _of_values(self, column: Column[Any], values: list[Any]) -> set[str]:
+        """Return the shards in which rows with one of *values* in *column* can be."""
+        shards: list[str | None] = [None]
         model = registry.model_of(column.table, column.key)
         if model is not None:
             mapper: Mapper[Any] = inspect(model)
-            if _deciding(mapper) is not column:
-                return None
-            type_ = public_id_type(column)
-            texts = [type_.canonical(value) for value in values]
-            if type_.is_native:  # no row has a malformed id; a text column may have ids of another format
-                texts = [text for text in texts if text is not None]
-            shards = [None if text is None else self._of_id(mapper, text) for text in texts]
+            if _deciding(mapper) is column:
+                type_ = public_id_type(column)
+                texts = [type_.canonical(value) for value in values]
+                # no row has a malformed id; a text column may have ids of another format
+                known = [text for text in texts if text is not None or not type_.is_native]
+                shards = [None if text is None else self._of_model(mapper, text) for text in known]
         elif column.primary_key and len(column.table.primary_key) == 1:
-            shards = [self._of_keys((value,)) for value in values]
-        else:
-            return None
-        return None if None in shards else {shard for shard in shards if shard is not None}
+            shards = [self._of_key(value) for value in values]
+        return {name for name in self._names if None in shards or name in shards}
 
-    def _chooser_of(self, mapper: Mapper[Any]) -> ShardChooser | None:
+    def _chooser_of(self, mapper: Mapper[Any]) -> rules.ShardChooser | None:
         return next((self._choosers[cls] for cls in mapper.class_.__mro__ if cls in self._choosers), None)
 
     def _tightest(self) -> str:
         """Return the shard with the tightest limits: SQL built for it runs on every shard."""
-
-        def allowance(name: str) -> tuple[bool, bool, int]:
-            traits = traits_for(self.shards[name].dialect)
-            return traits.array_parameters, traits.max_parameters is None, traits.max_parameters or 0
-
-        return min(self._names, key=allowance)
+        traits = {name: traits_for(engine.dialect) for name, engine in self.shards.items()}
+        return min(traits, key=lambda name: (traits[name].array_parameters, traits[name].max_parameters or math.inf))
 
     # --- the session
 
@@ -304,28 +261,17 @@ class ShardRouter:
     def _before_flush(self, session: Session, context: object, instances: object) -> None:
         # the shard of a new object follows from its attributes now; a stored object stays where it is
         for instance in session.new:
-            inspect(instance).identity_token = None  # set by session.connection(bind_arguments={"instance": …})
+            _forget(session, instance)  # the token is set by session.connection(bind_arguments={"instance": …}), too
         for instance in session.dirty:
-            state: InstanceState[Any] = inspect(instance)
-            token = _token(state)
-            if token is not None:
-                self._refuse_related_elsewhere(state, token)
+            self._refuse_related_elsewhere(inspect(instance), self.shard_of(instance))
 
 
 def _forget(session: Session, instance: object) -> None:
     inspect(instance).identity_token = None  # not stored; when it is added again, its id may differ
 
 
-def _loading_token(context: ORMExecuteState) -> str | None:
-    """Return the shard of the objects whose relationship is loaded."""
-    if context.lazy_loaded_from is not None:
-        return _token(context.lazy_loaded_from)
-    return context.execution_options.get("identity_token")  # selectinload() and similar
-
-
 def _token(state: InstanceState[Any]) -> str | None:
-    token = state.key[2] if state.key else state.identity_token
-    return token if isinstance(token, str) else None
+    return cast("str | None", state.key[2] if state.key else state.identity_token)
 
 
 def _deciding(mapper: Mapper[Any]) -> Column[Any] | None:
@@ -337,20 +283,9 @@ def _deciding(mapper: Mapper[Any]) -> Column[Any] | None:
     return None
 
 
-def _keys(state: InstanceState[Any]) -> tuple[Any, ...]:
-    if state.identity is not None:
-        return state.identity
-    mapper = state.mapper
-    return tuple(state.dict.get(mapper.get_property_by_column(column).key) for column in mapper.primary_key)
-
-
 def _parents(state: InstanceState[Any]) -> Iterator[tuple[str, object]]:
     """Yield attribute and object for the many-to-one relationships of *state* that are loaded or set."""
     for relationship in state.mapper.relationships:
-        parent = state.dict.get(relationship.key)
-        if (
-            relationship.direction is RelationshipDirection.MANYTOONE
-            and not relationship.viewonly
-            and parent is not None
-        ):
+        is_reference = relationship.direction is RelationshipDirection.MANYTOONE and not relationship.viewonly
+        if is_reference and (parent := state.dict.get(relationship.key)) is not None:
             yield relationship.key, parent
