@@ -1,16 +1,4 @@
-# make demo    every way to write a row, forced collisions, lookups: on SQLite, or on URL=
-# make helpdesk  a service with FastAPI, tenants and a page, on http://127.0.0.1:8000
-# make check   the tests on SQLite, in about a minute: no server, no browser
-# make test    the tests on every database that can be had here, against the built wheel
-# make test-all  everything, as CI runs it: both release series of SQLAlchemy, kills, clusters, a browser, types, documents
-# make simulate  the write path on a simulated database: every error at every call, then random histories; SERVERS=yes
-#                does a hundred thousand operations on each real one
-# make bench-quick  the benchmarks with few rows, in three minutes: it shows that they run
-# make bench   the benchmarks at full size, in some hours; tables and pictures are made of the results
-# make neighbours  packages of others that meet public ids: Litestar, admin packages, factories, task queues, ...
-# make lowest  the suite on SQLite, and all drivers, with the lowest versions that pyproject.toml allows
-# make public  the write path with every fast way off that needs a name of SQLAlchemy which is not public
-# Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
+# "make" alone lists the commands. Each sets up what it needs. SQLALCHEMY=2.0 chooses the other release series.
 
 PYTHON     ?= python3
 SQLALCHEMY ?= 2.1
@@ -38,7 +26,19 @@ COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: help demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+
+help:
+	@echo 'make demo      every way to write a row, forced collisions, lookups: on SQLite, or on URL='
+	@echo 'make helpdesk  a service with FastAPI, tenants and a page, on http://127.0.0.1:8000'
+	@echo 'make check     the tests on SQLite, in about a minute; ARGS="tests/unit -q" runs a part'
+	@echo 'make test      the tests on every database that is here; TIER=all runs slow ones, clusters and a browser, too'
+	@echo 'make lint      ruff, mypy --strict, pyright, the import contract'
+	@echo 'make docs      the documentation, with warnings as errors'
+	@echo 'make bench     the benchmarks, in hours; "make bench-quick" shows in minutes that they run'
+	@echo 'make simulate  every error at every call of the write path; SERVERS=yes uses real databases, under kills'
+	@echo 'make mutants   changes of the library, and whether a test sees each'
+	@echo 'make test-all  everything, as CI runs it: also make public, lowest, outside, neighbours'
 
 demo: $(VENV)/demo.done
 	@$(BIN)/python -m examples.two_identifiers "$(URL)"
@@ -96,7 +96,7 @@ install: $(UV)
 	$(UV) pip install --quiet --python $(BIN)/python --editable '.[$(EXTRAS)]' \
 	    --group test --group lint --group docs --group bench $(PINNED)
 
-# The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: CONTRIBUTING.md.
+# The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: outside/README.md.
 outside: $(VENV)/test.done databases
 	$(BIN)/python -m outside $(ARGS)
 
