@@ -149,6 +149,32 @@ def test_autogenerate(engine: Engine, create: Callable[[MetaData], None]) -> Non
         assert compare_metadata(context, Base.metadata) == []
 
 
+def test_comparison_with_ids_that_are_numbers(session: Session) -> None:
+    """A join with ids that are stored as numbers would find no row, and is refused; one with texts is not."""
+    session.add(document := Document())
+    session.flush()
+    session.add(Entry(subject=document.public_id))
+    session.commit()
+
+    joined = select(Document).join(Entry, Entry.subject == Document.public_id)
+    assert session.scalars(joined).all() == [document]
+    assert len(session.scalars(select(Entry).where(Entry.subject.in_(select(Document.public_id)))).all()) == 1
+    for compare in (lambda: Entry.subject == Picture.public_id, lambda: Entry.subject.in_(select(Picture.public_id))):
+        with pytest.raises(ConfigurationError, match="ids that are stored as numbers, which are no text"):
+            compare()
+
+
+def test_expressions(session: Session) -> None:
+    """Another spelling of an id finds its row; what is no comparison takes texts of any length."""
+    picture = Picture.__public_id__.generate()
+    session.add(Entry(subject=picture))
+    session.commit()
+
+    assert session.scalar(select(Entry.subject).where(Entry.subject == picture.lower())) == picture
+    assert session.scalar(select(Entry.subject + "!" * 70)) == picture + "!" * 70
+    assert session.scalar(select(Entry).where(Entry.subject.like("%" * 60))) is not None
+
+
 @pytest.mark.parametrize("length", [0, 256, True, "48", NanoId()], ids=repr)
 def test_length(length: Any) -> None:
     """The length is a number of characters that every database can index."""

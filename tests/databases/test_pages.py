@@ -609,3 +609,13 @@ def test_async(async_engine: AsyncEngine) -> None:
             await async_engine.dispose()
 
     asyncio.run(story())
+
+
+@pytest.mark.backend
+def test_where_of_a_joined_table_with_several_rows(db: Session) -> None:
+    """A condition on a joined table, which more than one of its rows meets, is no error for a cursor."""
+    first = lookup.page(db, select(Post).join(Post.comments), limit=1, where=Comment.id > 0)
+    assert first.next is not None
+    following = lookup.page(db, select(Post).join(Post.comments), limit=1, where=Comment.id > 0, after=first.next)
+
+    assert set(first).isdisjoint(following)

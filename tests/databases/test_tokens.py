@@ -256,6 +256,10 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken, t
 
     assert digest is None
     assert found(session, Reset.token == digest) == found(session, Reset.token.in_([digest])) == []
+    assert len(found(session, Reset.token != digest)) == 2
+    other = aliased(Reset)
+    joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # whose token is NULL
+    assert session.scalars(joined.where(other.token == digest)).all() == []
 
 
 @pytest.mark.backend

@@ -15,6 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, TypedId, lookup, public_ref
 from sqlalchemy_public_id.ext.fastapi import install
 
+FORM_LIKE = {"Content-Type": "application/vnd.platform+json"}
 UNKNOWN = "nbprod_000000000000"
 MALFORMED = "nbprod_x"
 
@@ -132,6 +133,12 @@ def test_answer_to_wrong_ids_of_the_application(app: FastAPI, send: Callable[...
         ("POST", "/orders", {"content": b"[" * 100_000}, ["body", "product_public_id"]),
         ("POST", "/orders", {"content": b"\x81\xa1"}, ["body", "product_public_id"]),
         ("POST", "/orders", {"json": {"products": f"nbprod_abcdefghijkl,{UNKNOWN}"}}, ["body", "products"]),
+        ("POST", "/orders", {"content": f'{{"product": "{UNKNOWN}"}}', "headers": FORM_LIKE}, ["body", "product"]),
+        ("POST", "/orders", {"json": {UNKNOWN: 2}}, ["body", UNKNOWN]),
+        ("POST", "/orders", {"json": {"number": UNKNOWN.partition("_")[2]}}, ["body", "number"]),
+        ("GET", "/orders", {"auth": (UNKNOWN, "secret")}, ["header", "authorization"]),
+        ("POST", "/orders", {"files": {"list": UNKNOWN.encode()}}, ["body", "product_public_id"]),
+        ("POST", "/orders", {"json": {"a": ["a" * 20_000] * 20, "b": [0] * 5000, "c": UNKNOWN}}, ["body", "c"]),
         ("POST", "/orders", {"json": {"product": UNKNOWN.replace("_", "-").replace("0", "O")}}, ["body", "product"]),
     ],
 )

@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -111,10 +113,6 @@ class Bill(PublicIdMixin[BillId], Base):
     @property
     def is_large(self) -> bool:
         return self.total > 1000
-
-    @property
-    def due(self) -> date:
-        return date(2027, 1, 31)
 
 
 Bill.key_as_text = column_property(cast(Bill.__table__.c.id, String))
@@ -477,7 +475,11 @@ def test_id_that_is_public() -> None:
 
 
 @pytest.mark.parametrize("name", ["payee_number", "payee_key", "key_as_text", "labelled", "broken"])
-@pytest.mark.parametrize("type_", [int, int | None, float, Decimal, Any, list[int], dict[str, int]], ids=str)
+@pytest.mark.parametrize(
+    "type_",
+    [int, int | None, float, Decimal, Any, list[int], dict[str, int], date, datetime, timedelta, IPv4Address],
+    ids=str,
+)
 def test_number_that_is_no_column(name: str, type_: Any) -> None:
     """A field that can hold a number, and reads a hybrid, a proxy or an expression, is refused by its type alone."""
     with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: Bill\.{name} is no column, and"):
@@ -500,20 +502,21 @@ def test_number_that_is_said_to_be_no_key() -> None:
 
 
 def test_texts_and_truth_values_that_are_computed() -> None:
-    """A text, a time or a truth value that the application computes cannot hold an integer, and is shown."""
+    """A text or a truth value that the application computes cannot hold an integer, and is shown."""
 
     class Out(PublicModel, model=Bill):
         words: str
         payee_name: str | None
         is_large: bool
-        due: date
+        code: UUID | None = Field(None, validation_alias="nothing")
+        secret: int = Field(0, validation_alias="payee_id", exclude=True)
         kind: Literal["bill", "note"] = "bill"
 
     assert Out.model_validate(bill()).model_dump(mode="json") == {
         "words": "1.50 due",
         "payee_name": "Ada",
         "is_large": False,
-        "due": "2027-01-31",
+        "code": None,
         "kind": "bill",
     }
 

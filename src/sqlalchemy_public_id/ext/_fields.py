@@ -168,15 +168,26 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_text(annotation: Any, cls: type[Any], coerces: bool) -> bool:
-    """Return True if Pydantic shows *annotation* as a text, a truth value or null, and no number has become it."""
+    """Return True if Pydantic shows *annotation* as a text, a truth value or null, and makes it of no number."""
     if issubclass(cls, (str, Number)):
         return issubclass(cls, (bool, TypedId)) or (issubclass(cls, str) and not coerces)
     try:
-        schema = TypeAdapter(annotation).json_schema(mode="serialization")
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        schema = adapter.json_schema(mode="serialization")
     except Exception:  # Pydantic cannot describe it, or the author's code raises
         return False
     values = schema.get("enum", [])
-    return schema.get("type") in ("string", "boolean", "null") and not any(isinstance(one, int) for one in values)
+    is_text = schema.get("type") in ("string", "boolean", "null") and not any(isinstance(one, int) for one in values)
+    return is_text and not any(_accepts(adapter, number) for number in (7, 7 * 86_400))
+
+
+def _accepts(adapter: TypeAdapter[Any], number: int) -> bool:
+    """Return True if *number* becomes a value, as a time since 1970 or the number of an address."""
+    try:
+        adapter.validate_python(number)
+    except Exception:
+        return False
+    return True
 
 
 def _makes_text(note: Any) -> bool:

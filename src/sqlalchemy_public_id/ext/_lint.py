@@ -66,8 +66,8 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
     """Return the integer keys that *app* shows or takes, and what cannot be checked, in the order of its routes.
 
     What no OpenAPI document has is not seen: a route with ``include_in_schema=False``, one of another framework, a web
-    socket; the attribute that a plain model reads by a ``validation_alias``; the numbers that a string is made of; what
-    a serializer without a return type returns; the classes that ``SerializeAsAny`` serializes.
+    socket; the attribute that a plain model reads or shows under an alias; the keys of a dictionary; the numbers that a
+    string is made of; what a serializer without a return type returns; the classes that ``SerializeAsAny`` serializes.
 
     :param bases: declarative bases, registries or mapped classes; a class stands for all of its registry. The default
         is every subclass of SQLAlchemy's ``DeclarativeBase``. Bases made with ``declarative_base()`` or ``registry()``,

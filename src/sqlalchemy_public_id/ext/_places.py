@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, cast
+from uuid import UUID
 
 import anyio
 from fastapi import Request
@@ -14,6 +17,9 @@ Place: TypeAlias = tuple[str | int, ...]
 
 _PATIENCE = 2.0
 """Seconds to wait for a body that the route has not read."""
+_MOST = 100_000
+"""The values that are looked at: a client chooses their number."""
+_FORMS = {"multipart/form-data", "application/x-www-form-urlencoded"}
 _LOOKALIKES = str.maketrans("oil", "011")  # which Crockford's alphabet reads as digits
 
 
@@ -23,46 +29,70 @@ class Search(NamedTuple):
     place: Place | None
     """Its place; ``None`` if it is not there."""
     is_complete: bool
-    """False if the body cannot be read, because it is another type of data, or was streamed."""
+    """False if the id may be in what is not read here: another type of data, a file, a stream."""
 
 
 async def search(request: Request, value: object, field: str | None) -> Search:
-    """Search *request* for *value*, which may be a canonical form of what was sent, or one of a list in a text.
+    """Search *request* for *value*, which may be a canonical form of what was sent, or one of several in a text.
 
     Of several places, the first with a part called *field* is returned: it is most likely the one that was read.
     """
-    body, is_complete = await _of_the_body(request)
-    leaves = [(place, str(one)) for place, one in _leaves([*_of_the_url(request), *body, *_of_the_headers(request)])]
     text = str(value)
-    for is_like in (str.__eq__, _is_same_word, _is_part):
-        places = [place for place, one in leaves if is_like(text, one)]
+    was_sent = isinstance(value, (str, int, float, UUID)) and bool(text)  # what was left out may have no place
+    of_url = list(_leaves([*_of_the_url(request)]))
+    place = _place_in(of_url, text, field)
+    if place is not None and (field is None or field in place):
+        return Search(place, True)  # without the body, which the route may not have read
+    body, is_complete = await _of_the_body(request)
+    leaves = [*of_url, *_leaves(body), *_of_the_headers(request)]
+    return Search(_place_in(leaves, text, field), was_sent and is_complete and len(leaves) < _MOST)
+
+
+def _place_in(leaves: Iterable[tuple[Place, str]], text: str, field: str | None) -> Place | None:
+    leaves = list(leaves)
+    for is_like in _likenesses(text):
+        places = [place for place, sent in leaves if is_like(sent)]
         if places:
-            return Search(next((place for place in places if field in place), places[0]), is_complete)
-    return Search(None, is_complete)
+            found = next((place for place in places if field in place), places[0])
+            # JSON may have half of a surrogate pair in a name, which no answer can
+            return tuple(part.encode(errors="replace").decode() if isinstance(part, str) else part for part in found)
+    return None
 
 
-def _is_same_word(text: str, sent: str) -> bool:
-    return sent.casefold() == text.casefold()
-
-
-def _is_part(text: str, sent: str) -> bool:
-    """Return True if *sent* has *text* as a word, or in another spelling, such as that of a UUID with hyphens."""
-    word = re.search(rf"(?<![^\W_]){re.escape(text)}(?![^\W_])", sent, re.IGNORECASE) if text else None
-    return word is not None or _letters(text) == _letters(sent)
+def _likenesses(text: str) -> Iterator[Callable[[str], bool]]:
+    """Yield what is true of a text that was sent for *text*, the surest first."""
+    folded, letters = text.casefold(), _letters(text)
+    word = re.compile(rf"(?<![^\W_]){re.escape(text)}(?![^\W_])", re.IGNORECASE)
+    yield text.__eq__
+    if not letters:
+        return
+    yield lambda sent: len(sent) == len(text) and sent.casefold() == folded
+    # one of several, in this spelling or in another one, such as that of a UUID with hyphens
+    yield lambda sent: len(sent) > len(text) and word.search(sent) is not None
+    yield lambda sent: any(_letters(part) == letters for part in re.split(r"[\s,;|]+", sent))
+    # without the prefix, which the route has added
+    yield lambda sent: len(sent) > 3 and text.endswith(sent) and not text[-len(sent) - 1].isalnum()
 
 
 def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold())).translate(_LOOKALIKES)
 
 
-def _of_the_url(request: Request) -> Iterable[tuple[Place, Any]]:
+def _of_the_url(request: Request) -> Iterator[tuple[Place, Any]]:
     yield from ((("path", name), one) for name, one in request.path_params.items())
     yield from ((("query", name), one) for name, one in request.query_params.multi_items())
+    yield from ((("query", name), name) for name in request.query_params)
 
 
-def _of_the_headers(request: Request) -> Iterable[tuple[Place, Any]]:
+def _of_the_headers(request: Request) -> Iterator[tuple[Place, str]]:
     yield from ((("header", name), one) for name, one in request.headers.items())
     yield from ((("cookie", name), one) for name, one in request.cookies.items())
+    # Basic credentials, the claims of a signed token, and a signed session are encoded
+    for name in ("authorization", "cookie"):
+        for part in re.split(r"[^\w+/-]+", request.headers.get(name, "")):
+            with suppress(ValueError):
+                decoded = base64.urlsafe_b64decode(part.replace("+", "-").replace("/", "_") + "=" * (-len(part) % 4))
+                yield ("header", name), decoded.decode(errors="replace")
 
 
 async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]:
@@ -70,9 +100,10 @@ async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]
     parts: list[tuple[Place, Any]] = []
     with anyio.move_on_after(_PATIENCE):  # a stream that was read to its end would wait for the client to go
         try:
-            if "form" in request.headers.get("content-type", ""):
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
                 parts = [(("body", name), one) for name, one in (await request.form()).multi_items()]
-            elif await request.body():
+                return parts, all(isinstance(one, str) for _, one in parts)
+            if await request.body():
                 parts = [(("body",), await request.json())]
             return parts, True
         except Exception:  # it is another type of data, was streamed, or the client has gone
@@ -80,11 +111,16 @@ async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]
     return [], False
 
 
-def _leaves(parts: list[tuple[Place, Any]]) -> Iterable[tuple[Place, Any]]:
-    for place, part in parts:  # which grow; a recursion would end at a depth that a client chooses
+def _leaves(parts: list[tuple[Place, Any]]) -> Iterator[tuple[Place, str]]:
+    """Yield the values in *parts*, and the names in dictionaries."""
+    for number, (place, part) in enumerate(parts):  # which grow; a recursion would end at a depth that a client chooses
+        if number == _MOST:
+            return
         if isinstance(part, dict):
-            parts += [((*place, name), one) for name, one in cast("dict[str, Any]", part).items()]
+            members = cast("dict[str, Any]", part)
+            parts += [((*place, name), one) for name, one in members.items()]
+            parts += [((*place, name), name) for name in members]
         elif isinstance(part, (list, tuple)):
             parts += [((*place, number), one) for number, one in enumerate(cast("list[Any]", part))]
         else:
-            yield place, part
+            yield place, str(part)

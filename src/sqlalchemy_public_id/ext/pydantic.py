@@ -286,7 +286,7 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
                 f"{cls.__name__}.{name} reads {names}, which {model.__name__} does not have; "
                 f"name an attribute with validation_alias=…, or give the field a default"
             )
-        if not _fields.has_marker(field.metadata):
+        if not field.exclude and not _fields.has_marker(field.metadata):
             for path in paths:
                 _refuse_key(cls, name, field, mapper, path)
                 if len(path) == 1 and mapper.has_property(str(path[0])):

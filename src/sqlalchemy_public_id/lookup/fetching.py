@@ -42,7 +42,7 @@ class KeysetQuery:
         parameters = {LIMIT: limit, CURSOR: public_id}
         if self.visible is not None and not is_known:
             if not keyset.may_be_null:
-                rows, sent = self._fetch(keyset.rows_after(keyset.values_if(self.visible)), parameters)
+                rows, sent = self._fetch(keyset.rows_after(keyset.values_if_selected()), parameters)
                 if rows:
                     return rows, sent
             # before all else, so that a row which may not be seen is like none in the number of statements, too

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Integer,
     ScalarSelect,
     Select,
-    SQLColumnExpression,
     Table,
     bindparam,
     case,
@@ -23,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import ColumnProperty, Mapper, aliased
 
+from sqlalchemy_public_id._private import without_lock
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import Term, after, operand, tables_in
@@ -120,10 +120,12 @@ class Keyset:
         """Return the value of *term* in the row of the cursor, as a subquery."""
         return self._row_of_cursor([term], *self._in_row_of_cursor([term])).scalar_subquery()
 
-    def values_if(self, visible: SQLColumnExpression[bool]) -> list[ScalarSelect[Any]]:
-        """Return the value of each term in the row of the cursor, NULL if it does not meet *visible*, as subqueries."""
-        row = select().select_from(self.entity).where(self.id == self.cursor_id, visible).correlate(None)
-        return [row.add_columns(term.value_of(term.element)).scalar_subquery() for term in self.terms]
+    def values_if_selected(self) -> list[ScalarSelect[Any]]:
+        """Return the value of each term in the row of the cursor, NULL if it is not selected, as subqueries."""
+        # a join repeats the row, whose values are the same each time
+        row = without_lock(self.selected).where(self.id == self.cursor_id).correlate(None).limit(1)
+        values = (term.value_of(term.element) for term in self.terms)
+        return [row.with_only_columns(value, maintain_column_froms=True).scalar_subquery() for value in values]
 
     @cached_property
     def cursor_id(self) -> Any:

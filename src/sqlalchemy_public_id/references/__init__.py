@@ -104,7 +104,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
         self.__name__ = name
 
     def _read(self, instance: object) -> str | None:
-        return reading.read(instance, self.__name__, self.relationship, writing.resolve)
+        return reading.read(instance, self.__name__, self.relationship, writing.other_id)
 
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):

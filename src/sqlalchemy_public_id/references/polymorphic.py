@@ -25,25 +25,52 @@ There is no foreign key, so the row may be deleted, and the id stays.
 
 from __future__ import annotations
 
+import operator
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import String
+from sqlalchemy import ColumnElement, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import configure_mappers
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.sql import operators
+from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError, safe_repr
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.types import unwrapped
+from sqlalchemy_public_id.types import IdColumnType, unwrapped
 
 __all__ = ["AnyPublicIdType"]
 
 _LONGEST = 255
 """Characters that every database can index."""
+
+
+_EQUALITIES: set[Any] = {
+    operator.eq,
+    operator.ne,
+    operators.in_op,
+    operators.not_in_op,
+    operators.is_distinct_from,
+    operators.is_not_distinct_from,
+}
+
+
+class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
+    """Refuses columns of ids that are stored as numbers: they are equal to no text."""
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        for operand in other:
+            columns = getattr(operand, "selected_columns", None) or [operand]
+            types = [getattr(column, "type", None) for column in columns] if op in _EQUALITIES else []
+            if any(isinstance(type_, IdColumnType) and type_.is_native for type_ in types):
+                raise ConfigurationError(
+                    "a column of ids of any model is compared with ids that are stored as numbers, which are no text: "
+                    'load the rows with lookup.resolve_many(), or store these ids as text, with storage="text"'
+                )
+        return super().operate(op, *other, **kwargs)
 
 
 class AnyPublicIdType(TypeDecorator[str]):
@@ -59,6 +86,7 @@ class AnyPublicIdType(TypeDecorator[str]):
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
     cache_ok: bool | None = True
+    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
     def __init__(self, length: int = 64) -> None:
         if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
@@ -84,7 +112,7 @@ class AnyPublicIdType(TypeDecorator[str]):
         return str.__str__(format.validate(value))
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        return _ComparedText(self.length)
+        return _ComparedText(self.length) if op in _EQUALITIES else String()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.length})"
@@ -101,6 +129,9 @@ class _ComparedText(TypeDecorator[str]):
         super().__init__(length)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        if value is None or (isinstance(value, str) and len(value) <= self.length and is_printable(value)):
-            return value if value is None else str.__str__(value)
-        return ""
+        if value is None:
+            return None
+        if not isinstance(value, str) or len(value) > self.length or not is_printable(value):
+            return ""
+        format = format_of(value)
+        return str.__str__(value if format is None else format.validate(value))

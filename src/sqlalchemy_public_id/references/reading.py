@@ -83,11 +83,14 @@ def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
 
 
 def read(
-    instance: object, attribute: str, relationship: str, resolve: Callable[[Session, list[object]], object]
+    instance: object,
+    attribute: str,
+    relationship: str,
+    other_id: Callable[[Session, InstanceState[Any], PublicRef], str],
 ) -> str | None:
     """Return the public id that a reference of *instance* shows; fetches it together with those of the whole session.
 
-    :param resolve: finds the key of a row that was assigned by another of its ids.
+    :param other_id: finds the id of a row that was assigned by another of its ids.
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state, values = instance_state(instance), instance.__dict__
@@ -103,7 +106,7 @@ def read(
         if session.get_bind(ref.source.mapper).dialect.is_async and not is_in_greenlet():
             raise _outside_greenlet(state, ref)
         if shown is Unknown.ASSIGNED:
-            resolve(session, [instance])
+            return other_id(session, state, ref)
         _load(session, ref.source, [state, *islice(_no_longer_waiting(session, ref.source), AT_ONCE)])
         shown = known(state, ref)
     if isinstance(shown, Unknown):

@@ -44,9 +44,31 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
     if public_id is None:
         setattr(instance, ref.key, None)
         _unload_relationship(state, ref)
-    # the key of an object without a row may be that of a row that was rolled back with it
-    elif ref.key not in state.dict or not state.has_identity or known(state, ref) != public_id:
+    # the key of an object without a row may be that of a row that was rolled back with it; a key that the program has
+    # set was compared with no scope
+    elif (
+        ref.key not in state.dict
+        or not state.has_identity
+        or AttributeState(state, ref.key).history.added
+        or known(state, ref) != public_id
+    ):
         setattr(instance, ref.key, UnresolvedKey(ref.attribute, public_id))
+
+
+def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
+    """Return what *ref* shows of a row that was assigned by another of its ids. Nothing changes before the flush.
+
+    :raises PublicIdNotFound: if there is no such row, or it may not be seen.
+    """
+    assigned = cast("UnresolvedKey", state.dict[ref.key])
+    by = refs_of(state.mapper)[assigned.attribute]
+    for one in session.new:
+        if isinstance(one, ref.target) and instance_state(one).dict.get(by.target_id) == assigned.public_id:
+            return cast("str", getattr(one, ref.target_id))
+    found = _find(session, by.source, [assigned.public_id], by.condition, [ref.target_id])
+    if assigned.public_id not in found:
+        raise not_found(assigned.public_id, by, state.class_)
+    return cast("str", found[assigned.public_id].shared[ref.target_id])
 
 
 def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
@@ -253,7 +275,7 @@ def _translated(
 ) -> list[dict[str, Any]]:
     """Return the foreign keys that the references in *rows* stand for, a dictionary for each row."""
     checked = [
-        {name: _checked(refs[name], mapper.class_, row[name]) for name in refs.keys() & row.keys()} for row in rows
+        {name: _checked(ref, mapper.class_, row[name]) for name, ref in refs.items() if name in row} for row in rows
     ]
     assigned = [(refs[name], id) for row in checked for name, id in row.items() if id is not None]
     targets = _targets(session, assigned)
@@ -263,7 +285,13 @@ def _translated(
             raise not_found(one[1], one[0], mapper.class_)
     for row, ids in zip(rows, checked, strict=True):
         found = {refs[name]: Target() if id is None else targets[refs[name], id] for name, id in ids.items()}
-        keys = {ref.key: target.key for ref, target in found.items()}
+        keys: dict[str, Any] = {}
+        for ref, target in found.items():
+            if keys.setdefault(ref.key, target.key) != target.key:
+                raise ConfigurationError(
+                    f"a row of the statement has two values for {mapper.class_.__name__}.{ref.key}: {ref.attribute} is "
+                    f"the id of another row than a reference before it"
+                )
         for ref, target in found.items():
             if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was found just now
                 check_row(mapper.class_, ref, row | keys, target)

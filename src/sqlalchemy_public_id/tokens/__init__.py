@@ -26,10 +26,12 @@ True
 from __future__ import annotations
 
 import hmac
+import operator
+import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import LargeBinary, event, inspect
+from sqlalchemy import ColumnElement, LargeBinary, event, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
@@ -81,15 +83,29 @@ class _NoDigest(TypeError, DontWrapMixin):
     """Not wrapped by SQLAlchemy, whose error shows the parameters: they may be the text of a token."""
 
 
+_OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
+"""The digest of whatever is no token, in comparisons. Each process draws one, and no row has it."""
+
+
+class _Comparator(TypeDecorator.Comparator[bytes]):
+    """Compares with the digest of a text that is no token, ``None``: after an outer join, IS NULL would match rows."""
+
+    def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        if op in (operator.eq, operator.ne) and other and other[0] is None:
+            other = (_OF_NO_TOKEN,)
+        return super().operate(op, *other, **kwargs)
+
+
 class TokenType(TypeDecorator[bytes]):
     """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
-    Only digests are written and compared: ``issued.digest``, and ``Model.token == RESET.digest(text)``, which is
-    ``None`` and matches no row for text that is no token. The text itself is a :class:`TypeError`, and is not sent.
+    Only digests are written and compared: ``issued.digest``, and ``Model.token == RESET.digest(text)``. That digest is
+    ``None`` for text that is no token, which matches no row. The text itself is a :class:`TypeError`, and is not sent.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
     cache_ok: bool | None = True  # a kind of token is hashable, by itself
+    comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
     def __init__(self, token: Token) -> None:
         if not isinstance(token, Token):

@@ -57,6 +57,9 @@ class KeyedStep(KeySpace):
         except ImportError as error:  # of version 1 too, which has no FF1
             raise MissingExtra("libffx", extra="keyed") from error
         try:
+            for given in (self.secret, self.tweak):
+                if not isinstance(given, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise TypeError(f"expected bytes, got {type(given).__name__}")
             object.__setattr__(self, "_cipher", FF1(self.secret, alphabet=self.alphabet))
             self._text(0)
         except (TypeError, ValueError) as error:

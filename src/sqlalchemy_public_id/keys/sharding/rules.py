@@ -57,7 +57,8 @@ def rules_of(by: object, shards: Sequence[str]) -> tuple[dict[Any, str], Ranges 
         elif not isinstance(which, str):
             of = getattr(getattr(which, "id_format", None), "prefix", None)
         rules[of] = require_shard(shard, shards, f"by has {safe_repr(shard)} for {safe_repr(which)}")
-    if (by == "hash") == bool(rules) or len(spans) not in (0, len(rules)) or {None, ""} & rules.keys():
+    is_mixed = len(spans) not in (0, len(rules)) or len(rules) < len(given)  # or a prefix has two shards
+    if (by == "hash") == bool(rules) or is_mixed or {None, ""} & rules.keys():
         raise ConfigurationError(
             f'by is {safe_repr(by)}; expected "hash", {{prefix or typed id with one: shard}}, '
             f"{{cluster id up to {LAST_CLUSTER}: shard}}, {{range of keys: shard}}, or Ranges"
