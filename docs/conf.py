@@ -71,6 +71,7 @@ nitpick_ignore = [
     ("py:class", "types.Annotated"),  # Sphinx knows it by no name
     ("py:class", "PydanticUndefined"),  # in the signatures that SQLModel makes
     ("py:class", "sqlalchemy_public_id.formats.uuids._Version7"),  # what two formats have in common, inside
+    ("py:class", "sqlalchemy_public_id.references.polymorphic._Comparator"),  # of a column type, inside
     ("py:class", "sqlalchemy_public_id.references.reference.Source"),  # what two references have in common, inside
     ("py:class", "M"),  # in the signatures of asyncio, which are those of other modules
     ("py:class", "Rows"),
