@@ -90,7 +90,10 @@ class CoprimeKey(Format):
         return self.step.entropy_bits
 
     def budget(self) -> Budget:
-        """Raise :class:`ConfigurationError`: these ids are counted, so they do not collide by chance."""
+        """Raise: these ids are counted, so they do not collide by chance.
+
+        :raises ConfigurationError: always.
+        """
         raise ConfigurationError(
             "counted ids do not collide by chance, so they have no budget; step.remaining(issued) returns how many are "
             "left"
