@@ -51,7 +51,7 @@ def declare_models(count: int) -> None:
     while len(TypedId.__subclasses__()) <= count:
         letters = "".join(random.choices(string.ascii_lowercase, k=10))
         typed = type(f"Id{letters}", (TypedId,), {}, prefix=letters)
-        bases = PublicIdMixin[typed], Base  # type: ignore[valid-type]
+        bases = PublicIdMixin[typed], Base  # type: ignore[valid-type]  # a class that is made at run time
         new_class(f"Model{letters}", bases, exec_body=lambda body, name=letters: body.update(__tablename__=name))
     configure_mappers()
 

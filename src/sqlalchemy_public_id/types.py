@@ -26,7 +26,7 @@ from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.typed import TypedId
 
 _IN = {operators.in_op, operators.not_in_op}
-_EQUALITIES: set[Any] = {
+EQUALITIES: set[Any] = {
     operator.eq,
     operator.ne,
     operators.is_distinct_from,
@@ -34,7 +34,7 @@ _EQUALITIES: set[Any] = {
     *_IN,
 }
 _ORDER = {operator.lt, operator.le, operator.gt, operator.ge, operators.between_op, operators.not_between_op}
-_COMPARISONS = _EQUALITIES | _ORDER
+_COMPARISONS = EQUALITIES | _ORDER
 
 _CONCATENATIONS = {operator.add, operators.concat_op}
 
@@ -288,7 +288,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return literal
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        if op in _EQUALITIES:
+        if op in EQUALITIES:
             return self._compared_type
         return self if self.is_native else String()
 
@@ -314,11 +314,19 @@ class _ComparedId(IdColumnType):
                 raise
         format = self.id_format
         if not format.is_native:
-            # Rows may have ids of another format. No row has "", which stands for what a driver may not send, and for
-            # blanks: MySQL's collations ignore trailing ones.
-            return str.__str__(value) if len(value) <= format.max_length and is_printable(value) else ""
+            # Rows may have ids of another format.
+            return text_to_compare(value, format.max_length)
         bits = as_bits_format(format).bits
         return traits_for(dialect).to_native(_stored_nowhere(bits), bits)
+
+
+def text_to_compare(text: str, length: int) -> str:
+    """Return *text* as it is compared with a column of *length* characters.
+
+    No row has ``""``, which stands for what a driver may not send, and for blanks: MySQL's collations ignore trailing
+    ones.
+    """
+    return str.__str__(text) if len(text) <= length and is_printable(text) else ""
 
 
 def as_bits_format(format: Format) -> BitsFormat:

@@ -7,7 +7,7 @@ It retries no collision, has one order of pages and no way back in them, and com
 import secrets
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from fastapi import Body, Depends, FastAPI, Header, HTTPException, Response
 from sqlalchemy import BigInteger, Engine, ForeignKey, String, select
@@ -31,7 +31,7 @@ def new_id(prefix: str, length: int = 12) -> str:
 
 
 class Base(DeclarativeBase):
-    type_annotation_map = {str: String(100)}  # noqa: RUF012
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: String(100)}
 
 
 def public_id(prefix: str, length: int = 12) -> Any:

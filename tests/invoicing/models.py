@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from sqlalchemy import BigInteger, ForeignKey, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -24,7 +26,7 @@ class PaymentId(TypedId, prefix="ivpay"): ...
 
 
 class Base(DeclarativeBase):
-    type_annotation_map = {str: String(100)}  # noqa: RUF012
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: String(100)}
 
 
 class Organisation(PublicIdMixin[OrganisationId], Base):

@@ -23,7 +23,8 @@ from sqlalchemy_public_id.ext._places import Place, search
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
-_METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
+METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
+"""The names of operations in an OpenAPI document."""
 _MEDIA_TYPE = "application/problem+json"
 _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
@@ -135,7 +136,7 @@ class Problems(Answers):
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in document.get("paths", {}).values():
-        yield from ((method, operation) for method, operation in path.items() if method in _METHODS)
+        yield from ((method, operation) for method, operation in path.items() if method in METHODS)
 
 
 def _is_public_id_in_path(parameter: Mapping[str, Any]) -> bool:

@@ -29,9 +29,9 @@ with require("fastapi"):
     from fastapi.openapi.utils import get_openapi
     from starlette.routing import Mount
 
+from sqlalchemy_public_id.ext._answers import METHODS
 from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
-_METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
 _COMPONENTS = "#/components/schemas/"
 
 
@@ -175,7 +175,7 @@ def _documents(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, dict[str, 
 def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
     """Return kind, path, method and description of each operation; the kind is empty for a route."""
     for path, item in document.get("paths", {}).items():
-        for method in _METHODS:
+        for method in METHODS:
             if method in item:
                 yield "", prefix + path, method.upper(), item[method]
                 for callback in item[method].get("callbacks", {}).values():

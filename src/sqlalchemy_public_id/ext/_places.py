@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
@@ -48,8 +48,7 @@ async def search(request: Request, value: object, field: str | None) -> Search:
     return Search(_place_in(leaves, text, field), was_sent and is_complete and len(leaves) < _MOST)
 
 
-def _place_in(leaves: Iterable[tuple[Place, str]], text: str, field: str | None) -> Place | None:
-    leaves = list(leaves)
+def _place_in(leaves: Sequence[tuple[Place, str]], text: str, field: str | None) -> Place | None:
     for is_like in _likenesses(text):
         places = [place for place, sent in leaves if is_like(sent)]
         if places:

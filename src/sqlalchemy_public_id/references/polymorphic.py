@@ -25,7 +25,6 @@ There is no foreign key, so the row may be deleted, and the id stays.
 
 from __future__ import annotations
 
-import operator
 from contextlib import suppress
 from typing import Any
 
@@ -33,29 +32,17 @@ from sqlalchemy import ColumnElement, String
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import configure_mappers
-from sqlalchemy.sql import operators
 from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError, safe_repr
-from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.types import IdColumnType, unwrapped
+from sqlalchemy_public_id.types import EQUALITIES, IdColumnType, text_to_compare, unwrapped
 
 __all__ = ["AnyPublicIdType"]
 
 _LONGEST = 255
 """Characters that every database can index."""
-
-
-_EQUALITIES: set[Any] = {
-    operator.eq,
-    operator.ne,
-    operators.in_op,
-    operators.not_in_op,
-    operators.is_distinct_from,
-    operators.is_not_distinct_from,
-}
 
 
 class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
@@ -64,7 +51,7 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         for operand in other:
             columns = getattr(operand, "selected_columns", None) or [operand]
-            types = [getattr(column, "type", None) for column in columns] if op in _EQUALITIES else []
+            types = [getattr(column, "type", None) for column in columns] if op in EQUALITIES else []
             if any(isinstance(type_, IdColumnType) and type_.is_native for type_ in types):
                 raise ConfigurationError(
                     "a column of ids of any model is compared with ids that are stored as numbers, which are no text: "
@@ -112,7 +99,7 @@ class AnyPublicIdType(TypeDecorator[str]):
         return str.__str__(format.validate(value))
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        return _ComparedText(self.length) if op in _EQUALITIES else String()
+        return _ComparedText(self.length) if op in EQUALITIES else String()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.length})"
@@ -131,7 +118,9 @@ class _ComparedText(TypeDecorator[str]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
             return None
-        if not isinstance(value, str) or len(value) > self.length or not is_printable(value):
-            return ""
         format = format_of(value)
-        return str.__str__(value if format is None else format.validate(value))
+        return (
+            text_to_compare(value if format is None else format.validate(value), self.length)
+            if isinstance(value, str)
+            else ""
+        )
