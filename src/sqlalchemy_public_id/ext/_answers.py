@@ -25,7 +25,6 @@ _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
 """The names of operations in an OpenAPI document."""
-_MEDIA_TYPE = "application/problem+json"
 _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
 
@@ -76,6 +75,8 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
 class Answers:
     """How errors are answered, and described in an OpenAPI document."""
 
+    _media_type = "application/json"
+
     def handlers(self) -> Mapping[Any, Callable[..., Any]]:
         """Return the handlers of errors of this library."""
         return dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), self.answer)
@@ -83,10 +84,11 @@ class Answers:
     async def answer(self, request: Request, error: Any) -> JSONResponse:
         place = await _place_of(request, error)
         status = status_of(error)
-        content: dict[str, Any] = {"detail": [_detail(request, error, place)] if status == 422 else message_of(error)}
+        details = [_detail(request, error, place)] if status == 422 else []
+        content = self._content(status, message_of(error), details)
         if isinstance(error, IdempotencyConflict):
             content["differing"] = list(error.differing)
-        return JSONResponse(content, status)
+        return JSONResponse(content, status, media_type=self._media_type)
 
     def describe(self, document: dict[str, Any]) -> None:
         """Add the answers to the operations of *document* that can have them."""
@@ -103,35 +105,32 @@ class Answers:
 
     def response(self, status: int) -> dict[str, Any]:
         """Return the description of an answer."""
-        properties: dict[str, Any] = {"detail": {"type": "string"}}
+        properties = self._properties()
+        required = list(properties)
         if status == 409:
             properties["differing"] = {"type": "array", "items": {"type": "string"}}
-        schema = {"type": "object", "properties": properties, "required": ["detail"]}
-        return {"description": _TITLES[status], "content": {"application/json": {"schema": schema}}}
+        schema = {"type": "object", "properties": properties, "required": required}
+        return {"description": _TITLES[status], "content": {self._media_type: {"schema": schema}}}
+
+    def _content(self, status: int, message: str, details: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"detail": details or message}
+
+    def _properties(self) -> dict[str, Any]:
+        return {"detail": {"type": "string"}}
 
 
 class Problems(Answers):
     """The same as problem details (:rfc:`9457`)."""
 
-    async def answer(self, request: Request, error: Any) -> JSONResponse:
-        place = await _place_of(request, error)
-        status = status_of(error)
-        content: dict[str, Any] = {"type": "about:blank", "title": _TITLES[status], "status": status}
-        content["detail"] = message_of(error)
-        if status == 422:
-            content["errors"] = [_detail(request, error, place)]
-        if isinstance(error, IdempotencyConflict):
-            content["differing"] = list(error.differing)
-        return JSONResponse(content, status, media_type=_MEDIA_TYPE)
+    _media_type = "application/problem+json"
 
-    def response(self, status: int) -> dict[str, Any]:
-        properties: dict[str, Any] = {name: {"type": "string"} for name in ("type", "title", "detail")}
-        properties["status"] = {"type": "integer"}
-        if status == 409:
-            properties["differing"] = {"type": "array", "items": {"type": "string"}}
-        required = ["type", "title", "status", "detail"]
-        schema = {"type": "object", "properties": properties, "required": required}
-        return {"description": _TITLES[status], "content": {_MEDIA_TYPE: {"schema": schema}}}
+    def _content(self, status: int, message: str, details: list[dict[str, Any]]) -> dict[str, Any]:
+        content = {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": message}
+        return content | ({"errors": details} if details else {})
+
+    def _properties(self) -> dict[str, Any]:
+        text = {"type": "string"}
+        return {"type": text, "title": text, "status": {"type": "integer"}, "detail": text}
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

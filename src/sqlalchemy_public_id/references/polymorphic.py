@@ -118,9 +118,7 @@ class _ComparedText(TypeDecorator[str]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
             return None
+        if not isinstance(value, str):
+            return ""
         format = format_of(value)
-        return (
-            text_to_compare(value if format is None else format.validate(value), self.length)
-            if isinstance(value, str)
-            else ""
-        )
+        return text_to_compare(value if format is None else format.validate(value), self.length)
