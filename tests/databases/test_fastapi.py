@@ -475,7 +475,22 @@ def int_number(number: int) -> None: ...
 
 
 def test_error_inside_sqlalchemy(get_session: Any) -> None:
-    """An id that a column refuses is 422 as well."""
+    """An id of the request that a column refuses is 422 as well."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/it")
+    def it(session: Annotated[Session, Depends(get_session)], client: int) -> None:
+        session.query(Client).filter(Client.public_id == client).all()  # type: ignore[arg-type]
+
+    (response,) = asked(app, "/it?client=1")
+
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == ["query", "client"]
+
+
+def test_digit_that_stands_in_a_header(get_session: Any) -> None:
+    """A number of the application is not taken for part of the version of a browser."""
     app = FastAPI()
     install(app)
 
@@ -483,7 +498,8 @@ def test_error_inside_sqlalchemy(get_session: Any) -> None:
     def it(session: Annotated[Session, Depends(get_session)]) -> None:
         session.query(Client).filter(Client.public_id == 1).all()  # type: ignore[arg-type]
 
-    assert asked(app, "/it")[0].status_code == 422
+    with pytest.raises(ConfigurationError, match="no client has sent"):
+        asked(app, "/it", headers={"user-agent": "browser/0.1 (release 1)"})
 
 
 @pytest.mark.parametrize("body", ['{"client": "\\ud800"}', '{"client": NaN}', '{"client": 1e999}', '{"client": 1}'])

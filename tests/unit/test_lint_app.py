@@ -390,7 +390,7 @@ class Vague(BaseModel):
         (dict[str, JsonValue], "[]"),
         (model_of(it=BaseModel), "it[]"),
         (model_of(it=SerializeAsAny[BaseModel]), "it[]"),
-        (model_of(it=Iterable), "it[]"),
+        (model_of(it=Iterable[Any]), "it[]"),
         (Page, "items[]"),
     ],
     ids=str,

@@ -44,7 +44,9 @@ async def search(request: Request, value: object, field: str | None) -> Search:
     if place is not None and (field is None or field in place):
         return Search(place, True)  # without the body, which the route may not have read
     body, is_complete = await _of_the_body(request)
-    leaves = [*of_url, *_leaves(body), *_of_the_headers(request)]
+    # a header has a few letters of any kind somewhere, such as those of a version
+    of_headers = [leaf for leaf in _of_the_headers(request) if len(text) > 3 or leaf[1] == text]
+    leaves = [*of_url, *_leaves(body), *of_headers]
     return Search(_place_in(leaves, text, field), was_sent and is_complete and len(leaves) < _MOST)
 
 

@@ -107,9 +107,10 @@ class ClusterKey(int):
         """Return the core schema of Pydantic, a plain ``dict``: integers and strings are valid, JSON has strings."""
         text: dict[str, Any] = {"type": "str", "pattern": f"^(?:{_DECIMAL.pattern})$"}
         return {
-            "type": "function-plain",
-            "function": {"type": "no-info", "function": cls},
-            "json_schema_input_schema": {"type": "union", "choices": [text, {"type": "int", "ge": 0, "le": LAST_KEY}]},
+            # a wrapper that never calls what it wraps, which is there for the JSON schema of input
+            "type": "function-wrap",
+            "function": {"type": "no-info", "function": lambda value, _handler: cls(value)},
+            "schema": {"type": "union", "choices": [text, {"type": "int", "ge": 0, "le": LAST_KEY}]},
             "serialization": {"type": "function-plain", "function": str, "when_used": "json", "return_schema": text},
         }
 
