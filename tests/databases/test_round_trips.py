@@ -21,9 +21,9 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from benchmarks.proxy import Proxy
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, guard, lookup, testing
 from sqlalchemy_public_id.idempotency import insert_once
+from tools.benchmarks.proxy import Proxy
 
 pytestmark = [pytest.mark.backend, fast_ways]
 
