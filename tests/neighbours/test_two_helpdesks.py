@@ -13,12 +13,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import advanced_desk
 import pytest
 import uuid_utils
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from support import advanced_desk
 
 from examples.helpdesk import app as our_app
 from examples.helpdesk import models as our_models
