@@ -120,7 +120,8 @@ def _is_left_to_sqlite(item: pytest.Item) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def frozen_objects() -> None:
     """Let the garbage collector pass over older objects: a million of pytest, of modules and of their mappers."""
-    gc.collect()
+    while gc.collect():  # a mapper may be garbage only after another one is gone, and would stay for ever, without it
+        pass
     gc.freeze()
 
 
