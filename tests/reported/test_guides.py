@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,31 @@ def test_mistaken_column_of_uuids(engine: Engine, create: Callable[[MetaData], N
     )
 
     assert [each for each in differences(engine, model_with(mistaken)) if "type" in each]
+
+
+@pytest.mark.backend
+def test_table_works_on_without_the_library(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The models of "Remove the library" read and write the old tables in a process that cannot import the library."""
+    before, *after = re.findall(
+        r"^```python\n(.*?)^```", (GUIDES / "removing.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    declarations, setting_up, rows = before.partition("engine = ")
+    assert setting_up
+    names = execute(declarations)
+    create(names["Before"].metadata)
+    execute(rows.partition("create_all(engine)")[2], **names, engine=engine)
+    url = engine.url.render_as_string(hide_password=False)
+    preamble = (
+        "import sys; sys.modules['sqlalchemy_public_id'] = None\n"
+        f"from sqlalchemy import create_engine; engine = create_engine({url!r})\n"
+    )
+
+    subprocess.run([sys.executable, "-c", preamble + "\n".join(after)], check=True)
+
+    with Session(engine) as session:
+        for model in (names["OldCustomer"], names["OldOrder"]):
+            assert len({row.public_id for row in session.scalars(select(model))}) == 2
+            assert all(model.__public_id__.is_valid(row.public_id) for row in session.scalars(select(model)))
 
 
 def test_condition_of_a_tenant() -> None:
