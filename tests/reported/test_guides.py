@@ -17,6 +17,7 @@ from raw_uuids import type_of_uuid
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, Uuid, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
 
+import sqlalchemy_public_id
 from sqlalchemy_public_id import PublicIdColumnMixin, Uuid4, lookup
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -163,6 +164,16 @@ def test_table_works_on_without_the_library(engine: Engine, create: Callable[[Me
         for model in (names["OldCustomer"], names["OldOrder"]):
             assert len({row.public_id for row in session.scalars(select(model))}) == 2
             assert all(model.__public_id__.is_valid(row.public_id) for row in session.scalars(select(model)))
+
+
+def test_every_obstacle_is_in_the_guide() -> None:
+    """Whoever searches the documentation for the code of an obstacle finds it."""
+    sources = (Path(sqlalchemy_public_id.__file__).parent / "migrating").rglob("*.py")
+    codes = {code for source in sources for code in re.findall(r'Obstacle\(\s*"([a-z-]+)"', source.read_text())}
+    table = (GUIDES / "migration-hazards.md").read_text().partition("## Obstacles")[2]
+
+    assert len(codes) > 20
+    assert sorted(code for code in codes if f"`{code}`" not in table) == []
 
 
 def test_condition_of_a_tenant() -> None:
