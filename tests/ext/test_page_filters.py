@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from fastapi import Depends, FastAPI
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Engine, MetaData, String, true
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -65,6 +65,37 @@ class ByWords(BaseModel):
     state: Annotated[str | None, AfterValidator(lambda words: words and words.split(","))] = None
 
 
+class ByTwoNames(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    state: str | None = Field(None, alias="theState")
+
+
+class ByChoices(BaseModel):
+    state: str = Field(validation_alias=AliasChoices("status", "state"))
+
+
+class ByFirst(BaseModel):
+    state: str | None = Field(None, validation_alias=AliasPath("states", 0))
+
+
+class ByNumbers(BaseModel):
+    number: list[int] = Field([], examples=[[1, 2]])
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def split(cls, texts: list[str]) -> list[str]:
+        return [number for text in texts for number in text.split(",")]
+
+
+class BySet(BaseModel):
+    state: set[str] = Field(default_factory=set)
+
+
+class OfNoOther(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    state: str | None = None
+
+
 def every_row() -> Any:
     return true()
 
@@ -115,7 +146,51 @@ def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options:
     assert names_in(get(filter, f"{field}=used", **options)) == (200, ["b"])
 
 
-@pytest.mark.parametrize(("filter", "query"), [(ByWord, "state=use"), (ByWords, "state=old,used")])
+@pytest.mark.parametrize(
+    ("filter", "query"),
+    [
+        (ByTwoNames, "theState=used"),
+        (ByTwoNames, "state=used"),
+        (ByChoices, "status=used"),
+        (ByChoices, "state=used"),
+        (ByFirst, "states=used"),
+        (BySet, "state=used&state=old"),
+        (OfNoOther, "state=used&limit=5"),
+    ],
+)
+def test_names_that_a_filter_accepts(get: Get, filter: type[BaseModel], query: str) -> None:
+    """A filter selects rows by each name of a field that its model accepts."""
+    assert names_in(get(filter, query)) == (200, ["b"])
+
+
+def test_name_that_a_filter_refuses(get: Get) -> None:
+    """A filter that forbids other names than its own refuses them, and a page does not return every row."""
+    response = get(OfNoOther, "sate=used")
+
+    assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, ["query", "sate"])
+
+
+@pytest.mark.parametrize("filter", [BySet, ByNumbers])
+def test_nothing_to_choose(get: Get, filter: type[BaseModel]) -> None:
+    """A collection without a value selects every row."""
+    assert names_in(get(filter, "")) == (200, ["a", "b"])
+
+
+def test_description_of_a_field() -> None:
+    """The document describes a field as its model does."""
+    app = FastAPI()
+    app.get("/items")(page_of(Item, session=every_row, filter=ByNumbers))
+
+    parameter = app.openapi()["paths"]["/items"]["get"]["parameters"][-1]
+
+    assert parameter["name"] == "number"
+    assert parameter["schema"]["items"] == {"type": "integer"}
+    assert parameter["schema"]["examples"] == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("filter", "query"), [(ByWord, "state=use"), (ByWords, "state=old,used"), (ByNumbers, "number=2,3")]
+)
 def test_validators_of_fields(get: Get, filter: type[BaseModel], query: str) -> None:
     """The validator of a field is applied once to what the request has."""
     assert names_in(get(filter, query)) == (200, ["b"])

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import (
     ARRAY,
+    BINARY,
     CHAR,
     JSON,
     BigInteger,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     Interval,
+    LargeBinary,
     MetaData,
     Numeric,
     SmallInteger,
@@ -74,6 +76,19 @@ class Named(TypeDecorator[str]):
         return None if value is None else f"no. {value}"
 
 
+class Packed(TypeDecorator[UUID]):
+    """A UUID in the program, bytes in the database."""
+
+    impl = LargeBinary(16)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> bytes | None:
+        return None if value is None else UUID(str(value)).bytes
+
+    def process_result_value(self, value: Any, dialect: Any) -> UUID | None:
+        return None if value is None else UUID(bytes=bytes(value))
+
+
 class Base(DeclarativeBase):
     metadata = MetaData()
 
@@ -105,6 +120,11 @@ class Form(PublicIdMixin, Base):
     clock: Mapped[Any | None] = mapped_column(Time)
     lasted: Mapped[Any | None] = mapped_column(Interval)
     data: Mapped[Any | None] = mapped_column(JSON)
+    photo: Mapped[Any | None] = mapped_column(LargeBinary)
+    packed: Mapped[Any | None] = mapped_column(Packed)
+    padded: Mapped[Any | None] = mapped_column(BINARY(4).with_variant(LargeBinary(), "postgresql"))
+    flags: Mapped[Any | None] = mapped_column(Integer().with_variant(mysql.BIT(8), "mysql", "mariadb"))
+    stamp: Mapped[Any | None] = mapped_column(DateTime().with_variant(mysql.TIMESTAMP(fsp=3), "mysql", "mariadb"))
 
 
 class Special(PublicIdMixin, Base):
@@ -112,6 +132,7 @@ class Special(PublicIdMixin, Base):
 
     __tablename__ = "special"
     ticket: Mapped[Any | None] = mapped_column(Uuid)
+    machine: Mapped[Any | None] = mapped_column(String(40).with_variant(postgresql.MACADDR(), "postgresql"))
     address: Mapped[Any | None] = mapped_column(String(40).with_variant(postgresql.INET(), "postgresql"))
     numbers: Mapped[Any | None] = mapped_column(ARRAY(Integer).with_variant(JSON(), "sqlite", "mysql", "mariadb"))
     binary: Mapped[Any | None] = mapped_column(JSON().with_variant(postgresql.JSONB(), "postgresql"))
@@ -158,6 +179,12 @@ SAME: list[tuple[str, Any, Any]] = [
     ("folded", "Ada", "ADA"),
     ("data", [5], [5.0]),
     ("data", {1: (1, 2)}, {1: (1, 2)}),
+    ("photo", b"\xff\xd8", b"\xff\xd8"),
+    ("packed", str(ID), ID),
+    ("packed", ID, str(ID).upper()),
+    ("padded", b"\xff", b"\xff"),
+    ("flags", 5, 5),
+    ("stamp", datetime(2024, 5, 17, 12, 0, 0, 123456), datetime(2024, 5, 17, 12, 0, 0, 123456)),
 ]
 
 
@@ -196,6 +223,12 @@ OTHER: list[tuple[str, Any, Any]] = [
     ("folded", "ada", "eve"),
     ("data", ["5"], [5]),
     ("data", {"a": "5"}, {"a": 5}),
+    ("photo", b"\xff\xd8", b"\x89PNG"),
+    ("photo", b"\x00", b"\xff\xfe"),
+    ("packed", str(ID), str(ID).replace("6", "7")),
+    ("padded", b"\xff", b"\xfe"),
+    ("flags", 5, 6),
+    ("stamp", datetime(2024, 5, 17, 12, 0, 0, 123456), datetime(2024, 5, 17, 12, 0, 0, 124567)),
 ]
 
 
@@ -255,6 +288,10 @@ OF_POSTGRESQL: list[Row] = [
     ("ticket", None, str(ID), False),
     ("address", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.1"), True),
     ("address", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), False),
+    ("address", "10.0.0.1", "10.0.0.1", True),
+    ("address", "10.0.0.1", "10.0.0.2", False),
+    ("machine", "08-00-2B-01-02-03", "08:00:2b:01:02:03", True),
+    ("machine", "08-00-2B-01-02-03", "08:00:2b:01:02:04", False),
     ("numbers", ["1", "2"], (1, 2), True),
     ("numbers", (1, 2), (1, 3), False),
     ("numbers", (1, 2), (1, 2, 3), False),
