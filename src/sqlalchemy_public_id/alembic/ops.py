@@ -16,6 +16,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.directives import Directive, as_function, registered
+from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import (
     Consent,
@@ -95,6 +96,8 @@ class PublicIdOp(Directive):
     """Its downgrade, if the column exists already: what a column had before stays."""
     notes: Sequence[str] = ()
     """Sentences that the revision has before it."""
+    misfit: Obstacle | None = None
+    """Why autogenerate refuses it, together with the others: the table cannot have the column."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
