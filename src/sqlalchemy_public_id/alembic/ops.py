@@ -80,7 +80,8 @@ class Options(TypedDict, total=False):
     """``True`` ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has the report of what
     would be done. Nothing is changed, and no version is stored."""
     allow_lock: bool
-    """``True`` allows steps during which writers wait, if the database has no other way."""
+    """``True`` allows steps during which writers wait, if the database has no other way. MySQL then copies the table,
+    because its rebuild in place can lose rows (bug 115608)."""
 
 
 class PublicIdDirective(Protocol):
