@@ -28,6 +28,7 @@ from sqlalchemy_public_id.migrating import (
     ServerDefault,
     Triggers,
 )
+from sqlalchemy_public_id.migrating.column import check_flags
 from sqlalchemy_public_id.migrating.declared import take_fields
 from sqlalchemy_public_id.typed import TypedId
 
@@ -111,8 +112,9 @@ class PublicIdOp(Directive):
         self.consent: Consent = Consent(**take_fields(Consent, values))
         self.patience: Patience = Patience(**take_fields(Patience, values))
         self.pace: Pace = Pace(**take_fields(Pace, values))
-        self.online: bool = bool(values.get("online", True))
-        self.dry_run: bool = bool(values.get("dry_run", False))
+        self.online: bool = values.get("online", True)
+        self.dry_run: bool = values.get("dry_run", False)
+        check_flags(online=self.online, dry_run=self.dry_run)
         self.options = options
         self.table_name: str = self.target.table
         self.column_name: str = self.target.column
