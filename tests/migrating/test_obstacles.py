@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+<<<<<<< HEAD:tests/migrating/test_obstacles.py
 from sqlalchemy import Engine
 from support.marks import on
 from support.people import People, migrating, send
+=======
+from marks import on
+from people import People, migrating, send
+from sqlalchemy import Engine, inspect
+>>>>>>> v29:tests/migrations/test_obstacles.py
 
 from sqlalchemy_public_id.errors import MigrationRefused
 
@@ -120,3 +126,15 @@ def test_nothing_is_left_to_do(people: People) -> None:
     people.run("contract_public_id")
 
     assert people.ids() == ids
+
+
+@on("postgresql")
+def test_check_of_the_name(people: People) -> None:
+    """A CHECK of the project with the name of the temporary one is an obstacle, and stays if none is needed."""
+    people.execute("ALTER TABLE person ADD CONSTRAINT ck_person_public_id_not_null CHECK (id > 0)")
+
+    assert "RENAME CONSTRAINT ck_person_public_id_not_null" in obstacles(people)["name-taken"]
+    people.add(online=False)
+    with people.engine.connect() as connection:
+        checks = inspect(connection).get_check_constraints("person")
+    assert [check["name"] for check in checks] == ["ck_person_public_id_not_null"]

@@ -429,6 +429,22 @@ def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine
 
 
 @on("mysql", "mariadb")
+def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: Engine) -> None:
+    """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows. The plan tells it."""
+    people = new_people()
+    with pytest.raises(DryRun) as plan:
+        people.add(allow_lock=True, dry_run=True)
+    rebuild = next(step for step in plan.value.report.steps if "forbid NULL" in step.name)
+    assert rebuild.statements[0].endswith(", ALGORITHM=COPY") == (engine.name == "mysql")
+    assert rebuild.lock == "writers may wait until it ends"
+
+    people.add(allow_lock=True)
+    people.check_complete(3)
+    people.run("loosen_public_id", allow_lock=True)
+    assert people.state().nullable
+
+
+@on("mysql", "mariadb")
 def test_collation_of_a_large_table(new_people: Callable[..., People]) -> None:
     """Another collation copies the table: refused if it has many rows, and done on request."""
     people = new_people(rows=FEW_ROWS + 1, more=", public_id varchar(36) COLLATE utf8mb4_general_ci", collation="bytes")

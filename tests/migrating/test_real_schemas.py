@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -98,9 +99,9 @@ def test_keys_on_sqlite(table: People, columns: str, rows: list[str]) -> None:
     assert len(rows) == count_ids(table)
 
 
-def accept_zero_dates(table: People, new_engine: Callable[..., Engine]) -> People:
-    """The table, seen by a session that accepts the zero dates of old programs."""
-    options = {"init_command": "SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'"}
+def accept_zero_dates(table: People, new_engine: Callable[..., Engine], mode: str = "NO_ENGINE_SUBSTITUTION") -> People:
+    """The table, seen by a session that accepts the zero dates of old programs, or what another *mode* accepts."""
+    options = {"init_command": f"SET SESSION sql_mode = '{mode}'"}
     return People(new_engine(table.engine.name, table.engine.url, connect_args=options))
 
 
@@ -148,6 +149,20 @@ def test_zero_date_in_a_column_with_on_update(table: People, new_engine: Callabl
     strict = {"init_command": "SET SESSION sql_mode = 'TRADITIONAL'"}
 
     People(new_engine("mariadb", table.engine.url, connect_args=strict)).add()
+
+    assert count_ids(table) == 1
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("options", [{"allow_lock": True}, {"collation": "bytes"}], ids=["rebuild", "collation"])
+def test_invalid_date(table: People, new_engine: Callable[..., Engine], options: dict[str, Any]) -> None:
+    """A date that no calendar has is kept when the table is copied, in a session that does not accept such dates."""
+    old = accept_zero_dates(table, new_engine, "ALLOW_INVALID_DATES")
+    create(old, "id int PRIMARY KEY, day date, public_id varchar(12) CHARACTER SET utf8mb4", "(1, '2026-02-31', NULL)")
+    if "collation" not in options:
+        old.execute("ALTER TABLE person MODIFY public_id varchar(12) CHARACTER SET ascii COLLATE ascii_bin")
+
+    table.add(**options)
 
     assert count_ids(table) == 1
 
