@@ -13,6 +13,8 @@ PROCESSES := --dist worksteal -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
 # A test on a server waits for it half of the time.
 WITH_SERVERS := --dist worksteal -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
+# whatever runs on rows: without migrations, commands, and whole services
+ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrating cli histories helpdesk invoicing neighbours)
 LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
 
 UV     := .venv/uv/bin/uv
@@ -31,7 +33,7 @@ SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproj
 help:
 	@echo 'make demo      every way to write a row, forced collisions, lookups: on SQLite, or on URL='
 	@echo 'make helpdesk  a service with FastAPI, tenants and a page, on http://127.0.0.1:8000'
-	@echo 'make check     the tests on SQLite, in about a minute; ARGS="tests/unit -q" runs a part'
+	@echo 'make check     the tests on SQLite, in about a minute; ARGS="tests/lookup -q" runs a part'
 	@echo 'make test      the tests on every database that is here; TIER=all runs slow ones, clusters and a browser, too'
 	@echo 'make lint      ruff, mypy --strict, pyright, the import contract'
 	@echo 'make docs      the documentation, with warnings as errors'
@@ -74,19 +76,17 @@ endif
 
 # What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.
 public: $(VENV)/test.done databases
-	SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY=yes $(BIN)/python -m pytest $(WITH_SERVERS) -m "not slow" \
-	    tests/unit tests/databases tests/programs tests/simulation $(ARGS)
+	SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY=yes $(BIN)/python -m pytest $(WITH_SERVERS) $(ROWS) tests $(ARGS)
 
-# Random programs (tests/programs), so many a database: hours, where "make test" runs a few for seconds.
+# Random programs (tests/whole/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases
-	$(BIN)/python -m pytest tests/programs --programs $(PROGRAMS) $(ARGS)
+	$(BIN)/python -m pytest tests/whole/programs --programs $(PROGRAMS) $(ARGS)
 
 # Left out are slow tests, which take minutes and call nobody else's code. Old releases use what their neighbours have
 # deprecated since.
 lowest: $(LOWEST)/installed.done databases
 	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
-	    -m "not slow" -k "test_drivers or not (postgresql or mysql or mariadb)" \
-	    tests/unit tests/sql tests/databases examples docs src README.md $(ARGS)
+	    $(ROWS) -k "test_drivers or not (postgresql or mysql or mariadb)" tests examples docs src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
 # wheel has to install it again.

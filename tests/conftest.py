@@ -27,8 +27,11 @@ from sqlalchemy.pool import NullPool
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1]))  # the proxy of the benchmarks
 
-import servers
-from resident_tables import ResidentTables
+from support import servers
+from support.fixtures import listen, new_project, parcels, restless, send
+from support.resident_tables import ResidentTables
+
+__all__ = ["listen", "new_project", "parcels", "restless", "send"]
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""
@@ -117,7 +120,8 @@ def _is_left_to_sqlite(item: pytest.Item) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def frozen_objects() -> None:
     """Let the garbage collector pass over older objects: a million of pytest, of modules and of their mappers."""
-    gc.collect()
+    while gc.collect():  # a mapper may be garbage only after another one is gone, and would stay for ever, without it
+        pass
     gc.freeze()
 
 

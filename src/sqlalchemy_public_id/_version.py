@@ -1,3 +1,3 @@
 """The version, read by the build and by :data:`sqlalchemy_public_id.__version__`."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from web_helpdesk import Program
+from support.web_helpdesk import Program
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
-from web_helpdesk import Program
+from support.web_helpdesk import Program
 
 from examples.helpdesk.formats import FORMATS, HYPHENATED
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
-from web_helpdesk import Desk, opened
+from support.web_helpdesk import Desk, opened
 
 Story = Callable[[Desk], Awaitable[None]]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
-from web_helpdesk import FIRST_KEY, Desk, numbers_in
+from support.web_helpdesk import FIRST_KEY, Desk, numbers_in
 
 from examples.helpdesk.models import Login, Tag, Ticket, TicketId, User, UserId, now
 

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from sqlalchemy.ext.asyncio import AsyncEngine
-from web_helpdesk import FIRST_KEY, Desk, numbers_in, opened
+from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, opened
 
 from examples.helpdesk.models import Tag, Ticket, User
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from histories.places import Place, PostgreSQL
-from private_servers import HOST, Keeper, answer, execute, free_ports, owner, run, wait_until
 from sqlalchemy.engine import URL
+from support.private_servers import HOST, Keeper, answer, execute, free_ports, owner, run, wait_until
 
 __all__ = ["Pair", "place_with_replica"]
 

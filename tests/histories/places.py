@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from private_servers import HOST, Keeper, NotReady, answer, execute, free_ports, owner, run, wait_until
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
+from support.private_servers import HOST, Keeper, NotReady, answer, execute, free_ports, owner, run, wait_until
 
 ROOT = Path(__file__).parents[2]
 

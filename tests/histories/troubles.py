@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from connections import processes
 from histories.operations import APPLICATION, TABLES
 from histories.places import Place
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from support.connections import processes
 
 __all__ = ["LANES", "Happened", "Lane", "Workers"]
 

@@ -10,11 +10,11 @@ import flask_admin.contrib.sqla
 import sqladmin
 import starlette_admin.contrib.sqla
 from flask import Flask
-from neighbour_models import ADA, MALFORMED, Customer, Order
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from support.neighbour_models import ADA, MALFORMED, Customer, Order
 
 
 def id_of(session: Session, name: str) -> Any:

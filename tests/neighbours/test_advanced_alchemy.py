@@ -9,9 +9,9 @@ from advanced_alchemy.base import BigIntAuditBase
 from advanced_alchemy.exceptions import IntegrityError, NotFoundError
 from advanced_alchemy.repository import SQLAlchemySyncRepository
 from advanced_alchemy.service import ModelDictT, SQLAlchemySyncRepositoryService
-from neighbour_models import ADA, FIRST, MALFORMED, Order
 from sqlalchemy import Engine
 from sqlalchemy.orm import Mapped, Session
+from support.neighbour_models import ADA, FIRST, MALFORMED, Order
 
 from sqlalchemy_public_id import PublicIdColumnMixin, TypedId
 

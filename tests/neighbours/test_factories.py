@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import factory
-from neighbour_models import FIRST, Customer, CustomerId, Order
 from polyfactory.factories.pydantic_factory import ModelFactory
 from polyfactory.factories.sqlalchemy_factory import SQLAlchemyFactory
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
+from support.neighbour_models import FIRST, Customer, CustomerId, Order
 
 
 def test_factory_boy(session: Session) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import strawberry
-from neighbour_models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, Order
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from strawberry import relay
 from strawberry_sqlalchemy_mapper import StrawberrySQLAlchemyMapper
+from support.neighbour_models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, Order
 
 from sqlalchemy_public_id import PublicIdType, lookup
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import private_servers
 import pytest
-from private_clusters import Galera, GroupReplication, running
 from sqlalchemy.engine import URL
+from support import private_servers
+from support.private_clusters import Galera, GroupReplication, running
 
 pytest.register_assert_rewrite("cluster_stories")
 

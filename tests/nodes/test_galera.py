@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_stories import OfClusters
-from private_clusters import Galera
+from support.cluster_stories import OfClusters
+from support.private_clusters import Galera
 
 
 class TestGalera(OfClusters):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from cluster_stories import OfClusters, Order
-from private_clusters import GroupReplication
-from private_servers import execute
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
+from support.cluster_stories import OfClusters, Order
+from support.private_clusters import GroupReplication
+from support.private_servers import execute
 from support.retrying import run_transaction
 
 READ_ONLY = 1290

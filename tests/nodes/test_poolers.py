@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people import People, migrating, send
-from projects import Project
-from shops import old_shop
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
+from support.people import People, migrating, send
+from support.projects import Project
+from support.shops import old_shop
 
 from sqlalchemy_public_id import ConfigurationError, backfill
 from sqlalchemy_public_id.alembic import take_turn

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import command
 import pytest
-from marks import on
-from people import People, send
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
+from support import command
+from support.marks import on
+from support.people import People, send
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.errors import MigrationRefused

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from depots import hexes, models
-from people import People
 from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
+from support.depots import hexes, models
+from support.people import People
 
 from sqlalchemy_public_id.errors import DryRun
 from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster

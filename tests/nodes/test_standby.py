@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
-from people import People
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
+from support.people import People
 
 from sqlalchemy_public_id import ConfigurationError, backfill
 from sqlalchemy_public_id.backfill import MaxLag

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from public_modules import PUBLIC
+from support.public_modules import PUBLIC
 from sybil import Sybil
 
 from sqlalchemy_public_id import errors, lookup

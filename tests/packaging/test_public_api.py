@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from public_modules import PUBLIC
 from sqlalchemy.orm import configure_mappers
+from support.public_modules import PUBLIC
 
 FROZEN = Path(__file__).with_name("public_api.txt")
 

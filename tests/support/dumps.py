@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from people import send
 from sqlalchemy import Connection
+from support.people import send
 
 # {} is the schema as a literal
 _POSTGRESQL = [

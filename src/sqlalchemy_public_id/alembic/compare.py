@@ -123,13 +123,12 @@ def replace_ops(
         elif added:
             if not column.nullable and not has_own_default(column):
                 op = AddPublicIdOp(**vars(target))
-                op.notes = notes
+                op.notes, op.misfit = notes, _read_state(context, target).misfit
                 _put(changes, op, [*added, *needless])
         elif not column.nullable and column.name in existing.columns:
             if not context.run_object_filters(column, column.name, "column", False, existing.columns[column.name]):
                 continue
-            assert context.connection is not None
-            state = live_table(context.connection, target).read_state()
+            state = _read_state(context, target)
             if state.valid and needless:  # it keeps what makes it unique, by whatever name and kind
                 names = _names_of_uniques(existing, column)
                 needless += [op for op in changes.ops if _name_of(op) in names]
@@ -141,17 +140,15 @@ def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas:
 
     :raises MigrationRefused: if there is one. No revision is written.
     """
-    assert context.connection is not None
     changes = [op for changes in upgrade.ops if isinstance(changes, ModifyTableOps) for op in changes.ops]
-    refused = [
-        (str(op.target), misfit)
-        for op in changes
-        if isinstance(op, PublicIdOp) and op.online  # the others come with their table
-        if (misfit := live_table(context.connection, op.target).read_state().misfit) is not None
-    ]
+    refused = {str(op.target): op.misfit for op in changes if isinstance(op, PublicIdOp) and op.misfit is not None}
     if refused:
-        targets = ", ".join(dict.fromkeys(target for target, _ in refused))
-        raise MigrationRefused(target=targets, obstacles=[obstacle for _, obstacle in refused])
+        raise MigrationRefused(target=", ".join(refused), obstacles=[*refused.values()])
+
+
+def _read_state(context: AutogenContext, target: PublicIdColumn) -> State:
+    assert context.connection is not None
+    return live_table(context.connection, target).read_state()
 
 
 def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, table: Table) -> list[str]:
@@ -206,10 +203,9 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, existing: Column[Any],
         return
     if not column.nullable:
         op.modify_nullable = None
-    if op.modify_comment is not False:  # SQLAlchemy misses it on MySQL behind a default with parentheses
-        assert context.connection is not None
-        if op.modify_comment == live_table(context.connection, target).read_state().comment:
-            op.modify_comment = False
+    # SQLAlchemy misses it on MySQL behind a default with parentheses
+    if op.modify_comment is not False and op.modify_comment == _read_state(context, target).comment:
+        op.modify_comment = False
 
 
 def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequence[MigrateOperation]) -> None:
@@ -238,7 +234,7 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
     before["server_default"] = "none" if state.default is None else "keep"
     kind = AddPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
     op: PublicIdOp = kind(**options)
-    op.undone_by = LoosenPublicIdOp(**before)
+    op.undone_by, op.misfit = LoosenPublicIdOp(**before), state.misfit
     return op
 
 

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict, Unpack
 
 from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.directives import Directive, as_function, registered
+from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import (
     Consent,
@@ -27,6 +28,7 @@ from sqlalchemy_public_id.migrating import (
     ServerDefault,
     Triggers,
 )
+from sqlalchemy_public_id.migrating.column import check_flags
 from sqlalchemy_public_id.migrating.declared import take_fields
 from sqlalchemy_public_id.typed import TypedId
 
@@ -79,7 +81,8 @@ class Options(TypedDict, total=False):
     """``True`` ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has the report of what
     would be done. Nothing is changed, and no version is stored."""
     allow_lock: bool
-    """``True`` allows steps during which writers wait, if the database has no other way."""
+    """``True`` allows steps during which writers wait, if the database has no other way. MySQL then copies the table,
+    because its rebuild in place can lose rows (bug 115608)."""
 
 
 class PublicIdDirective(Protocol):
@@ -95,6 +98,8 @@ class PublicIdOp(Directive):
     """Its downgrade, if the column exists already: what a column had before stays."""
     notes: Sequence[str] = ()
     """Sentences that the revision has before it."""
+    misfit: Obstacle | None = None
+    """Why autogenerate refuses it, together with the others: the table cannot have the column."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
@@ -107,8 +112,9 @@ class PublicIdOp(Directive):
         self.consent: Consent = Consent(**take_fields(Consent, values))
         self.patience: Patience = Patience(**take_fields(Patience, values))
         self.pace: Pace = Pace(**take_fields(Pace, values))
-        self.online: bool = bool(values.get("online", True))
-        self.dry_run: bool = bool(values.get("dry_run", False))
+        self.online: bool = values.get("online", True)
+        self.dry_run: bool = values.get("dry_run", False)
+        check_flags(online=self.online, dry_run=self.dry_run)
         self.options = options
         self.table_name: str = self.target.table
         self.column_name: str = self.target.column

@@ -27,7 +27,9 @@ from sqlalchemy_public_id.dialects import is_autocommit, message_of, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
+from sqlalchemy_public_id.migrating.column import check_names
 from sqlalchemy_public_id.migrating.declared import Models
+from sqlalchemy_public_id.types import format_of
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
@@ -72,7 +74,9 @@ def run(
     """
     if sample < 1:
         raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
-    formats, clusters = formats or {}, clusters or {}
+    check_names(column=column, schema=schema)
+    formats = {name: format_of(format) for name, format in (formats or {}).items()}
+    clusters = clusters or {}
     report = Report([], [])
     with _connected(bind) as connection:
         inspector, dialect = inspect(connection), connection.dialect.name

@@ -29,9 +29,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy_public_id.backfill.waits import MaxLag, MaxLoad, PauseFile
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision, safe_repr
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn, Triggers
+from sqlalchemy_public_id.migrating.column import is_time
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, rows_of
 from sqlalchemy_public_id.migrating.obstacles import obstacles_of_triggers
 from sqlalchemy_public_id.migrating.rows import Place, Rows, Window
@@ -66,10 +67,12 @@ class Pace:
     """Called before each batch; the backfill waits while it returns True."""
 
     def __post_init__(self) -> None:
-        if self.batch_seconds <= 0 or self.pause < 0:
+        if not (is_time(self.batch_seconds) and self.batch_seconds > 0 and is_time(self.pause)):
             raise ConfigurationError(
                 f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
             )
+        if self.wait_while is not None and not callable(self.wait_while):
+            raise ConfigurationError(f"wait_while is {safe_repr(self.wait_while)}, expected a function")
 
 
 @dataclass(frozen=True)

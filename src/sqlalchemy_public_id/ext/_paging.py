@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic import BaseModel, SkipValidation, ValidationError
 from pydantic.fields import FieldInfo
 from sqlalchemy import SQLColumnExpression, select
 from sqlalchemy.orm import Session
@@ -18,7 +18,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
-from sqlalchemy_public_id.ext import _mapped, _sessions
+from sqlalchemy_public_id.ext import _fields, _mapped, _sessions
 from sqlalchemy_public_id.lookup import ordering
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
@@ -64,9 +64,10 @@ def page_of(
         A minus sign before a name is the descending order. The parameter can be repeated.
     :param default: the order if the client names none, such as ``["-priority"]``; that of the keys by default.
     :param newest_first: sort rows that are equal in the order by their keys in descending order.
-    :param filter: a Pydantic model, whose fields are parameters. One that is set has to be equal to the attribute of
-        *model* with its name, or one of its values if it is a list; a field with :class:`Matches` has its own
-        condition.
+    :param filter: a Pydantic model, whose fields are parameters, by all the names that it accepts. One that is set has
+        to be equal to the attribute of *model* with its name, or one of its values if it is a list; a field with
+        :class:`Matches` has its own condition. The model itself validates the query, so ``extra="forbid"`` refuses
+        other parameters than its own and those of the page.
     :param scope: a dependency that returns a condition. Rows outside of it are left out, and are unknown as cursors.
     :param options: loader options, such as ``selectinload(Ticket.tags)``.
     :param limit: the number of rows of a page if the client names none, at most *max_limit*.
@@ -199,31 +200,29 @@ def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Await
 
     It is one of its own so that a field can have any name: those of the parameters of a page are others.
     """
-    aliases = {name: _alias(name, field) for name, field in filter.model_fields.items()}
-    for alias in aliases.values():
-        if alias in _OWN:
-            raise ConfigurationError(f"{filter.__name__}.{alias} is a parameter of every page; name it otherwise")
-    conditions = {name: _condition(model, filter, name, field) for name, field in filter.model_fields.items()}
-    several = {aliases[name] for name, field in filter.model_fields.items() if _takes_several(field.annotation)}
+    fields = filter.model_fields
+    paths = {name: list(_fields.read_paths(filter, name, field)) for name, field in fields.items()}
+    for path in (path for each in paths.values() for path in each):
+        if path[0] in _OWN:
+            raise ConfigurationError(f"{filter.__name__}.{path[0]} is a parameter of every page; name it otherwise")
+    conditions = {name: _condition(model, filter, name, field) for name, field in fields.items()}
+    lists = [name for name, field in fields.items() if _takes_several(field.annotation)]
+    several = {path[0] for name, each in paths.items() for path in each if name in lists or len(path) > 1}
 
     # asynchronous: FastAPI would call it in a thread with arguments of its own, and a field may be called as they are
     async def conditions_of(_request: Request, **_: Any) -> list[Any]:
         query = _request.query_params
-        given = {
-            alias: query.getlist(alias) if alias in several else query[alias]
-            for alias in aliases.values()
-            if alias in query
-        }
+        given = {key: query.getlist(key) if key in several else query[key] for key in query if key not in _OWN}
         try:
-            chosen = filter.model_validate(given)  # what the request has, so that validators and defaults run once
-        except ValidationError as error:  # of a validator of the model as a whole
-            details = error.errors(include_url=False, include_context=False)
+            chosen = filter.model_validate(given)  # as it is declared, with its own names, validators and defaults
+        except ValidationError as error:
+            details = error.errors(include_url=False)
             raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in details]) from error
         return list(_chosen(chosen, conditions))
 
     # no field of Pydantic begins with an underscore
     parameters = [_parameter("_request", Request)]
-    parameters += [_filter_parameter(name, filter.model_fields[name], alias) for name, alias in aliases.items()]
+    parameters += [_filter_parameter(name, field, paths[name]) for name, field in fields.items()]
     # FastAPI reads the signature: the parameters are those of the filter
     conditions_of.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return conditions_of
@@ -252,20 +251,22 @@ def _chosen(chosen: BaseModel, conditions: Mapping[str, Callable[[Any], Any]]) -
     """Yield the conditions of the fields that are set."""
     for name, condition in conditions.items():
         value = getattr(chosen, name)
-        if value is not None and value != []:
+        if value is not None and not (isinstance(value, _SEVERAL) and not value):
             yield condition(value)
 
 
-def _alias(name: str, field: FieldInfo) -> str:
-    """Return the name that a request and the validation of the filter have for a field."""
-    given = field.validation_alias
-    choices = [one for one in given.choices if isinstance(one, str)] if isinstance(given, AliasChoices) else [given]
-    return next((one for one in choices if isinstance(one, str)), name)
-
-
-def _filter_parameter(name: str, field: FieldInfo, alias: str) -> Parameter:
-    about = Query(alias=alias, title=field.title, description=field.description, deprecated=field.deprecated)
-    parts = (field.annotation, *field.metadata, about)
+def _filter_parameter(name: str, field: FieldInfo, paths: Sequence[_fields.Path]) -> Parameter:
+    """Return the parameter that describes *field*; the filter itself validates it."""
+    about = Query(
+        alias=str(paths[0][0]),
+        title=field.title,
+        description=field.description,
+        deprecated=field.deprecated,
+        examples=field.examples,
+        json_schema_extra=field.json_schema_extra,
+    )
+    parts = (field.annotation, *field.metadata, SkipValidation, about)
     annotation: Any = cast("Any", Annotated)[parts]  # Annotated[first, *more] needs Python 3.11
-    default = None if field.default_factory else field.get_default()  # the filter itself calls the factory
-    return _parameter(name, annotation, Parameter.empty if field.is_required() else default)
+    is_required = field.is_required() and len(paths) == 1  # FastAPI knows no second name
+    default = None if field.is_required() or field.default_factory else field.get_default()
+    return _parameter(name, annotation, Parameter.empty if is_required else default)

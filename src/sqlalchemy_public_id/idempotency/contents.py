@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    BINARY,
     CHAR,
     Column,
     ColumnElement,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     Float,
+    LargeBinary,
     Numeric,
     Time,
     cast,
@@ -29,6 +31,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
+from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -140,10 +143,13 @@ def _is_left_out(state: InstanceState[Any], name: str, column: Column[Any], valu
 def _is_equal(type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
     if isinstance(type_, CHAR) and isinstance(ours, str) and isinstance(theirs, str):
         return ours.rstrip(" ") == theirs.rstrip(" ")  # some databases pad, others strip
+    if isinstance(type_, BINARY) and isinstance(ours, bytes) and isinstance(theirs, bytes):
+        return ours.rstrip(b"\0") == theirs.rstrip(b"\0")
     return bool(type_.compare_values(ours, theirs))
 
 
-_ROUNDED = (Numeric, Float, Date, DateTime, Time)
+_CHANGED = (Numeric, Float, Date, DateTime, Time, postgresql.INET, postgresql.CIDR)
+"""Types whose columns round values, or return others."""
 
 _UNCACHED: Mapping[str, Any] = {"compiled_cache": None}
 """SQLAlchemy's key of a cached statement leaves out the variants of types: one CAST would serve two columns."""
@@ -160,7 +166,7 @@ def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any
     try:
         with connection.begin_nested():  # an error would abort the transaction on PostgreSQL
             row = connection.execute(select(*columns), execution_options=_UNCACHED).one()
-    except (DataError, NotSupportedError, ProgrammingError):
+    except (DataError, NotSupportedError, ProgrammingError, TypeError):  # a BIT of MySQL returns a number here
         if len(values) == 1:
             return {}
         alone = (_converted(connection, {name: pair}) for name, pair in values.items())
@@ -169,10 +175,22 @@ def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any
 
 
 def _as_stored(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> ColumnElement[Any]:
-    """Return *value* with a CAST, if a column of *type_* rounds values that the dialect passes on as they are."""
+    """Return *value* with a CAST, if a column of *type_* changes values that the dialect passes on as they are."""
     given = literal(value, type_)
     kept: TypeEngine[Any] = type_.dialect_impl(dialect)
     while isinstance(kept, TypeDecorator):
         kept = kept.impl_instance
-    is_passed_on = kept.bind_processor(dialect) is None
-    return cast(given, type_) if is_passed_on and isinstance(kept, _ROUNDED) else given
+    if _is_binary(kept):
+        return cast(given, LargeBinary())  # MySQL returns the bytes of a parameter as a text, which they may not be
+    if kept.bind_processor(dialect) is not None or not isinstance(kept, _CHANGED):
+        return given
+    if isinstance(kept, mysql.TIMESTAMP):
+        return cast(given, mysql.DATETIME(fsp=kept.fsp))  # SQLAlchemy leaves out the digits of the other
+    return cast(given, type_)
+
+
+def _is_binary(type_: TypeEngine[Any]) -> bool:
+    try:
+        return type_.python_type is bytes
+    except NotImplementedError:
+        return False

@@ -109,10 +109,14 @@ class ClusterKey(int):
         return {
             # a wrapper that never calls what it wraps, which is there for the JSON schema of input
             "type": "function-wrap",
-            "function": {"type": "no-info", "function": lambda value, _handler: cls(value)},
+            "function": {"type": "no-info", "function": cls._validated},
             "schema": {"type": "union", "choices": [text, {"type": "int", "ge": 0, "le": LAST_KEY}]},
             "serialization": {"type": "function-plain", "function": str, "when_used": "json", "return_schema": text},
         }
+
+    @classmethod
+    def _validated(cls, value: str | int, _handler: object) -> Self:
+        return cls(value)
 
 
 def is_whole(value: object, first: int, last: float) -> TypeGuard[int]:

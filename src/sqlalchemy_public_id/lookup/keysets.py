@@ -123,9 +123,10 @@ class Keyset:
     def values_if_selected(self) -> list[ScalarSelect[Any]]:
         """Return the value of each term in the row of the cursor, NULL if it is not selected, as subqueries."""
         # a join repeats the row, whose values are the same each time
-        row = without_lock(self.selected).where(self.id == self.cursor_id).correlate(None).limit(1)
+        row = self.selected.where(self.id == self.cursor_id).correlate(None).limit(1)
         values = (term.value_of(term.element) for term in self.terms)
-        return [row.with_only_columns(value, maintain_column_froms=True).scalar_subquery() for value in values]
+        selects = (row.with_only_columns(value, maintain_column_froms=True) for value in values)
+        return [without_lock(each).scalar_subquery() for each in selects]
 
     @cached_property
     def cursor_id(self) -> Any:

@@ -48,7 +48,7 @@ class PublicIdColumn:
         **options: Any,
     ) -> PublicIdColumn:
         """Build the column from the arguments of an operation, whose *options* are the other fields."""
-        _check_names(table=table, column=column, unique_name=unique_name or "", **options)
+        check_names(table=table, column=column, unique_name=unique_name or "", **options)
         return cls(
             str(table),  # not a quoted_name
             str(column),
@@ -76,16 +76,24 @@ class PublicIdColumn:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
 
 
-_NAMES = {"table", "column", "schema", "unique_name", "collation"}
+_NAMES = {"table", "column", "schema", "unique_name", "collation", "comment"}
+_OPTIONAL = {"schema", "collation", "comment"}
 
 
-def _check_names(**arguments: object) -> None:
+def check_names(**arguments: object) -> None:
     """Refuse what is no name in the place of one: a format there would become the name of a column."""
     for name, value in arguments.items():
-        if name in _NAMES and not isinstance(value, str) and not (value is None and name in ("schema", "collation")):
+        if name in _NAMES and not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             shown = safe_repr(value)
             hint = f"; write format={shown}" if isinstance(value, Format) else ""
-            raise ConfigurationError(f"{name} is {shown}, expected a name{hint}")
+            raise ConfigurationError(f"{name} is {shown}, expected {'text' if name == 'comment' else 'a name'}{hint}")
+
+
+def check_flags(**arguments: object) -> None:
+    """Refuse what is neither True nor False: ``"false"`` is true."""
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name} is {safe_repr(value)}, expected True or False")
 
 
 def _check_choices(holder: object, **choices: Any) -> None:
@@ -108,6 +116,12 @@ class Consent:
 
     def __post_init__(self) -> None:
         _check_choices(self, update_triggers=Triggers, on_duplicate=OnDuplicate, on_invalid=OnInvalid)
+        check_flags(allow_lock=self.allow_lock)
+
+
+def is_time(value: object) -> bool:
+    """Return True for a number of seconds."""
+    return isinstance(value, (int, float)) and value >= 0
 
 
 @dataclass(frozen=True)
@@ -119,5 +133,6 @@ class Patience:
     index_timeout: float = 600.0  # for open transactions, before the build of the index
 
     def __post_init__(self) -> None:
-        if not (self.lock_timeout > 0 and self.attempts >= 1 and self.index_timeout > 0):
+        is_possible = all(map(is_time, (self.lock_timeout, self.index_timeout))) and isinstance(self.attempts, int)
+        if not (is_possible and self.attempts >= 1 and self.lock_timeout > 0 and self.index_timeout > 0):
             raise ConfigurationError(f"{self!r} cannot work: expected times above 0 and at least one attempt")

@@ -133,6 +133,11 @@ class MySQLPlan(Plan):
         return "" if self.allow_lock else ", LOCK=NONE"
 
     @property
+    def _rebuild(self) -> str:
+        # MySQL's rebuild in place can lose rows beside the purge of deleted ones, also while writers wait (bug 115608)
+        return ", ALGORITHM=COPY" if self.allow_lock and not self._is_mariadb else self._lock
+
+    @property
     def _is_mariadb(self) -> bool:
         return bool(getattr(self.dialect, "is_mariadb", False))
 
@@ -181,7 +186,7 @@ class MySQLPlan(Plan):
             changes += [self._modify(self._collated(state), "NOT NULL")] if state.nullable else []
             if not changes:
                 return []
-            alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._lock}"
+            alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._rebuild if state.nullable else self._lock}"
             # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
             return [f"SET STATEMENT sql_mode = '' FOR {alter}"] if state.versioned and self.allow_lock else [alter]
 
@@ -189,7 +194,7 @@ class MySQLPlan(Plan):
 
     def _allow_null(self) -> Step:
         def statements(state: State) -> list[str]:
-            return [] if state.nullable else [f"ALTER TABLE {self.table} {self._modify(state, 'NULL')}{self._lock}"]
+            return [] if state.nullable else [f"ALTER TABLE {self.table} {self._modify(state, 'NULL')}{self._rebuild}"]
 
         return self._rewrite("allow NULL", statements)
 

@@ -82,12 +82,11 @@ class MySQLSession(Session):
 
 
 def mode_for_old_rows(mode: str) -> str:
-    """Return the *mode* of SQL without what refuses zero dates: old rows and defaults have them, and are written again.
+    """Return the *mode* of SQL that accepts zero and invalid dates: old rows and defaults have them, and are copied.
 
     Strict mode stays, or comes: otherwise a value that does not fit is cut, and MODIFY replaces NULL by the empty
     string. TRADITIONAL would bring the others back, and ORACLE writes functions of its own into defaults.
     """
     left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "ORACLE"}
-    return ",".join(
-        dict.fromkeys([*(each for each in mode.split(",") if each and each not in left_out), "STRICT_ALL_TABLES"])
-    )
+    kept = [each for each in mode.split(",") if each and each not in left_out]
+    return ",".join(dict.fromkeys([*kept, "STRICT_ALL_TABLES", "ALLOW_INVALID_DATES"]))

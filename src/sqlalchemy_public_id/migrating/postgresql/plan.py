@@ -79,6 +79,11 @@ class PostgreSQLPlan(Plan):
         if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
             problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
+        adds_check = "contract" in scene.phases and self.online and scene.state.nullable and not scene.state.check
+        if adds_check and table.is_check_taken:
+            problem = f"a constraint of {target.table} has the name of the CHECK that forbids NULL for a while"
+            remedy = f"give it another one: ALTER TABLE {self.table} RENAME CONSTRAINT {self._check} TO …"
+            yield Obstacle("name-taken", problem, remedy)
         if not scene.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in scene.steps):
             problem = (
                 "a pooler gives this connection another session after each transaction, and an index that is built or "
@@ -234,7 +239,8 @@ SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
        (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
        EXISTS (SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
-       x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken
+       x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken,
+       EXISTS (SELECT FROM pg_constraint o WHERE o.conrelid = c.oid AND o.conname = :check) AS is_check_taken
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid

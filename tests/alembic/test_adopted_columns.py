@@ -1,0 +1,181 @@
+"""Columns of ids that are older than the library: what autogenerate writes for them, and what a migration changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from alembic.autogenerate import produce_migrations, render_python_code
+from alembic.migration import MigrationContext
+from alembic.operations.ops import MigrationScript
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, String, Table
+from support.marks import on
+from support.people import People, migrating, people, send
+
+from sqlalchemy_public_id import NanoId, PublicIdType, public_id_column
+
+pytestmark = pytest.mark.backend
+
+FORMAT = NanoId(length=8)
+CONVENTION = {"uq": "uq_%(table_name)s_%(column_0_name)s"}
+
+
+@pytest.fixture
+def table(engine: Engine) -> Iterator[People]:
+    with people(engine, 0) as made:
+        yield made
+
+
+CONSTRAINT = "ALTER TABLE person ADD CONSTRAINT of_another_name UNIQUE (public_id)"
+CONSTRAINT_WITH_OUR_NAME = "ALTER TABLE person ADD CONSTRAINT uq_person_public_id UNIQUE (public_id)"
+INDEX_WITH_OUR_NAME = "CREATE UNIQUE INDEX uq_person_public_id ON person (public_id)"
+
+
+def create(table: People, unique: str | None, type_: str = "varchar(8)", nulls: str = "NOT NULL") -> None:
+    """Create the table with ids that the statement *unique* makes unique; insert one, and NULL where it is allowed."""
+    more = ""
+    if table.engine.name == "sqlite" and unique is not None and "CONSTRAINT" in unique:
+        more, unique = f", {unique.removeprefix('ALTER TABLE person ADD ')}", None
+    table.create(0, more=f", public_id {type_} {nulls}{more}")
+    if unique is not None:
+        table.execute(unique)
+    table.execute("INSERT INTO person (name, public_id) VALUES ('Ada', 'abcdefgh')")
+    if nulls == "NULL":
+        table.execute("INSERT INTO person (name) VALUES ('Eve')")
+
+
+def models(column: Column[Any], **options: Any) -> MetaData:
+    """The table as a program declares it."""
+    metadata = MetaData(**options)
+    key = Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True)
+    Table("person", metadata, key, Column("name", String(50)), column)
+    return metadata
+
+
+def plain() -> Column[Any]:
+    """The column without the library: a control."""
+    return Column("public_id", String(8), nullable=False, unique=True)
+
+
+def public_id() -> Column[Any]:
+    """The column as the library declares it."""
+    column = public_id_column(FORMAT).column
+    column.name = column.key = "public_id"
+    return column
+
+
+def declared_with_unique() -> Column[Any]:
+    """The column as ``PublicIdType`` declares it, with ``unique=True``."""
+    return Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False, unique=True)
+
+
+def autogenerate(engine: Engine, metadata: MetaData) -> MigrationScript:
+    """Compare the database with *metadata*."""
+    with engine.connect() as connection:
+        ids: Any = {"include_object": lambda item, name, kind, *_: kind != "column" or name == "public_id"}
+        return produce_migrations(MigrationContext.configure(connection, opts=ids), metadata)
+
+
+def written(script: MigrationScript) -> str:
+    """Return the body of ``upgrade()``."""
+    assert script.upgrade_ops is not None
+    return render_python_code(script.upgrade_ops)
+
+
+def run(engine: Engine, operations: Any) -> None:
+    """Run what autogenerate has written."""
+    with engine.connect() as connection, migrating(connection) as op:
+        for each in operations.ops:
+            for operation in getattr(each, "ops", [each]):
+                op.invoke(operation)
+
+
+UNIQUE = {
+    "constraint": CONSTRAINT,
+    "constraint with our name": CONSTRAINT_WITH_OUR_NAME,
+    "index": "CREATE UNIQUE INDEX of_another_name ON person (public_id)",
+    "index with our name": INDEX_WITH_OUR_NAME,
+}
+
+
+def exact(engine: Engine) -> str:
+    """Return the type of a column of ids that finds each by its own spelling, in the collation of somebody else."""
+    return "varchar(8) COLLATE utf8mb4_bin" if engine.name in {"mysql", "mariadb"} else "varchar(8)"
+
+
+@pytest.mark.parametrize("convention", [None, CONVENTION], ids=["", "convention"])
+@pytest.mark.parametrize("column", [plain, public_id, declared_with_unique])
+@pytest.mark.parametrize("unique", UNIQUE)
+@on("postgresql", "mysql", "mariadb")
+def test_unique_column_is_adopted_as_it_is(
+    table: People, unique: str, column: Callable[[], Column[Any]], convention: Any
+) -> None:
+    """Whatever makes the ids unique stays: autogenerate finds nothing to do. ``plain`` may rename it: a control."""
+    create(table, UNIQUE[unique], exact(table.engine))
+    before = table.state()
+
+    script = autogenerate(table.engine, models(column(), naming_convention=convention))
+
+    if column is not plain:
+        assert "op." not in written(script)
+        assert table.state() == before
+
+
+@pytest.mark.parametrize("nulls", ["NULL", "NOT NULL"])
+@pytest.mark.parametrize("unique", [None, *UNIQUE])
+@pytest.mark.parametrize("column", [public_id, declared_with_unique])
+@pytest.mark.parametrize(
+    ("database", "collation"),
+    [
+        ("postgresql", ""),
+        ("postgresql", 'COLLATE "C"'),
+        ("mysql", "COLLATE utf8mb4_0900_ai_ci"),
+        ("mysql", "COLLATE utf8mb4_bin"),
+        ("mariadb", "COLLATE utf8mb4_general_ci"),
+        ("mariadb", "COLLATE ascii_bin"),
+        ("sqlite", ""),
+    ],
+    indirect=["database"],
+)
+def test_downgrade_of_an_adoption(
+    table: People, column: Callable[[], Column[Any]], unique: str | None, nulls: str, collation: str
+) -> None:
+    """Upgrade and downgrade, each of them twice, leave the column as it was: NULL, uniqueness, collation, default."""
+    create(table, unique and UNIQUE[unique], f"varchar(8) {collation}", nulls)
+    before = table.state()
+    metadata = models(column())
+    script = autogenerate(table.engine, metadata)
+
+    run(table.engine, script.upgrade_ops)
+    run(table.engine, script.upgrade_ops)
+    assert table.state().complete
+    assert "op." not in written(autogenerate(table.engine, metadata))
+    run(table.engine, script.downgrade_ops)
+    run(table.engine, script.downgrade_ops)
+
+    assert table.state() == before
+
+
+@on("postgresql")
+@pytest.mark.parametrize("reference", ["", "REFERENCES person (public_id)"], ids=["text", "foreign key"])
+def test_join_of_texts(table: People, reference: str) -> None:
+    """A join from a text column of ids uses the index of this column, as it did before the ids were adopted."""
+    create(table, CONSTRAINT_WITH_OUR_NAME)
+    table.execute(f"CREATE TABLE note (person_public_id varchar(8) {reference})")
+    table.execute("CREATE INDEX ix_note ON note (person_public_id)")
+
+    def uses_index() -> bool:
+        with table.engine.connect() as connection:
+            send(connection, "SET LOCAL enable_seqscan = off")
+            join = "note JOIN person ON person.public_id = note.person_public_id"
+            plan = send(connection, f"EXPLAIN SELECT FROM {join} WHERE person.id = 1").scalars().all()
+        return any("Index Cond" in line and "person_public_id" in line for line in plan)
+
+    try:
+        before = uses_index()
+        table.run("contract_public_id", format=FORMAT)
+
+        assert (before, uses_index()) == (True, True)
+    finally:
+        table.execute("DROP TABLE note")

@@ -1,0 +1,227 @@
+"""Ids that were there before the library: the model adopts them, while the program before it is still at work."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import CHAR, Engine, Integer, String, Uuid, inspect, select, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.marks import on
+from support.projects import Project, upgrade_of
+from support.raw_uuids import HYPHENATED, RawUuid, of_uuid, type_of_uuid
+
+from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, lookup, public_id_column
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats.alphabets import URLSAFE64
+
+pytestmark = pytest.mark.backend
+
+
+NANOID = NanoId(length=21, alphabet=URLSAFE64)
+BY_HAND = NanoId(length=4, alphabet="0123456789", prefix="INV", separator="-")
+
+
+class Programs:
+    """The program that made ids itself, and the one that adopts them; both have the column ``code``."""
+
+    def __init__(
+        self, engine: Engine, type_: Any, make: Callable[[], Any] | None, format: Format, **options: Any
+    ) -> None:
+        class Before(DeclarativeBase): ...
+
+        class Old(Before):
+            __tablename__ = "invoice"
+            id = mapped_column(Integer, primary_key=True)
+            code = mapped_column(type_, default=make, unique=True, **{"nullable": False, **options})
+
+        class After(DeclarativeBase): ...
+
+        class New(After):
+            __tablename__ = "invoice"
+            id = mapped_column(Integer, primary_key=True)
+            public_id: Mapped[str] = public_id_column(format, name="code")
+
+        self.engine, self.old, self.new, self.format = engine, Old, New, format
+        Before.metadata.create_all(engine)
+        self.metadata = After.metadata
+        self.links: list[object] = []
+        """All ids, as the old program reads them."""
+
+    def text(self, code: Any) -> str:
+        """Return what the new program shows for an id of the old one."""
+        if not isinstance(code, uuid.UUID):
+            return str(code)
+        hyphenated = str(code)
+        return self.format.validate(hyphenated if self.format.is_valid(hyphenated) else code.hex)
+
+    def insert_old(self) -> None:
+        with Session(self.engine) as session:
+            row = self.old()
+            session.add(row)
+            session.commit()
+            self.links.append(row.code)
+
+    def insert_new(self) -> None:
+        with Session(self.engine) as session:
+            row = self.new()
+            session.add(row)
+            session.commit()
+            key = row.id
+        with Session(self.engine) as session:  # the old program reads it, too
+            self.links.append(session.get_one(self.old, key).code)
+
+    def take_turns(self) -> None:
+        """Let both insert rows and look up all links."""
+        for _ in range(2):
+            self.insert_old()
+            self.insert_new()
+        with Session(self.engine) as session:
+            assert len(session.scalars(select(self.old).where(self.old.code.in_(self.links))).all()) == len(self.links)
+        with Session(self.engine) as session:
+            texts = [self.text(code) for code in self.links]
+            assert [*lookup.get_many(session, self.new, texts)] == texts
+            assert all(lookup.get(session, self.new, text) for text in texts)
+
+
+def adopt(project: Project, programs: Programs) -> list[str]:
+    """Migrate, back and again, with both programs at work at each step; return the statements."""
+    written = project.files(programs.metadata)
+    for _ in written:
+        programs.take_turns()
+        project.upgrade("+1")
+    programs.take_turns()
+    assert project.check(programs.metadata) is None
+    project.downgrade()
+    programs.take_turns()
+    project.upgrade()
+    programs.take_turns()
+    assert project.check(programs.metadata) is None
+    statements = [statement.replace("batch_op.", "op.") for file in written for statement in upgrade_of(file)]
+    return [statement for statement in statements if statement != "pass" and not statement.startswith("with ")]
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project], engine: Engine) -> Project:
+    """A project; on SQLite, Alembic copies tables."""
+    made = new_project()
+    if engine.name == "sqlite":
+        made.configure("render_as_batch=True,")
+    return made
+
+
+def test_uuid_column(project: Project, engine: Engine) -> None:
+    """A column of SQLAlchemy's Uuid() keeps its type; a collation that ignores case is all that changes."""
+    programs = Programs(engine, Uuid(), uuid.uuid4, of_uuid(engine))
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    if type_of_uuid(engine) != "UUID" and engine.name in {"mysql", "mariadb"}:
+        assert statements[0].startswith("op.contract_public_id(")
+        assert "collation='bytes'" in statements[0]
+    else:
+        assert statements == []
+
+
+@on("postgresql", "mariadb")
+def test_uuid_column_that_may_be_null(project: Project, engine: Engine) -> None:
+    """A nullable column of the type UUID is filled, and keeps its type."""
+    if type_of_uuid(engine) != "UUID":
+        pytest.skip("SQLAlchemy before 2.1 does not use the type UUID of MariaDB")
+    programs = Programs(engine, Uuid(), uuid.uuid4, of_uuid(engine), nullable=True)
+    project.execute("INSERT INTO invoice (code) VALUES (NULL)")
+
+    assert adopt(project, programs)[0].startswith("op.add_public_id('invoice', 'code', ")
+
+    with engine.connect() as connection:
+        types = {column["name"]: column["type"] for column in inspect(connection).get_columns("invoice")}
+    assert isinstance(types["code"], Uuid)
+
+
+def test_uuid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
+    """A column of numbers stores no prefix, so the ids gain one without a change of rows; old links stay valid."""
+    format = Uuid4(prefix="inv").accepting(Uuid4(encoding="hyphenated"))
+    programs = Programs(engine, RawUuid(), uuid.uuid4, format)
+    programs.insert_old()
+
+    adopt(project, programs)
+
+    code: Any = programs.links[0]
+    with Session(engine) as session:
+        row = lookup.get_one(session, programs.new, str(code))
+        assert row.public_id.startswith("inv_")
+        assert lookup.get(session, programs.new, row.public_id) is row
+
+
+@pytest.mark.parametrize("type_", [String(36), CHAR(36)], ids=["varchar", "char"])
+def test_uuid_text(project: Project, engine: Engine, type_: Any) -> None:
+    """UUIDs as hyphenated text are adopted as they are; new ones may be of another version."""
+    format = Uuid7(encoding="hyphenated", storage="text").accepting(HYPHENATED)
+    programs = Programs(engine, type_, lambda: str(uuid.uuid4()), format)
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    assert len(statements) == (engine.name in {"mysql", "mariadb"})  # the collation
+
+
+def test_nanoid_column(project: Project, engine: Engine) -> None:
+    """Ids of nanoid are those of a NanoId with its length and alphabet."""
+    programs = Programs(engine, String(21), NANOID.generate, NANOID)
+    programs.insert_old()
+
+    statements = adopt(project, programs)
+
+    assert len(statements) == (engine.name in {"mysql", "mariadb"})  # the collation
+
+
+def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
+    """The column is widened in its own collation, in a revision before another collation that MySQL needs."""
+    format = NanoId(length=21, alphabet=URLSAFE64, prefix="inv", separator=".").accepting(NANOID)
+    programs = Programs(engine, String(21), NANOID.generate, format)
+    programs.insert_old()
+    written = project.files(programs.metadata)
+    for at, file in enumerate(written):
+        if at == 0:
+            assert "length=25" in file
+            assert "collation" not in file
+        project.upgrade("+1")
+        programs.take_turns()
+
+    assert len(written) == (2 if engine.name in {"mysql", "mariadb"} else 1)
+    assert project.check(programs.metadata) is None
+
+
+def test_strings_by_hand(project: Project, engine: Engine) -> None:
+    """A numbering by hand is one more format: its strings stay valid, and new rows get ids of the library."""
+    programs = Programs(
+        engine, String(20), map("INV-{:04}".format, count(1)).__next__, NanoId(prefix="inv").accepting(BY_HAND)
+    )
+    programs.insert_old()
+
+    adopt(project, programs)
+
+    assert {type(programs.text(code)) for code in programs.links} == {str}
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("type_", "storage", "nullable"), [(Uuid(), "native", False), (Uuid(), "native", True), (String(36), "text", False)]
+)
+def test_default_of_the_database(project: Project, engine: Engine, type_: Any, storage: str, nullable: bool) -> None:
+    """A default of PostgreSQL that generates the same ids is kept."""
+    format = Uuid4(encoding="hyphenated", storage=storage)
+    programs = Programs(engine, type_, None, format, nullable=nullable, server_default=text("gen_random_uuid()"))
+    programs.insert_old()
+    if nullable:
+        project.execute("INSERT INTO invoice (code) VALUES (NULL)")
+
+    assert len(adopt(project, programs)) == nullable
+
+    with engine.connect() as connection:
+        defaults = {column["name"]: column["default"] for column in inspect(connection).get_columns("invoice")}
+    assert "gen_random_uuid()" in defaults["code"]

@@ -1,0 +1,225 @@
+"""A primary key of UUIDs is a public id by its type alone: nothing is migrated, and the program before it goes on."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, ForeignKey, Integer, String, Table, Uuid, insert, inspect, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Session, joinedload, mapped_column, relationship
+from support.marks import on
+from support.projects import Project
+from support.raw_uuids import RawUuid, of_uuid
+
+from sqlalchemy_public_id import NanoId, PublicIdType, Uuid4, lookup
+from sqlalchemy_public_id.errors import InvalidPublicId
+from sqlalchemy_public_id.formats import Format
+
+pytestmark = pytest.mark.backend
+
+PREFIXED = Uuid4(prefix="inv").accepting(Uuid4(encoding="hyphenated"))
+
+
+class Programs:
+    """Invoices and their lines, with UUIDs as keys, and with public ids as keys."""
+
+    def __init__(self, engine: Engine, type_: Any, format: Format) -> None:
+        class Before(DeclarativeBase): ...
+
+        class OldInvoice(Before):
+            __tablename__ = "invoice"
+            id = mapped_column(type_, primary_key=True, default=uuid.uuid4)
+            title = mapped_column(String(20))
+
+        class OldLine(Before):
+            __tablename__ = "line"
+            id = mapped_column(Integer, primary_key=True)
+            invoice_id = mapped_column(type_, ForeignKey("invoice.id"), nullable=False)
+
+        class After(DeclarativeBase): ...
+
+        class Invoice(After):
+            __tablename__ = "invoice"
+            id = mapped_column(PublicIdType(format), primary_key=True, default=format.generate)
+            title = mapped_column(String(20))
+            lines = relationship("Line", back_populates="invoice", order_by="Line.id")
+
+        class Line(After):
+            __tablename__ = "line"
+            id = mapped_column(Integer, primary_key=True)
+            invoice_id = mapped_column(PublicIdType(format), ForeignKey("invoice.id"), nullable=False)
+            invoice = relationship("Invoice", back_populates="lines")
+
+        self.engine, self.format = engine, format
+        self.old, self.old_line, self.new, self.new_line = OldInvoice, OldLine, Invoice, Line
+        self.before, self.metadata = Before.metadata, After.metadata
+
+    def text(self, key: uuid.UUID) -> str:
+        return self.format.validate(str(key) if self.format.is_valid(str(key)) else key.hex)
+
+
+@pytest.fixture(params=["uuid", "prefixed"])
+def programs(request: pytest.FixtureRequest, engine: Engine, new_project: Callable[..., Project]) -> Programs:
+    """Both programs, with SQLAlchemy's Uuid(), or with 16 bytes and a prefix that no row has."""
+    arguments: Any = (Uuid(), of_uuid(engine)) if request.param == "uuid" else (RawUuid(), PREFIXED)
+    made = Programs(engine, *arguments)
+    made.before.create_all(engine)
+    return made
+
+
+def test_nothing_to_migrate(programs: Programs, new_project: Callable[..., Project]) -> None:
+    """Autogenerate finds no difference: neither in the key, nor in the columns that refer to it."""
+    project = new_project()
+
+    assert project.differences(programs.metadata) == []
+    assert project.check(programs.metadata) is None
+
+
+def test_two_programs(programs: Programs) -> None:
+    """Each program finds the rows of the other one by their links, and adds lines to them."""
+    with Session(programs.engine) as session:
+        old = programs.old(title="old")
+        session.add(old)
+        session.commit()
+        key = old.id
+    with Session(programs.engine) as session:
+        row: Any = lookup.get_one(session, programs.new, programs.text(key))
+        assert row.title == "old"
+        row.lines.append(programs.new_line())
+        row.title = "changed"
+        new: Any = programs.new(title="new", lines=[programs.new_line(), programs.new_line()])
+        session.add(new)
+        assert programs.format.is_valid(new.id)  # before the flush
+        session.commit()
+        text = new.id
+    with Session(programs.engine) as session:
+        rows = {row.title: row for row in session.scalars(select(programs.old))}
+        assert {*rows} == {"changed", "new"}
+        assert rows["changed"].id == key
+        assert programs.text(rows["new"].id) == text
+        assert session.get(programs.old, rows["new"].id) is rows["new"]
+        session.add(programs.old_line(invoice_id=rows["new"].id))
+        session.commit()
+    with Session(programs.engine) as session:
+        assert len(lookup.get_one(session, programs.new, text).lines) == 3
+
+
+def test_lookups(programs: Programs) -> None:
+    """All functions of ``lookup`` take a public id that is the key; ``session.get`` takes it, too."""
+    with Session(programs.engine) as session:
+        session.add_all(programs.old(title=f"{number}") for number in range(5))
+        session.commit()
+        keys = [*session.scalars(select(programs.old.id))]
+    texts = [programs.text(key) for key in keys]
+    with Session(programs.engine) as session:
+        rows = lookup.get_many(session, programs.new, [*texts, "nonsense"])
+        assert [*rows] == texts
+        assert lookup.keys_of(session, programs.new, texts) == dict(zip(texts, texts, strict=True))
+        assert lookup.public_ids_of(session, programs.new, texts) == dict(zip(texts, texts, strict=True))
+        assert session.get(programs.new, texts[0]) is rows[texts[0]]
+        assert lookup.get(session, programs.new, "nonsense") is None
+        assert lookup.get(session, programs.new, programs.format.generate()) is None
+        assert lookup.get(session, programs.new, texts[0], with_for_update=True) is rows[texts[0]]
+        assert lookup.resolve(session, texts[0]) is (rows[texts[0]] if programs.format.prefix else None)
+        if programs.format.is_native:
+            with pytest.raises(InvalidPublicId):
+                session.get(programs.new, "nonsense")
+
+
+def test_pages(programs: Programs) -> None:
+    """Pages are in the order of the ids, and reach each row once, in both directions."""
+    with Session(programs.engine) as session:
+        session.add_all(programs.new(title=f"{number}") for number in range(5))
+        session.commit()
+        for options in ({}, {"newest_first": True}):
+            seen: list[Any] = []
+            page = lookup.page(session, select(programs.new), limit=2, **options)
+            seen += page.items
+            while page.has_more:
+                page = lookup.page(session, select(programs.new), limit=2, after=page.next, **options)
+                seen += page.items
+            assert len({row.id for row in seen}) == len(seen) == 5
+
+
+def test_relationships(programs: Programs) -> None:
+    """Joins, eager loading and a filter by the key of another row work as with any key."""
+    invoice, line = programs.new, programs.new_line
+    with Session(programs.engine) as session:
+        one: Any = invoice(title="one", lines=[line(), line()])
+        session.add_all([one, invoice(title="two", lines=[line()])])
+        session.commit()
+        text = one.id
+    with Session(programs.engine) as session:
+        found = lookup.get_one(session, invoice, text, options=[joinedload(invoice.lines)])
+        assert "lines" not in inspect(found).unloaded
+        assert [one.invoice_id for one in found.lines] == [text, text]
+        assert len(session.scalars(select(line).where(line.invoice_id == text)).all()) == 2
+        assert len(session.scalars(select(line).join(line.invoice).where(invoice.title == "two")).all()) == 1
+
+
+@on("mysql")
+def test_later_table(new_project: Callable[..., Project], engine: Engine) -> None:
+    """A table that is added later refers to a key of another type by that type, and nothing is left to migrate."""
+    project, programs = new_project(), Programs(engine, Uuid(), of_uuid(engine))
+    programs.before.create_all(engine)
+    Table(
+        "payment",
+        programs.metadata,
+        Column("id", Integer, primary_key=True),
+        Column("invoice_id", PublicIdType(programs.format), ForeignKey("invoice.id"), nullable=False),
+    )
+    project.revision(programs.metadata)
+    written = next((project.folder / "versions").glob("*.py"))
+    type_ = re.compile(r"sa\.Column\('invoice_id', .*, nullable=False\)")
+    changed, number = type_.subn("sa.Column('invoice_id', sa.CHAR(32), nullable=False)", written.read_text())
+    assert number == 1
+    written.write_text(changed)
+
+    project.upgrade()
+
+    assert project.check(programs.metadata) is None
+
+
+def test_core_insert_and_foreign_keys(programs: Programs) -> None:
+    """Rows that are inserted without a session get keys; a line without its invoice is refused."""
+    with Session(programs.engine) as session:
+        session.execute(insert(programs.new), [{"title": "a"}, {"title": "b"}])
+        session.commit()
+        assert len(session.scalars(select(programs.old)).all()) == 2
+        if programs.engine.name != "sqlite":
+            session.add(programs.new_line(invoice_id=programs.format.generate()))
+            with pytest.raises(IntegrityError):
+                session.flush()
+
+
+def test_collisions_of_keys(engine: Engine, create: Any) -> None:
+    """A key that is taken is replaced as another public id is, and so are the keys that refer to it."""
+    format = NanoId(length=2, alphabet="01")
+
+    class Base(DeclarativeBase): ...
+
+    class Parent(Base):
+        __tablename__ = "parent"
+        id = mapped_column(PublicIdType(format), primary_key=True, default=format.generate)
+        children = relationship("Child")
+
+    class Child(Base):
+        __tablename__ = "child"
+        id = mapped_column(Integer, primary_key=True)
+        parent_id = mapped_column(PublicIdType(format), ForeignKey("parent.id"), nullable=False)
+
+    create(Base.metadata)
+    for rows in (1, 1, 2):
+        with Session(engine) as session:
+            parents: list[Any] = [Parent(children=[Child(), Child()]) for _ in range(rows)]
+            session.add_all(parents)
+            session.commit()
+            for parent in parents:
+                assert {child.parent_id for child in parent.children} == {parent.id}
+    with Session(engine) as session:
+        assert sorted(session.scalars(select(Parent.id))) == ["00", "01", "10", "11"]
+        assert len(session.scalars(select(Child)).all()) == 8

@@ -1,0 +1,426 @@
+"""What autogenerate finds, what it writes, and that ``alembic check`` finds nothing when this has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import alembic
+import pytest
+from sqlalchemy import (
+    Column,
+    Engine,
+    FetchedValue,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    UniqueConstraint,
+    exc,
+    inspect,
+    text,
+)
+from support.marks import on
+from support.projects import Project, downgrade_of, upgrade_of
+from support.shops import new_shop, old_shop, shop
+
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, TypedId, Uuid4, Uuid7
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats import BASE62, Format
+
+pytestmark = pytest.mark.backend
+
+FORMAT = NanoId()
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """A project whose shop knows its customers by their keys; there are some."""
+    made = new_project()
+    made.migrate(old_shop(), "shop")
+    made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
+    return made
+
+
+def with_column(column: Column[Any], *more: Any) -> MetaData:
+    """The shop, with *column* in its table of customers."""
+    metadata = old_shop()
+    metadata.tables["customer"].append_column(column)
+    for each in more:
+        metadata.tables["customer"].append_constraint(each)
+    return metadata
+
+
+# --- a model gains a public id
+
+
+def test_gained(project: Project) -> None:
+    """A model that gains a public id makes one operation, and its downgrade."""
+    written = project.revision(shop())
+
+    assert upgrade_of(written) == ["op.add_public_id('customer')"]
+    assert downgrade_of(written) == ["op.drop_public_id('customer')"]
+
+
+def test_migration_brings_its_imports(project: Project) -> None:
+    """What the operation takes is imported: the format, and what gives ``op`` its methods on Alembic before 1.18."""
+    written = project.revision(shop(NanoId(prefix="cus")))
+
+    assert upgrade_of(written) == ["op.add_public_id('customer', format=NanoId(prefix='cus'))"]
+    assert "from sqlalchemy_public_id import NanoId\n" in written
+    assert ("import sqlalchemy_public_id.alembic  # noqa: F401\n" in written) == (alembic.__version__ < "1.18")
+
+
+def test_check_tells_the_operation(project: Project) -> None:
+    """``alembic check`` says that a public id is to be added, and not which parts it has."""
+    assert str(project.check(shop())).endswith("[('add_public_id', None, 'customer', 'public_id')]")
+
+
+@on("sqlite")
+def test_typed_id_is_written_as_its_format(project: Project) -> None:
+    """Where a model has a typed id, the migration has its format: the class may be gone when it is run."""
+
+    class ShopCustomerId(TypedId, prefix="shopcus"): ...
+
+    assert upgrade_of(project.revision(shop(ShopCustomerId))) == [
+        "op.add_public_id('customer', format=NanoId(prefix='shopcus'))"
+    ]
+
+
+@on("sqlite")
+def test_other_changes_stay(project: Project) -> None:
+    """What else has changed in the table is in the revision before that of the operation."""
+    metadata = shop()
+    metadata.tables["customer"].append_column(Column("city", String(20)))
+    others, ours = project.files(metadata)
+
+    assert upgrade_of(others) == ["op.add_column('customer', sa.Column('city', sa.String(length=20), nullable=True))"]
+    assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    ("columns", "unique"), [(["public_id"], False), (["public_id", "name"], False), (["public_id", "name"], True)]
+)
+def test_other_indexes_stay(project: Project, columns: list[str], unique: bool) -> None:
+    """One more index on the column is created beside the unique one, which is part of the operation."""
+    metadata = shop()
+    Index("one_more", *(metadata.tables["customer"].c[name] for name in columns), unique=unique)
+
+    written = [line for each in project.files(metadata) for line in upgrade_of(each)]
+
+    assert "op.add_public_id('customer')" in written
+    assert [line for line in written if "op.create_index('one_more'" in line]
+
+
+@on("sqlite")
+def test_column_that_may_be_null(project: Project) -> None:
+    """A column that may be NULL, or that is not unique, is an ordinary column."""
+    nullable = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=True)
+    common = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False)
+
+    for column in (nullable, common):
+        assert "'add_column'" in str(project.check(with_column(column)))
+
+
+@on("sqlite")
+def test_reference_by_public_id(project: Project) -> None:
+    """A column that refers to the public id of another row is an ordinary column."""
+    metadata = shop()
+    key = ForeignKey("customer.public_id", name="fk_friend")
+    column = Column("friend", PublicIdType(FORMAT), key, nullable=False)
+    metadata.tables["order"].append_column(column)
+    metadata.tables["order"].append_constraint(UniqueConstraint("friend", name="uq_friend"))
+    ours, after = project.files(metadata)
+
+    assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+    assert sum("op.add_column('order'" in statement for statement in upgrade_of(after)) == 1
+
+
+@on("sqlite")
+def test_default_of_the_user(project: Project) -> None:
+    """Where the model says itself how the database makes the ids, it is left to what Alembic does."""
+    column = Column("public_id", PublicIdType(FORMAT), server_default=text("'x'"), unique=True, nullable=False)
+
+    assert "'add_column'" in str(project.check(with_column(column)))
+
+
+@on("sqlite")
+def test_filters_of_the_user(project: Project) -> None:
+    """What ``include_object`` leaves out is left out."""
+    project.configure("include_object=lambda object, name, *rest: 'public_id' not in name,")
+    assert project.check(shop()) is None
+
+    project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(12)")
+    assert project.check(shop()) is None
+
+
+# --- there and back
+
+SHOPS: dict[str, Callable[[], MetaData]] = {
+    "index": shop,
+    "prefix": lambda: shop(NanoId(prefix="cus", alphabet=BASE62, length=8)),
+    "name": lambda: shop(name="slug"),
+    "unnamed constraint": lambda: with_column(
+        Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=False)
+    ),
+    "named constraint": lambda: with_column(
+        Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False),
+        UniqueConstraint("public_id", name="one_customer"),
+    ),
+    "database default": lambda: shop(server_default=FetchedValue()),
+    "uuid": lambda: shop(Uuid7(prefix="cus")),
+    "uuid as text": lambda: shop(Uuid4(encoding="hyphenated", storage="text")),
+    "object id": lambda: shop(ObjectId()),
+    "snowflake": lambda: shop(Snowflake(machine_id=1)),
+}
+"""Ways to say that a customer has a public id."""
+DIFFERENT_SQL = ["index", "named constraint", "database default", "uuid", "object id", "snowflake"]
+
+
+@pytest.mark.backend(options=["compare_server_default=True,"], declared=DIFFERENT_SQL)
+@pytest.mark.parametrize("options", ["", "compare_server_default=True,"], ids=["", "with defaults"])
+@pytest.mark.parametrize("declared", SHOPS)
+def test_there_and_back(project: Project, declared: str, options: str) -> None:
+    """``alembic check`` is clean right after the upgrade, after the downgrade, and after another upgrade."""
+    project.configure(options)
+    wanted = SHOPS[declared]
+    project.migrate(wanted())
+    assert project.check(wanted()) is None
+
+    project.downgrade()
+    assert project.differences(old_shop()) == []
+
+    project.upgrade()
+    assert project.check(wanted()) is None
+
+
+@pytest.mark.parametrize("format", [Snowflake(machine_id=1), Uuid7()], ids=repr)
+def test_formats_that_the_database_cannot_make(project: Project, engine: Engine, format: Format) -> None:
+    """Where the database cannot make such ids, the migration says so, and runs."""
+    none = ", server_default='none'" if engine.name == "sqlite" or isinstance(format, Snowflake) else ""
+
+    assert upgrade_of(project.migrate(shop(format))) == [f"op.add_public_id('customer', format={format!r}{none})"]
+
+
+@pytest.mark.parametrize("options", ["", "compare_server_default=True,"], ids=["", "with defaults"])
+def test_created_tables_there_and_back(new_project: Callable[..., Project], options: str) -> None:
+    """Tables that have public ids from the beginning are created in plain words, and ``alembic check`` is clean."""
+    project = new_project()
+    project.configure(options)
+    written = project.migrate(new_shop())
+    assert project.check(new_shop()) is None
+    assert "sqlalchemy_public_id" not in written.partition("Create Date")[2]
+
+    project.downgrade("base")
+    project.upgrade()
+    assert project.check(new_shop()) is None
+
+
+def test_rows_get_ids(project: Project, engine: Engine) -> None:
+    """After the migration, the rows that were there have ids of the format, and no two have the same."""
+    format = NanoId(prefix="cus")
+    project.migrate(shop(format))
+    with engine.connect() as connection:
+        ids = connection.scalars(text("SELECT public_id FROM customer")).all()
+
+    assert len(set(ids)) == 3
+    assert all(map(format.is_valid, ids))
+
+
+def test_names_of_a_convention(project: Project) -> None:
+    """A naming convention names the constraint; the migration says the name, and ``alembic check`` is clean."""
+
+    def wanted() -> MetaData:
+        metadata = old_shop()
+        metadata.naming_convention = {"uq": "only_one_%(table_name)s_%(column_0_name)s"}
+        column = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=False)
+        metadata.tables["customer"].append_column(column)
+        return metadata
+
+    statements = upgrade_of(project.migrate(wanted()))
+
+    assert statements == ["op.add_public_id('customer', unique_name='only_one_customer_public_id')"]
+    assert project.check(wanted()) is None
+
+
+# --- half done
+
+
+def half_done(project: Project, engine: Engine, *, collated: bool = True, null: bool = True) -> None:
+    """Let the customers have a column of public ids that somebody has begun to add."""
+    type_ = (traits_for(engine.dialect).text_type(12) if collated else String(12)).compile(engine.dialect)
+    if engine.name in {"mysql", "mariadb"} and not collated:
+        type_ += " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+    if engine.name == "sqlite" and not null:  # takes a default for NOT NULL, even in an empty table
+        project.execute("DROP TABLE customer")
+        project.execute(
+            f"CREATE TABLE customer (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(50), public_id {type_} NOT NULL)"
+        )
+        project.execute("INSERT INTO customer VALUES (1, 'Ada', 'izkpm55j334u')")
+        return
+    project.execute(f"ALTER TABLE customer ADD COLUMN public_id {type_}")
+    if not null:
+        project.execute("UPDATE customer SET public_id = CONCAT('izkpm55j334', id)")
+        if engine.name == "postgresql":
+            project.execute("ALTER TABLE customer ALTER COLUMN public_id SET NOT NULL")
+        else:
+            project.execute(f"ALTER TABLE customer MODIFY COLUMN public_id {type_} NOT NULL")
+
+
+INDEX = "CREATE UNIQUE INDEX uq_customer_public_id ON customer (public_id)"
+
+
+def test_column_alone(project: Project, engine: Engine) -> None:
+    """A column that may be NULL and has no index is finished; undoing this leaves the column, and its ids."""
+    half_done(project, engine)
+    written = project.migrate(shop())
+
+    assert upgrade_of(written) == ["op.add_public_id('customer')"]
+    assert downgrade_of(written) == ["op.loosen_public_id('customer', server_default='none')"]
+    assert project.check(shop()) is None
+
+    project.downgrade()
+    assert "public_id" in {column["name"] for column in inspect(engine).get_columns("customer")}
+    project.upgrade()
+    assert project.check(shop()) is None
+
+
+def test_index_but_null(project: Project, engine: Engine) -> None:
+    """A column with its index that may be NULL is finished."""
+    half_done(project, engine)
+    project.execute(INDEX)
+    written = project.migrate(shop())
+
+    assert upgrade_of(written) == ["op.add_public_id('customer')"]
+    assert project.check(shop()) is None
+
+
+def test_only_the_index_is_missing(project: Project, engine: Engine) -> None:
+    """A column that is NOT NULL, and not unique, is contracted."""
+    half_done(project, engine, null=False)
+    written = project.migrate(shop())
+
+    assert upgrade_of(written) == ["op.contract_public_id('customer')"]
+    assert downgrade_of(written) == [
+        "op.loosen_public_id('customer', keeps='not null', server_default='none')"
+    ] or downgrade_of(written) == ["op.loosen_public_id('customer', server_default='none', keeps='not null')"]
+    assert project.check(shop()) is None
+
+
+@on("postgresql")
+def test_invalid_index(project: Project, engine: Engine) -> None:
+    """An index whose build has failed, which Alembic takes for a good one, is built again."""
+    half_done(project, engine, null=False)
+    project.execute("UPDATE customer SET public_id = 'izkpm55j334u'")
+    with pytest.raises(exc.IntegrityError), engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").execute(
+            text(INDEX.replace("INDEX", "INDEX CONCURRENTLY"))
+        )
+    project.execute("UPDATE customer SET public_id = 'izkpm55j334' || id")
+    written = project.migrate(shop())
+
+    assert upgrade_of(written) == ["op.contract_public_id('customer')"]
+    assert project.check(shop()) is None
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("null", [True, False], ids=["may be NULL", "NOT NULL"])
+def test_collation(project: Project, engine: Engine, null: bool) -> None:
+    """A collation that takes one id for another is changed, and the revision says so; the downgrade brings it back."""
+    half_done(project, engine, collated=False, null=null)
+    project.execute(INDEX)
+    written = project.migrate(shop())
+
+    assert upgrade_of(written) == [f"op.{'add' if null else 'contract'}_public_id('customer', collation='bytes')"]
+    assert "collation='utf8mb4_general_ci'" in downgrade_of(written)[0]
+    assert project.check(shop()) is None
+
+
+@pytest.mark.parametrize("default", ["missing", "there"])
+def test_default_that_the_model_wants(project: Project, default: str) -> None:
+    """A default of the database is missed where the model says that there is one, and nowhere else."""
+    project.write(f"op.add_public_id('customer', server_default='{'drop' if default == 'missing' else 'keep'}')")
+    project.upgrade()
+    assert project.check(shop()) is None
+
+    found = project.check(shop(server_default=FetchedValue()))
+    assert (found is None) == (default == "there")
+
+
+def test_complete_column(project: Project) -> None:
+    """Nothing is found where nothing is missing, though the database has a default that the model does not tell."""
+    project.configure("compare_server_default=True,")
+    project.write("op.add_public_id('customer')")
+    project.upgrade()
+
+    assert project.check(shop()) is None
+
+
+@on("sqlite")
+def test_other_length(project: Project) -> None:
+    """A column that is too short is altered, as Alembic does, and finished."""
+    project.configure("compare_type=True,")
+    project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(8)")
+    others, ours = project.files(shop())
+
+    assert upgrade_of(others)[0].startswith("op.alter_column('customer', 'public_id', ")
+    assert "nullable=False" not in others
+    assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+
+
+@on("sqlite")
+def test_column_of_another_key(project: Project) -> None:
+    """A column whose ``key`` is not its name is altered, as Alembic does, beside the public id."""
+    project.configure("compare_type=True,")
+    project.execute("ALTER TABLE customer ADD COLUMN town VARCHAR(50)")
+    metadata = shop()
+    metadata.tables["customer"].append_column(Column("town", String(99), key="city"))
+    others, ours = project.files(metadata)
+
+    assert "existing_type=sa.VARCHAR(length=50)" in others
+    assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+
+
+@on("postgresql")
+def test_schema(project: Project) -> None:
+    """A table in a schema of its own is found there, and not mistaken for its namesake in the default one."""
+
+    def wanted() -> MetaData:
+        metadata = old_shop()
+        shop().tables["customer"].to_metadata(metadata, schema="attic")
+        return metadata
+
+    project.configure("include_schemas=True,")
+    project.execute("DROP SCHEMA IF EXISTS attic CASCADE")
+    project.execute("CREATE SCHEMA attic")
+    project.execute(
+        "CREATE TABLE attic.customer (id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, name VARCHAR(50))"
+    )
+    written = project.migrate(wanted())
+
+    assert upgrade_of(written) == ["op.add_public_id('customer', schema='attic')"]
+    assert project.check(wanted()) is None
+    project.execute("DROP SCHEMA attic CASCADE")
+
+
+def test_comment_is_kept(project: Project, engine: Engine) -> None:
+    """The comment of a column is written with it, and is no difference afterwards."""
+    metadata = shop()
+    metadata.tables["customer"].c.public_id.comment = "shown in URLs, it's"
+    written = project.migrate(metadata)
+
+    assert 'comment="shown in URLs, it\'s"' in written
+    assert project.check(metadata) is None
+
+
+@on("sqlite")
+def test_second_unique_index(project: Project) -> None:
+    """A unique index that the model lacks, beside the one of a complete column, is dropped as Alembic does it."""
+    project.write("op.add_public_id('customer')")
+    project.upgrade()
+    project.execute("CREATE UNIQUE INDEX extra ON customer (public_id)")
+
+    written = upgrade_of(project.revision(shop()))
+
+    assert [line.replace("op.f('extra')", "'extra'").partition(",")[0] for line in written] == ["op.drop_index('extra'"]

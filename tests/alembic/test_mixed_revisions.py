@@ -1,0 +1,214 @@
+"""Revisions that hold other operations besides those on public ids: each one can be run again after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import alembic
+import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
+from sqlalchemy.schema import FetchedValue
+from support.marks import on
+from support.people import people, send
+from support.projects import Project, upgrade_of
+from support.shops import old_shop, shop
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.alembic import add_public_id
+from sqlalchemy_public_id.errors import LockNotAvailable
+
+pytestmark = pytest.mark.backend
+
+PLAIN = str(Path(alembic.__file__).parent / "templates" / "generic")
+"""The env.py that most projects have."""
+
+
+@pytest.fixture(params=["generic", PLAIN], ids=["template", "plain env.py"])
+def project(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Project:
+    """A project whose shop has customers."""
+    made = new_project(request.param)
+    made.migrate(old_shop(), "shop")
+    made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
+    return made
+
+
+def with_city(metadata: MetaData) -> MetaData:
+    metadata.tables["customer"].append_column(Column("city", String(20)))
+    return metadata
+
+
+def history(project: Project) -> list[str]:
+    return [str(script.doc) for script in ScriptDirectory.from_config(project.config).walk_revisions()][::-1]
+
+
+def columns(project: Project) -> list[str]:
+    project.engine.dispose()
+    return [column["name"] for column in inspect(project.engine).get_columns("customer")]
+
+
+# --- autogenerate
+
+
+def test_two_revisions(project: Project) -> None:
+    """Autogenerate writes the operations that commit into a revision of their own, after all other changes."""
+    project.migrate(with_city(shop()), "ids and cities")
+
+    assert history(project) == ["shop", "ids and cities", "ids and cities: public ids"]
+    assert project.check(with_city(shop())) is None
+    project.downgrade()
+    assert "public_id" not in columns(project)
+    assert "city" in columns(project)
+    project.downgrade()
+    assert project.differences(old_shop()) == []
+    project.upgrade()
+    assert project.check(with_city(shop())) is None
+
+
+def test_again_after_a_lock(project: Project) -> None:
+    """A table that stays locked ends the upgrade; the same command finishes it later."""
+    if project.engine.name == "sqlite":
+        pytest.skip("a reader does not lock the table")
+    metadata = shop()
+    Table("visit", metadata, Column("id", Integer, primary_key=True))
+    project.revision(metadata)
+    project.rewrite("add_public_id('customer'", "add_public_id('customer', attempts=1")
+
+    with project.engine.connect() as reader:
+        reader.execute(text("SELECT * FROM customer")).all()
+        with pytest.raises(LockNotAvailable):
+            project.upgrade()
+    project.upgrade()
+
+    assert project.check(metadata) is None
+
+
+def test_public_ids_alone(project: Project) -> None:
+    """Without other changes, there is one revision, with the message that was given."""
+    project.migrate(shop(), "ids")
+
+    assert history(project) == ["shop", "ids"]
+
+
+def test_what_depends_on_the_column_comes_last(project: Project) -> None:
+    """An index on the new column and another one, and a foreign key to it, are made after the column."""
+    metadata = with_city(shop())
+    customer = metadata.tables["customer"]
+    Index("ix_customer_city_and_id", customer.c.city, customer.c.public_id)
+    Table("visit", metadata, Column("id", Integer, primary_key=True), Column("of", ForeignKey(customer.c.public_id)))
+    written = project.migrate(metadata, "more")
+
+    assert history(project)[1:] == ["more", "more: public ids", "more: after public ids"]
+    assert project.check(metadata) is None
+    assert written.index("add_public_id") < written.index("ix_customer_city_and_id")
+    project.downgrade("-3")
+    assert project.differences(old_shop()) == []
+    project.upgrade()
+    assert project.check(metadata) is None
+
+
+@pytest.mark.parametrize("template", ["generic", PLAIN], ids=["template", "plain env.py"])
+def test_created_table(new_project: Callable[..., Project], template: str) -> None:
+    """A new table with a default of the database is made in one revision: nobody else uses it yet."""
+    project = new_project(template)
+    metadata = with_city(shop(server_default=FetchedValue()))
+    written = project.migrate(metadata)
+
+    assert history(project) == ["next"]
+    assert any("expand_public_id" in line and "online=False" in line for line in upgrade_of(written))
+    if project.engine.name != "sqlite":  # its default comes with the copy of the table
+        project.execute("INSERT INTO customer (name) VALUES ('Ada')")
+        assert project.check(metadata) is None
+
+
+def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:
+    """A function for ``process_revision_directives`` of the project sees one script, with everything in it."""
+    project = new_project()
+    project.migrate(old_shop(), "shop")
+    before = "seen = []\ndef own(context, revision, directives):\n    config.attributes['seen'] = len(directives)\n"
+    project.configure("process_revision_directives=own,", before=before)
+
+    project.revision(with_city(shop()), "both")
+
+    assert project.config.attributes["seen"] == 1
+    assert history(project) == ["shop", "both", "both: public ids"]
+
+
+# --- revisions by hand
+
+
+WRITES = {
+    "a column": 'op.add_column("customer", sa.Column("nick", sa.String(20)))',
+    "a type": "op.execute(\"CREATE TYPE mood AS ENUM ('sad', 'happy')\")",
+    "a row": "op.execute(\"INSERT INTO customer (name) VALUES ('Joan')\")",
+    "rows": "op.execute(\"UPDATE customer SET name = 'Joan'\")",
+}
+
+
+@on("postgresql")
+@pytest.mark.parametrize("written", WRITES)
+def test_mixed(project: Project, written: str) -> None:
+    """An operation in a revision that has written something refuses; both are undone, and the remedy works."""
+    project.write(f'{WRITES[written]}\n    op.add_public_id("customer")')
+
+    with pytest.raises(ConfigurationError, match=r"into a revision of its own, or pass online=False"):
+        project.upgrade()
+
+    assert columns(project) == ["id", "name"]
+    project.rewrite('add_public_id("customer")', 'add_public_id("customer", online=False)')
+    project.upgrade()
+    assert "public_id" in columns(project)
+
+
+@on("sqlite")
+def test_mixed_with_rows(project: Project) -> None:
+    """Rows that a revision has written are not committed by an operation after them."""
+    project.write(f'{WRITES["a row"]}\n    op.add_public_id("customer")')
+
+    with pytest.raises(ConfigurationError, match=r"into a revision of its own"):
+        project.upgrade()
+
+    assert columns(project) == ["id", "name"]
+    with project.engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM customer")) == 3
+
+
+def test_reads_and_earlier_revisions(project: Project) -> None:
+    """Earlier revisions of the same upgrade, and what a revision reads, do not count."""
+    project.write(WRITES["a column"])
+    project.write('op.get_bind().execute(sa.text("SELECT * FROM customer")).all()\n    op.add_public_id("customer")')
+    project.write(WRITES["a row"])
+
+    project.upgrade()
+
+    assert columns(project) == ["id", "name", "nick", "public_id"]
+
+
+def test_first_revision(new_project: Callable[..., Project]) -> None:
+    """The table of versions, which the same transaction creates, does not count."""
+    project = new_project(PLAIN)
+    project.config.attributes["metadata"] = MetaData()
+    project.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(20))")
+    project.write('op.add_public_id("customer")')
+
+    project.upgrade()
+
+    assert columns(project) == ["id", "name", "public_id"]
+
+
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_transaction_of_the_program(engine: Engine, begins: str) -> None:
+    """In a transaction that a program has begun itself, before or after Alembic got the connection, nothing happens."""
+    with people(engine, 3) as table:
+        refused = pytest.raises(ConfigurationError, match=r"a transaction that Alembic has not begun; pass connectable")
+        with engine.connect() as connection, refused:
+            if begins == "before":
+                send(connection, "SELECT * FROM person")
+            operations = Operations(MigrationContext.configure(connection))
+            send(connection, "SELECT * FROM person")
+            add_public_id(operations, "person")
+
+        assert table.columns() == ["id", "name"]

@@ -1,0 +1,163 @@
+"""A project's naming convention names the unique index, and migrations create, find and keep it under that name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, String, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from support.people import migrating
+from support.projects import Project, upgrade_of
+
+from sqlalchemy_public_id import PublicIdColumnMixin
+from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
+
+pytestmark = pytest.mark.backend
+
+RECOMMENDED = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""The one that Alembic's documentation recommends."""
+OWN = {"ix": "%(table_name)s_%(column_0_name)s_idx"}
+LONG = {"ix": f"%(table_name)s_{'very_' * 14}long_%(column_0_name)s"}
+CONVENTIONS = {"recommended": RECOMMENDED, "own": OWN, "long": LONG, "uq": {"uq": "%(table_name)s_%(column_0_name)s"}}
+NAMES = {"recommended": "ix_guest_public_id", "own": "guest_public_id_idx", "uq": "uq_guest_public_id"}
+
+
+def models(convention: Any, *, has_id: bool = True) -> MetaData:
+    """The guests of a project, and their key with the type that it has."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(naming_convention=convention)
+
+    bases: Any = (PublicIdColumnMixin, Base) if has_id else (Base,)
+
+    class Guest(*bases):
+        __tablename__ = "guest"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        name: Mapped[str] = mapped_column(String(50))
+
+    return Base.metadata
+
+
+def unique_names(engine: Engine) -> list[str]:
+    """The names of what keeps duplicates out of ``guest.public_id``."""
+    with engine.connect() as connection:
+        indexes = live_table(connection, PublicIdColumn("guest")).read_state().indexes
+    return [index.name for index in indexes if index.can_be_unique_index_of("public_id")]
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """A project whose table holds a guest, and has no public ids yet."""
+    project = new_project()
+    models(None, has_id=False).create_all(project.engine)
+    project.execute("INSERT INTO guest (id, name) VALUES (1, 'Ada')")
+    return project
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_autogenerate(project: Project, convention: str) -> None:
+    """``alembic check`` is clean after the migration that autogenerate writes, there and back."""
+    written = project.migrate(models(CONVENTIONS[convention]))
+
+    assert upgrade_of(written)[0].startswith("op.add_public_id('guest'")
+    assert len(upgrade_of(written)) == 1
+    assert project.check(models(CONVENTIONS[convention])) is None
+    (name,) = unique_names(project.engine)
+    assert name == NAMES.get(convention, name)
+    assert name.startswith("guest_very" if convention == "long" else name)
+    project.downgrade()
+    assert unique_names(project.engine) == []
+    project.upgrade()
+    assert project.check(models(CONVENTIONS[convention])) is None
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_by_hand(project: Project, convention: str) -> None:
+    """An operation that names the table alone takes the name of its index from the models."""
+    project.config.attributes["metadata"] = models(CONVENTIONS[convention])
+    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
+    project.upgrade()
+
+    assert project.check(models(CONVENTIONS[convention])) is None
+    project.downgrade()
+    assert unique_names(project.engine) == []
+
+
+@pytest.mark.parametrize("convention", ["recommended", "long"])
+def test_three_phases(project: Project, convention: str) -> None:
+    """Each phase, and its way back, finds the index under the name of the models."""
+    project.config.attributes["metadata"] = models(CONVENTIONS[convention])
+    project.write("op.expand_public_id('guest')", "op.drop_public_id('guest')")
+    project.upgrade()
+    project.write("op.backfill_public_id('guest')")
+    project.upgrade()
+    project.write("op.contract_public_id('guest')", "op.loosen_public_id('guest')")
+    project.upgrade()
+
+    assert project.check(models(CONVENTIONS[convention])) is None
+    project.downgrade()
+    assert unique_names(project.engine) == []
+    project.upgrade()
+    assert project.check(models(CONVENTIONS[convention])) is None
+    project.downgrade("base")
+
+
+def test_table_that_the_models_have_no_more(project: Project) -> None:
+    """A table or column that has left the models is named by the convention, as when it was there."""
+    project.config.attributes["metadata"] = models(OWN, has_id=False)
+    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
+    project.upgrade()
+    assert unique_names(project.engine) == [NAMES["own"]]
+    project.config.attributes["metadata"] = MetaData(naming_convention=RECOMMENDED)
+    project.downgrade()
+    assert unique_names(project.engine) == []
+    project.upgrade()
+
+    assert unique_names(project.engine) == [NAMES["recommended"]]
+
+
+def test_convention_that_comes_later(project: Project) -> None:
+    """A project that gets a naming convention keeps the index that it has, and ``alembic check`` is clean."""
+    project.migrate(models(None))
+
+    assert project.check(models(RECOMMENDED)) is None
+    assert unique_names(project.engine) == ["uq_guest_public_id"]
+
+
+def test_without_models(project: Project) -> None:
+    """Without models, the operations find the unique index that is there, whatever its name is."""
+    engine = project.engine
+    with engine.connect() as connection, migrating(connection) as op:
+        add_public_id(op, "guest", unique_name="called_by_hand")
+        add_public_id(op, "guest")
+        contract_public_id(op, "guest")
+    assert unique_names(engine) == ["called_by_hand"]
+    with engine.connect() as connection, migrating(connection) as op:
+        loosen_public_id(op, "guest")
+    assert unique_names(engine) == []
+    with engine.connect() as connection, migrating(connection) as op:
+        contract_public_id(op, "guest", unique_name="called_by_hand")
+        drop_public_id(op, "guest")
+
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM guest")) == 1
+    assert unique_names(engine) == []
+
+
+def test_several_models(project: Project) -> None:
+    """Of several MetaData, the one that has the table names its index."""
+    project.config.attributes["metadata"] = [MetaData(), models(OWN)]
+    project.write("op.add_public_id('guest')")
+    project.upgrade()
+
+    assert unique_names(project.engine) == [NAMES["own"]]

@@ -1,0 +1,133 @@
+"""How the library joins Alembic, and that nobody is disturbed who does not want it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+import pytest
+from alembic.operations import BatchOperations, Operations
+from alembic.runtime.plugins import Plugin
+from alembic.util import PriorityDispatcher
+from support.marks import on
+from support.projects import Project, upgrade_of
+from support.shops import old_shop, shop
+
+from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
+from sqlalchemy_public_id.alembic.compare import register
+
+OPERATIONS = ["add", "backfill", "contract", "drop", "expand", "loosen"]
+
+FIRST = [
+    "import alembic",
+    "from alembic import op",
+    "import alembic.autogenerate.api",
+    "import sqlalchemy_public_id",
+    "import sqlalchemy_public_id._alembic_plugin",
+    "import sqlalchemy_public_id.alembic",
+    "import sqlalchemy_public_id.alembic.ops",
+    "import sqlalchemy_public_id.alembic.revisions",
+    "import sqlalchemy_public_id.alembic.toimpl",
+]
+"""What a program may import first."""
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """A project whose shop knows its customers by their keys."""
+    made = new_project()
+    made.migrate(old_shop(), "shop")
+    return made
+
+
+def test_entry_point() -> None:
+    """The installed package has the entry point that Alembic looks for."""
+    (found,) = [each for each in entry_points(group="alembic.plugins") if each.name == "sqlalchemy_public_id"]
+
+    assert found.value == "sqlalchemy_public_id._alembic_plugin"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", FIRST)
+def test_order_of_imports(first: str) -> None:
+    """Whatever is imported first, ``op`` has the operations, and nothing is said."""
+    done = run(f"{first}\nfrom alembic import op\nop.add_public_id")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["sqlalchemy_public_id.alembic", "sqlalchemy_public_id.migrating"])
+def test_broken_library(broken: str) -> None:
+    """Where the library cannot be loaded, Alembic works all the same; the log tells why."""
+    done = run(
+        f"import sys\nsys.modules[{broken!r}] = None\nimport alembic.command\nfrom alembic import op\nop.add_column"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "sqlalchemy-public-id does not work with this Alembic" in done.stderr
+    assert f"import of {broken} halted" in done.stderr
+
+
+def test_alembic_is_not_loaded_by_the_library() -> None:
+    """A program that has no migrations does not load Alembic."""
+    done = run("import sys, sqlalchemy_public_id\nassert 'alembic' not in sys.modules")
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_methods(name: str) -> None:
+    """``op`` and batches have a method for each operation."""
+    assert callable(getattr(Operations, f"{name}_public_id"))
+    assert callable(getattr(BatchOperations, f"{name}_public_id"))
+
+
+def comparators() -> Counter[tuple[str, str]]:
+    """How many functions of ours Alembic calls for each kind of thing, by what they look at."""
+    ours = PriorityDispatcher()
+    Plugin.populate_autogenerate_priority_dispatch(ours, [NAME])
+    return Counter((kind, what) for (kind, *_), functions in ours._registry.items() for _, what in functions)
+
+
+def test_registered_once() -> None:
+    """Registering again changes nothing: each function compares once."""
+    once = comparators()
+    register()
+    register()
+
+    assert comparators() == once
+    assert once == {
+        ("schema", "public_id"): 1,
+        ("schema", "public_id_revisions"): 1,
+        ("schema", "cluster_key"): 1,
+        ("schema", "public_id_structure"): 1,
+        ("column", "server_default"): 1,
+        ("table", "public_id"): 1,
+    }
+
+
+@on("sqlite")
+def test_off(project: Project) -> None:
+    """A project may go without: then Alembic finds a column and an index."""
+    project.configure(f'autogenerate_plugins=["alembic.autogenerate.*", "~{NAME}"],')
+    found = str(project.check(shop()))
+
+    assert "'add_column'" in found
+    assert "add_public_id" not in found
+
+
+@on("sqlite")
+@pytest.mark.parametrize("name", ["sqlalchemy_public_id", NAME])
+def test_named(project: Project, name: str) -> None:
+    """A project may name the plugin, though it need not."""
+    project.configure(f'autogenerate_plugins=["alembic.autogenerate.*", "{name}"],')
+
+    assert upgrade_of(project.revision(shop())) == ["op.add_public_id('customer')"]

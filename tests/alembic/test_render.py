@@ -1,0 +1,248 @@
+"""How migrations are written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from alembic.autogenerate import render_python_code
+from alembic.operations.ops import ModifyTableOps, UpgradeOps
+from sqlalchemy import Column, Integer, Table
+from support.marks import on
+from support.projects import Project, downgrade_of, upgrade_of
+from support.shops import new_shop, old_shop, shop
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.alembic import (
+    AddPublicIdOp,
+    BackfillPublicIdOp,
+    ContractPublicIdOp,
+    DropPublicIdOp,
+    ExpandPublicIdOp,
+    LoosenPublicIdOp,
+    PublicIdOp,
+)
+from sqlalchemy_public_id.formats import BASE62
+from sqlalchemy_public_id.references import AnyPublicIdType
+
+pytestmark = pytest.mark.backend
+
+OPERATIONS = [
+    AddPublicIdOp,
+    BackfillPublicIdOp,
+    ContractPublicIdOp,
+    DropPublicIdOp,
+    ExpandPublicIdOp,
+    LoosenPublicIdOp,
+]
+
+OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"schema": "attic"}, ", schema='attic'"),
+    ({"unique_name": "only_one"}, ", unique_name='only_one'"),
+    ({"unique_name": "uq_user_public_id"}, ""),
+    ({"server_default": "drop"}, ", server_default='drop'"),
+    ({"server_default": "keep", "online": True, "lock_timeout": 1.0, "format": None}, ""),
+    ({"format": NanoId()}, ""),
+    ({"format": NanoId(length=8, alphabet=BASE62)}, ", format=NanoId(length=8, alphabet=BASE62)"),
+    ({"format": NanoId().accepting("__world__")}, ", format=NanoId().accepting('__world__')"),
+    ({"collation": "bytes", "keeps": "unique"}, ", collation='bytes', keeps='unique'"),
+    ({"format": NanoId(prefix="b").accepting(NanoId())}, ", format=NanoId(prefix='b').accepting(NanoId())"),
+    ({"online": False}, ", online=False"),
+    ({"lock_timeout": 0.5, "attempts": 3}, ", lock_timeout=0.5, attempts=3"),
+    ({"index_timeout": 60, "batch_seconds": 2, "pause": 0}, ", index_timeout=60, batch_seconds=2, pause=0"),
+]
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """A project whose shop knows its customers by their keys."""
+    made = new_project()
+    made.migrate(old_shop(), "shop")
+    return made
+
+
+def written(*ops: PublicIdOp, **options: Any) -> str:
+    """What a migration says of *ops*."""
+    lines = render_python_code(UpgradeOps([ModifyTableOps("user", list(ops))]), **options).splitlines()
+    return "\n".join(line.strip() for line in lines if "#" not in line)
+
+
+@pytest.mark.parametrize(("options", "expected"), OPTIONS, ids=[text or "none" for _, text in OPTIONS])
+def test_options(options: dict[str, Any], expected: str) -> None:
+    """Options are written where they differ from what the operation does by itself."""
+    assert written(AddPublicIdOp("user", **options)) == f"op.add_public_id('user'{expected})"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_operations(operation: type[PublicIdOp]) -> None:
+    """Each operation is written as a call of its method."""
+    assert written(operation("user")) == f"op.{operation.name}('user')"
+    assert written(operation("user", "slug")) == f"op.{operation.name}('user', 'slug')"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_batch(operation: type[PublicIdOp]) -> None:
+    """Within a batch, neither the table nor its schema is told again."""
+    code = written(operation("user", "slug", schema="attic", unique_name="x"), render_as_batch=True)
+
+    assert code.splitlines() == [
+        "with op.batch_alter_table('user', schema=None) as batch_op:",
+        f"batch_op.{operation.name}('slug', unique_name='x')",
+    ]
+
+
+def test_beside_batches() -> None:
+    """An operation that a project has put beside its tables is in no batch."""
+    code = render_python_code(UpgradeOps([AddPublicIdOp("user", schema="attic")]), render_as_batch=True)
+
+    assert " op.add_public_id('user', schema='attic')" in code
+
+
+def test_prefix_of_the_user() -> None:
+    """The name that a project has for ``op`` is used."""
+    assert written(AddPublicIdOp("user"), alembic_module_prefix="alembic.op.") == "alembic.op.add_public_id('user')"
+
+
+def test_dropping_tells_no_more_than_it_takes() -> None:
+    """What the ids were like does not matter to an operation that drops them; where they are does."""
+    reverse = AddPublicIdOp("user", format=NanoId(prefix="b"), server_default="none", unique_name="x").reverse()
+
+    assert isinstance(reverse, DropPublicIdOp)
+    assert written(reverse) == "op.drop_public_id('user', unique_name='x')"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_written_and_read(operation: type[PublicIdOp]) -> None:
+    """What is written, executed as Python, makes an operation that is written the same."""
+    op = operation("user", "slug", format=NanoId(prefix="b", length=8), schema="attic", attempts=3)
+    name, _, arguments = written(op).partition("(")
+    again = eval(f"operation({arguments}", {"operation": operation, "NanoId": NanoId})
+
+    assert name == f"op.{operation.name}"
+    assert written(again) == written(op)
+
+
+LONG = NanoId(prefix="prefix", length=20, alphabet="123456789ABDEGJKLMNPQRVWXYZabdegijkmnopqrvwxyz")
+LONG_LINES = [
+    {},
+    {"format": LONG},
+    {"format": LONG, "unique_name": "a_name_that_is_long", "server_default": "none"},
+    {"format": NanoId(prefix="b").accepting(LONG, LONG.prefixed("old")), "comment": "It's (a, b) \\ 'c'"},
+    {"comment": "of many words, " * 9},
+    {"schema": "a_schema_of_a_name", "unique_name": "a_name_that_is_long", "comment": "of some words"},
+]
+
+
+@pytest.mark.parametrize("options", LONG_LINES)
+@pytest.mark.parametrize("batch", [False, True], ids=["", "batch"])
+def test_lines_are_as_ruff_formats_them(options: dict[str, Any], batch: bool) -> None:
+    """Ruff changes nothing of an operation, with lines of 100 characters and the quotes of Alembic."""
+    op = AddPublicIdOp("user", "a_column_of_public_ids", **options)
+    op.notes = ["A note, which is a sentence of many words; it is to be wrapped. " * 4]
+    body = render_python_code(UpgradeOps([ModifyTableOps("user", [op])]), render_as_batch=batch)
+    code = f"def upgrade() -> None:\n    {body.strip()}\n"
+    settings = ["--config", "line-length=100", "--config", 'format.quote-style="preserve"']
+
+    formatted = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--isolated", *settings, "-"],
+        input=code,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert formatted == code
+
+
+# --- columns
+
+
+def test_plain_types(new_project: Callable[..., Project]) -> None:
+    """A column of public ids is written in words of SQLAlchemy, with what each database has for it."""
+    text = new_project().revision(new_shop())
+
+    assert (
+        "sa.Column('public_id', sa.String(length=12).with_variant(sa.String(length=12, collation='C'), 'postgresql')"
+        ".with_variant(mysql.VARCHAR(charset='ascii', collation='ascii_bin', length=12), 'mysql', 'mariadb')"
+    ) in text
+    assert "from sqlalchemy.dialects import mysql\n" in text
+    assert "import sqlalchemy_public_id" not in text
+
+
+def test_plain_keys(new_project: Callable[..., Project]) -> None:
+    """A key, and a foreign key to it, is written in words of SQLAlchemy, too."""
+    text = new_project().revision(new_shop())
+    unsigned = "mysql.BIGINT(unsigned=True), 'mysql', 'mariadb'"
+    key = f"sa.BigInteger().with_variant({unsigned}).with_variant(sa.Integer(), 'sqlite')"
+
+    assert f"sa.Column('id', {key}, sa.Identity(always=False), autoincrement=True, nullable=False)" in text
+    assert f"sa.Column('customer_id', {key}, nullable=True)" in text
+
+
+def test_ids_of_any_model(new_project: Callable[..., Project]) -> None:
+    """So is a column for the public ids of any model."""
+    shop = new_shop()
+    Table("entry", shop, Column("id", Integer, primary_key=True), Column("subject", AnyPublicIdType(48)))
+    text = new_project().revision(shop)
+
+    assert "sa.Column('subject', sa.String(length=48).with_variant(sa.String(length=48, collation='C'), 'post" in text
+    assert "sqlalchemy_public_id" not in text
+
+
+def test_types_of_the_library(new_project: Callable[..., Project]) -> None:
+    """By option, it is written as our type, with what has to be imported; the migration works."""
+    project = new_project()
+    project.configure('public_id_render="type",')
+    text = project.migrate(new_shop())
+
+    assert "sa.Column('public_id', sqlalchemy_public_id.PublicIdType(NanoId(prefix='cus')), nullable=False)" in text
+    assert "import sqlalchemy_public_id\n" in text
+    assert "from sqlalchemy_public_id import NanoId\n" in text
+    assert project.check(new_shop()) is None
+
+
+@on("sqlite")
+def test_unknown_way_to_write(new_project: Callable[..., Project]) -> None:
+    """Another word for the option is refused, with those that are known."""
+    project = new_project()
+    project.configure('public_id_render="types",')
+
+    with pytest.raises(ConfigurationError, match="""public_id_render is 'types', expected "plain" or "type\""""):
+        project.revision(new_shop())
+
+
+@on("sqlite")
+def test_render_item_of_the_user(new_project: Callable[..., Project]) -> None:
+    """What env.py renders itself is left to it, public ids included."""
+    project = new_project()
+    project.configure("render_item=lambda kind, item, context: 'sa.String(99)' if kind == 'type' else False,")
+    text = project.revision(new_shop())
+
+    assert "sa.Column('public_id', sa.String(99), nullable=False)" in text
+
+
+@on("sqlite")
+def test_render_item_that_declines(new_project: Callable[..., Project]) -> None:
+    """What env.py does not render is rendered as always."""
+    project = new_project()
+    project.configure("render_item=lambda kind, item, context: False,")
+
+    assert "mysql.VARCHAR(charset='ascii', collation='ascii_bin', length=12)" in project.revision(new_shop())
+
+
+def test_batches_there_and_back(project: Project) -> None:
+    """With ``render_as_batch=True`` the operation stands in a batch, and does the same."""
+    project.configure("render_as_batch=True,")
+    text = project.migrate(shop())
+
+    assert upgrade_of(text)[-1] == "batch_op.add_public_id()"
+    assert downgrade_of(text)[-1] == "batch_op.drop_public_id()"
+    assert project.check(shop()) is None
+    project.downgrade()
+    assert project.differences(old_shop()) == []
+    project.upgrade()
+    assert project.check(shop()) is None

@@ -1,0 +1,151 @@
+"""The templates for ``alembic init``, used from the command line as their users do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import Engine, text
+from sqlalchemy.engine import URL
+from support.projects import TEMPLATES, Project
+from support.shops import old_shop, shop
+
+from conftest import url_of
+
+pytestmark = pytest.mark.backend
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+DRIVERS = {"sqlite": "aiosqlite", "postgresql": "asyncpg", "mysql": "aiomysql", "mariadb": "asyncmy"}
+
+LOCK_TIMEOUT = {
+    "sqlite": ("PRAGMA foreign_keys", "0"),
+    "postgresql": ("SHOW lock_timeout", "5s"),
+    "mysql": ("SELECT @@lock_wait_timeout", "5"),
+    "mariadb": ("SELECT @@lock_wait_timeout", "5"),
+}
+"""What a connection of env.py is asked, and what it answers."""
+
+
+def alembic(folder: Path, *arguments: str) -> str:
+    """What the command prints, run in *folder* with warnings as errors."""
+    words = [sys.executable, "-W", "error", "-m", "alembic.config", *arguments]
+    paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    """Make the *changes* that the template tells its user to make."""
+    told = file.read_text()
+    for old, new in changes:
+        assert old in told
+        told = told.replace(old, new)
+    file.write_text(told)
+
+
+def with_driver(url: URL, template: str, database: str) -> URL:
+    """The same database, through a driver for *template*."""
+    return url.set(drivername=url_of(database, DRIVERS[database]).drivername) if template == "async" else url
+
+
+@pytest.mark.parametrize("template", ["generic", "async"])
+def test_there_and_back(template: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
+    """A table gains a public id with each template on each database, loses it, and gains it again."""
+    project = new_project(template, with_driver(engine.url, template, database))
+    project.migrate(old_shop())
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO customer (name) VALUES ('Ada'), ('Grace')"))
+    project.migrate(shop())
+    assert project.check(shop()) is None
+
+    project.downgrade()
+    project.upgrade()
+    assert project.check(shop()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("template", "database"), [("generic", "sqlite"), ("async", "postgresql")], indirect=["database"]
+)
+def test_from_the_command_line(
+    template: str, tmp_path: Path, engine: Engine, new_project: Callable[..., Project], database: str
+) -> None:
+    """From ``alembic init`` to public ids by commands, as the README of a template tells it."""
+    new_project()  # for its end: it empties the database
+    url = with_driver(engine.url, template, database)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    alembic(folder, "init", "-t", str(TEMPLATES / template), "migrations")
+    edit(folder / "alembic.ini", ("driver://user:password@localhost/database", url.render_as_string(False)))
+    env = folder / "migrations" / "env.py"
+    edit(
+        env,
+        ("target_metadata = None", "import shops\ntarget_metadata = shops.old_shop()"),
+    )
+    alembic(folder, "revision", "--autogenerate", "-m", "shop")
+    alembic(folder, "upgrade", "head")
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO customer (name) VALUES ('Ada'), ('Grace')"))
+    edit(env, ("shops.old_shop()", "shops.shop()"))
+    alembic(folder, "revision", "--autogenerate", "-m", "ids")
+    alembic(folder, "upgrade", "head")
+    assert "No new upgrade operations detected." in alembic(folder, "check")
+
+    alembic(folder, "downgrade", "-1")
+    alembic(folder, "upgrade", "head")
+    assert "No new upgrade operations detected." in alembic(folder, "check")
+    with engine.connect() as connection:
+        assert len(set(connection.scalars(text("SELECT public_id FROM customer")))) == 2
+
+
+@pytest.mark.parametrize("template", ["generic", "async"])
+def test_settings_of_connections(
+    template: str, engine: Engine, new_project: Callable[..., Project], database: str
+) -> None:
+    """No statement of a migration waits for minutes, and SQLite deletes no rows of other tables."""
+    project = new_project(template, with_driver(engine.url, template, database))
+    question, answer = LOCK_TIMEOUT[database]
+    project.write(f"assert str(op.get_bind().exec_driver_sql({question!r}).scalar()) == {answer!r}")
+
+    project.config.attributes["metadata"] = old_shop()
+    project.upgrade()
+
+
+def test_each_migration_has_its_transaction(new_project: Callable[..., Project], database: str) -> None:
+    """When a migration fails, those before it are done, and Alembic knows it."""
+    project = new_project()
+    project.migrate(old_shop())
+    project.write("op.add_public_id('customer')", "op.drop_public_id('customer')")
+    project.write("raise RuntimeError('as it happens')")
+    with pytest.raises(RuntimeError, match="as it happens"):
+        project.upgrade()
+
+    assert project.differences(shop()) == []
+    project.downgrade()
+    assert project.differences(old_shop()) == []
+
+
+@pytest.mark.parametrize("template", ["generic", "async"])
+def test_offline(template: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
+    """``--sql`` writes the statements, and needs no connection."""
+    project = new_project(template, with_driver(engine.url, template, database))
+    project.revision(old_shop())
+
+    command.upgrade(project.config, "head", sql=True)
+
+    assert "CREATE TABLE customer" in project.output.getvalue()
+
+
+def test_templates_have_what_alembic_takes() -> None:
+    """Each template is complete, and has a README, without which Alembic does not list it."""
+    for template in ("generic", "async"):
+        names = {path.name for path in (TEMPLATES / template).iterdir()}
+        assert names - {"__pycache__"} == {"README", "alembic.ini.mako", "env.py", "script.py.mako"}

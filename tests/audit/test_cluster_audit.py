@@ -1,0 +1,272 @@
+"""An audit knows cluster keys: when their range runs out, and which keys are none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, insert
+from support.command import run
+from support.depots import models
+from support.marks import on
+
+from sqlalchemy_public_id import ConfigurationError, audit
+from sqlalchemy_public_id.audit import Finding
+from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges, cluster_key, range_of
+
+pytestmark = pytest.mark.backend
+
+SIZE = 2**48 - 1
+
+
+@pytest.fixture
+def add(engine: Engine, create: Callable[[MetaData], None]) -> Callable[..., None]:
+    """Create depots of a kind, with rows of these keys."""
+
+    def make(*keys: int, key_range: Range | None = None, **options: Any) -> None:
+        own = [cluster_key(key_range=key_range) for _ in range(2)] if key_range else []
+        metadata, Depot, _ = models(*own, **({} if key_range else {"cluster": 10, **options}))
+        create(metadata)
+        with engine.begin() as connection:
+            if engine.name in {"mysql", "mariadb"}:
+                connection.exec_driver_sql("SET @any_cluster = 1")
+            for key in keys:
+                connection.execute(insert(Depot.__table__), {"id": key, "name": "x"})
+            if engine.name in {"mysql", "mariadb"}:
+                connection.exec_driver_sql("SET @any_cluster = NULL")
+
+    return make
+
+
+def found(engine: Engine, **options: Any) -> dict[str, Finding]:
+    """What is found on the depots, by problem. What the database cannot tell, the audit is told."""
+    report = audit.run(engine, tables=["depot"], clusters={"depot": 10}, **options)
+    return {finding.problem: finding for finding in report.findings}
+
+
+def test_nothing(engine: Engine, add: Callable[..., None]) -> None:
+    """A cluster that has made few keys is worth no word, whatever its number, and so is a table without any."""
+    add()
+    assert found(engine) == {}
+
+    add(ClusterKey.of(10, 1), ClusterKey.of(10, 1000))
+    assert found(engine) == {}
+
+
+@pytest.mark.parametrize(("share", "severity"), [(0.49, None), (0.5, "warning"), (0.89, "warning"), (0.91, "error")])
+def test_the_range_runs_out(engine: Engine, add: Callable[..., None], share: float, severity: str | None) -> None:
+    """From half of the range on there is a warning, and from nine tenths an error, with the figures."""
+    key = ClusterKey.of(10, int(SIZE * share) + 1)
+    add(key)
+
+    finding = found(engine).get("key-range-nearly-full")
+
+    assert (finding.severity if finding else None) == severity
+    if finding:
+        assert finding.message.startswith(f"the keys of cluster 10 are {share:.0%} used up, at {int(key)}; ")
+        assert finding.facts["used"] == pytest.approx(share)
+        assert finding.facts["cluster"] == 10
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("options", [{"strategy": "function"}, {"enforce_range": True}], ids=["function", "guarded"])
+def test_the_database_tells(engine: Engine, add: Callable[..., None], options: dict[str, Any]) -> None:
+    """Where the database tells the cluster, nobody else has to."""
+    add(ClusterKey.of(10, SIZE), **options)
+
+    (finding,) = audit.run(engine, tables=["depot"]).findings
+
+    assert (finding.problem, finding.severity, finding.facts["cluster"]) == ("key-range-nearly-full", "error", 10)
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_a_cluster_that_the_database_does_not_store(engine: Engine, add: Callable[..., None]) -> None:
+    """Keys of a high cluster fill half of a BIGINT; the finding has the option that names the cluster."""
+    add(ClusterKey.of(20_000, 1), cluster=20_000)
+
+    (finding,) = audit.run(engine, tables=["depot"]).findings
+
+    assert finding.problem == "key-nearly-full"
+    assert finding.message.endswith("pass the cluster: clusters=, or --cluster")
+    assert audit.run(engine, tables=["depot"], clusters={"depot": 20_000}).findings == []
+
+
+def test_a_merge_is_normal(engine: Engine, add: Callable[..., None]) -> None:
+    """Keys of several clusters in one table are no finding: a merge brings them."""
+    add(ClusterKey.of(9, 5), ClusterKey.of(10, 5))
+
+    assert found(engine) == {}
+
+
+def test_a_counter_that_others_move(engine: Engine, add: Callable[..., None]) -> None:
+    """Behind a larger key of another cluster, a counter that looks at the keys makes those of the other one."""
+    add(ClusterKey.of(10, 5), ClusterKey.of(20, 5))
+
+    problems = found(engine)
+
+    if engine.name == "postgresql":
+        assert problems == {}
+    else:
+        assert problems.keys() == {"key-counter-outside"}
+        assert problems["key-counter-outside"].severity == "error"
+        assert problems["key-counter-outside"].facts["value"] == ClusterKey.of(20, 5)
+
+
+@on("mysql", "mariadb")
+def test_a_function_has_its_own_counter(engine: Engine, add: Callable[..., None]) -> None:
+    """A counter of its own does not move, whatever keys are brought in."""
+    add(ClusterKey.of(10, 5), ClusterKey.of(20, 5), strategy="function")
+
+    assert found(engine) == {}
+
+
+def test_keys_of_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
+    """Small keys, from before there were clusters or after a TRUNCATE, are found: others have the same ones."""
+    add(7, ClusterKey.of(10, 5))
+
+    finding = found(engine)["keys-outside"]
+
+    assert finding.severity == "warning"
+    assert finding.facts["example"] == 7
+
+
+def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
+    """Plain ranges are known in the same way."""
+    add(1095, 5, key_range=Range(1001, 1101))
+
+    report = audit.run(engine, tables=["depot"], clusters={"depot": Range(1001, 1101)})
+
+    assert [finding.problem for finding in report.findings] == ["key-range-nearly-full", "keys-outside"]
+    assert report.findings[0].message.startswith("the keys of the range 1001 to 1100 are 95% used up")
+    assert "such as 5, from before there were clusters, after a TRUNCATE, or of a merge" in report.findings[1].message
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"cluster": 32767},
+        {"key_range": range_of(32767)},
+        {"key_range": Ranges(shards=7)[6]},
+        {"key_range": Ranges(shards=7)[0]},
+    ],
+    ids=["32767", "its range", "last", "first"],
+)
+def test_the_ends_of_all_keys(engine: Engine, create: Callable[[MetaData], None], key: dict[str, Any]) -> None:
+    """A range that ends with the last key of all, or begins with the first one, is known from its sequence."""
+    metadata, Depot, _ = models(**key)
+    create(metadata)
+    keys = key.get("key_range") or range_of(key["cluster"])
+    with engine.begin() as connection:
+        connection.execute(insert(Depot.__table__), {"id": keys.last, "name": "x"})
+
+    (finding,) = audit.run(engine, tables=["depot"]).findings
+
+    assert (finding.problem, finding.facts["start"], finding.facts["last"]) == (
+        "key-range-nearly-full",
+        keys.start,
+        keys.last,
+    )
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("way", ["identity", "function"])
+def test_names_with_a_percent_sign(engine: Engine, create: Callable[[MetaData], None], way: str) -> None:
+    """A table whose name has a percent sign is looked at like any other."""
+    metadata, Depot, _ = models(table="a%b", cluster=10, strategy=way, enforce_range=way == "identity")
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(Depot.__table__), {"id": ClusterKey.of(10, SIZE), "name": "x"})
+
+    (finding,) = audit.run(engine, tables=["a%b"]).findings
+
+    assert finding.problem == "key-range-nearly-full"
+
+
+BROKEN = {
+    "empty": ["DELETE FROM cluster_config"],
+    "missing": ["DROP TABLE cluster_config"],
+    "another": ["DROP TABLE cluster_config", "CREATE TABLE cluster_config (number int)"],
+    "null": [
+        "DROP TABLE cluster_config",
+        "CREATE TABLE cluster_config (cluster int)",
+        "INSERT INTO cluster_config VALUES (NULL)",
+    ],
+    "negative": [
+        "DROP TABLE cluster_config",
+        "CREATE TABLE cluster_config (cluster int)",
+        "INSERT INTO cluster_config VALUES (-1)",
+    ],
+    "two": [
+        "DROP TABLE cluster_config",
+        "CREATE TABLE cluster_config (cluster int)",
+        "INSERT INTO cluster_config VALUES (10), (20)",
+    ],
+}
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("statements", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("clusters", [None, {"depot": 10}], ids=["not told", "told"])
+def test_a_broken_configuration(engine: Engine, add: Callable[..., None], statements: list[str], clusters: Any) -> None:
+    """Where the database does not know its cluster, no row can be inserted, and that is what is found."""
+    add(strategy="function")
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+    (finding,) = audit.run(engine, tables=["depot"], clusters=clusters).findings
+
+    assert (finding.problem, finding.severity) == ("cluster-unknown", "error")
+    assert "INSERT INTO cluster_config (cluster) VALUES (10)" in finding.message
+
+
+@on("sqlite")
+def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
+    """A number that is none, and a table that is not there, are refused."""
+    add()
+
+    with pytest.raises(ConfigurationError, match=r"clusters\['depot'\]: 32768 is no number of a cluster"):
+        audit.run(engine, clusters={"depot": 32768})
+    with pytest.raises(ConfigurationError, match="there is no table 'depto'"):
+        audit.run(engine, clusters={"depto": 1})
+
+
+# --- the command
+
+
+@pytest.mark.parametrize("cluster", ["depot=10", f"depot={range_of(10).start}-{range_of(10).last}"])
+def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None:
+    """``public-id audit`` is told the cluster, or the keys, of a table, and shows what it finds without public ids."""
+    add(ClusterKey.of(10, SIZE // 2 + 1))
+    url = engine.url.render_as_string(hide_password=False)
+
+    result = run("audit", url, "--table", "depot", "--cluster", cluster)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        "depot: no public_id\n  warning  key-range-nearly-full  the keys of cluster 10 are 50%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "refusal"),
+    [
+        ("depot", "names no table and cluster; write TABLE=CLUSTER"),
+        ("=10", "names no table and cluster"),
+        ("depot=ten", "names no table and cluster"),
+        ("depot=32768", "32768 is no number of a cluster"),
+        ("depot=9-8", "there are no keys from 9 up to 9"),
+        ("nosuch=10", "there is no table 'nosuch'"),
+    ],
+)
+@on("sqlite")
+def test_command_with_a_wrong_cluster(engine: Engine, add: Callable[..., None], cluster: str, refusal: str) -> None:
+    """A cluster that cannot be is refused in one line."""
+    add()
+
+    result = run("audit", engine.url, "--cluster", cluster)
+
+    assert result.exit_code == 2
+    assert refusal in result.stderr

@@ -1,0 +1,586 @@
+"""The backfill: every row once, whatever its key is, beside other workers and writers, and again after a stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, select
+from support.marks import on
+from support.people import People, send
+
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
+from sqlalchemy_public_id.backfill import Progress
+from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.migrating.databases import live_table, rows_of
+from sqlalchemy_public_id.migrating.postgresql.rows import lock_of_window
+from sqlalchemy_public_id.migrating.rows import Rows
+
+pytestmark = pytest.mark.backend
+
+MODULE: Any = backfill
+ROWS = 3_000
+KEYS = {
+    "integer": ("id integer PRIMARY KEY", "{n}"),
+    "negative": ("id integer PRIMARY KEY", "{n} - 1500"),
+    "with gaps": ("id bigint PRIMARY KEY", "{n} * 700001"),
+    "composite": ("tenant integer, id integer, PRIMARY KEY (tenant, id)", "{n} % 7, {n}"),
+    "three columns": ("a integer, b varchar(9), c integer, PRIMARY KEY (a, b, c)", "{n} % 3, {n} % 50, {n}"),
+    "text": ("id varchar(20) PRIMARY KEY", "{text}"),
+    "uuid": ("id {uuid} PRIMARY KEY", "{md5}"),
+}
+
+
+@pytest.fixture
+def people(engine: Engine) -> Iterator[People]:
+    """A table to make and fill."""
+    table = People(engine)
+    yield table
+    table.drop()
+
+
+def make(people: People, rows: int = ROWS, key: str = "integer", more: str = "") -> None:
+    """The table, expanded, with rows that have no id."""
+    name = people.engine.name
+    columns, value = KEYS[key]
+    text = {"mysql": "CONCAT('k''%', n)", "mariadb": "CONCAT('k''%', n)"}.get(name, "'k''%' || n")
+    md5 = {
+        "postgresql": "md5(n::text)::uuid",
+        "mysql": "UNHEX(LPAD(HEX(n * 1234567), 32, 'A'))",
+        "mariadb": "UNHEX(LPAD(HEX(n * 1234567), 32, 'A'))",
+    }.get(name, "printf('%08x-0000-4000-8000-%012x', (n * 2654435761) % 4294967296, n)")
+    uuid = {"postgresql": "uuid", "mysql": "binary(16)", "mariadb": "binary(16)"}.get(name, "char(36)")
+    people.drop()
+    people.execute(f"CREATE TABLE person (public_id varchar(16), {columns.format(uuid=uuid)}{more})")
+    numbers = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) "
+    names = {"composite": "tenant, id", "three columns": "a, b, c"}.get(key, "id")
+    select = f"SELECT {value.format(n='n', text=text, md5=md5)} FROM c WHERE {rows} > 0"
+    with people.engine.begin() as connection:
+        if name in {"mysql", "mariadb"}:
+            limit = "max_recursive_iterations" if name == "mariadb" else "cte_max_recursion_depth"
+            send(connection, f"SET SESSION {limit} = 1000000")
+            send(connection, f"INSERT INTO person ({names}) {numbers}{select}")
+        else:
+            send(connection, f"{numbers}INSERT INTO person ({names}) {select}")
+
+
+def ids(people: People) -> list[str | None]:
+    with people.engine.connect() as connection:
+        return list(send(connection, "SELECT public_id FROM person").scalars())
+
+
+def is_full(people: People, rows: int = ROWS, format: NanoId | None = None) -> bool:
+    found = ids(people)
+    return len(set(found)) == len(found) == rows and all(map((format or NanoId()).is_valid, found))
+
+
+# --- rows and keys
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys(people: People, key: str) -> None:
+    """Every row gets an id, whatever its key is made of."""
+    make(people, key=key)
+
+    progress = backfill.run(people.engine, "person")
+
+    assert (progress.filled, progress.finished) == (ROWS, True)
+    assert is_full(people)
+
+
+@pytest.mark.parametrize("key", ["integer", "composite", "text"])
+def test_many_windows(people: People, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of many windows is filled in all of them, and to the last row."""
+    monkeypatch.setattr(MODULE, "WINDOW", 100)
+    make(people, 1_050, key)
+
+    assert backfill.run(people.engine, "person").filled == 1_050
+    assert is_full(people, 1_050)
+
+
+@on("postgresql")
+def test_parent_of_other_tables(people: People) -> None:
+    """A table with partitions is refused, because rows of several have the same place; its partitions are filled."""
+    people.drop()
+    people.execute("CREATE TABLE person (id integer PRIMARY KEY, public_id varchar(12)) PARTITION BY HASH (id)")
+    people.execute("CREATE TABLE person_0 PARTITION OF person FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    people.execute("INSERT INTO person VALUES (1), (2)")
+
+    with pytest.raises(ConfigurationError, match=r"person has partitions, .*; fill these tables one by one"):
+        backfill.run(people.engine, "person")
+    assert backfill.run(people.engine, "person_0").filled == 2
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_few_rows(people: People, rows: int) -> None:
+    """A table with no row, or few, is done at once."""
+    make(people, rows)
+
+    progress = backfill.run(people.engine, "person")
+
+    assert (progress.filled, progress.finished, progress.left) == (rows, True, 0)
+
+
+def test_format(people: People) -> None:
+    """The ids are those of the format that is given."""
+    format = NanoId(length=10, prefix="per", check_digit=True)
+    make(people)
+
+    backfill.run(people.engine, "person", format=format)
+
+    assert is_full(people, format=format)
+
+
+def test_rows_that_have_ids(people: People) -> None:
+    """A row that has an id keeps it."""
+    make(people)
+    people.execute("UPDATE person SET public_id = 'x' WHERE id = 1500")
+
+    progress = backfill.run(people.engine, "person")
+
+    assert progress.filled == ROWS - 1
+    assert ids(people).count("x") == 1
+
+
+def test_again(people: People) -> None:
+    """A second run fills nothing."""
+    make(people)
+    backfill.run(people.engine, "person")
+    before = ids(people)
+
+    assert backfill.run(people.engine, "person").filled == 0
+    assert ids(people) == before
+
+
+@on("mysql", "mariadb")
+def test_no_key(people: People) -> None:
+    """Without a key, MySQL and MariaDB cannot tell rows apart, and the error says what to do."""
+    people.drop()
+    people.execute("CREATE TABLE person (name varchar(9) UNIQUE, public_id varchar(12))")
+
+    with pytest.raises(ConfigurationError, match=r"person has no primary key, .*; add one"):
+        backfill.run(people.engine, "person")
+
+
+def test_no_column(people: People) -> None:
+    """Without the column, the error says how to add it."""
+    people.drop()
+    people.execute("CREATE TABLE person (id integer PRIMARY KEY)")
+
+    with pytest.raises(ConfigurationError, match=r"no column 'public_id'; add it first, with op\.expand_public_id"):
+        backfill.run(people.engine, "person")
+
+
+def test_no_table(engine: Engine) -> None:
+    """Without the table, the error names it, as the operations do."""
+    with pytest.raises(ConfigurationError, match="no table 'nobody'"):
+        backfill.run(engine, "nobody")
+
+
+# --- stopping, waiting, telling
+
+
+def test_stop_and_go_on(people: People) -> None:
+    """Stopped between two batches, it says how far it is; the next run does the rest."""
+    make(people)
+    asked = iter([False, True])
+
+    progress = backfill.run(people.engine, "person", should_stop=lambda: next(asked))
+
+    assert not progress.finished
+    assert 0 < progress.filled < ROWS
+    assert sum(id is not None for id in ids(people)) == progress.filled
+    assert backfill.run(people.engine, "person").filled == ROWS - progress.filled
+    assert is_full(people)
+
+
+def test_interrupted(people: People) -> None:
+    """An exception in a callback, such as Ctrl-C, leaves whole batches, and no setting behind."""
+    make(people)
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        backfill.run(people.engine, "person", on_progress=interrupt)
+
+    assert sum(id is not None for id in ids(people)) == 1_000
+    assert backfill.run(people.engine, "person").finished
+
+
+def test_wait_while(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked before each batch, and waits while the answer is true."""
+    make(people)
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    answers = iter([True, True, False, True] + [False] * 99)
+
+    backfill.run(people.engine, "person", wait_while=lambda connection: next(answers), pause=0)
+
+    assert [pause for pause in waited if pause >= 1] == [1.0, 1.0, 1.0]
+    assert is_full(people)
+
+
+def test_progress(people: People) -> None:
+    """Progress grows to the end, and never tells more than there is."""
+    make(people)
+    told: list[Progress] = []
+
+    backfill.run(people.engine, "person", on_progress=told.append)
+
+    assert [step.filled for step in told] == sorted(step.filled for step in told)
+    assert told[-1].finished
+    assert told[-1].filled == ROWS
+    assert all(step.rate > 0 for step in told)
+    assert [step.finished for step in told].count(True) == 1
+
+
+def test_batches_follow_the_time_they_take(people: People) -> None:
+    """Batches grow while they are faster than they may be, and shrink while they are slower."""
+    make(people)
+    grown: list[Progress] = []
+    backfill.run(people.engine, "person", on_progress=grown.append, batch_seconds=30, pause=0)
+    people.execute("UPDATE person SET public_id = NULL")
+    shrunk: list[Progress] = []
+    backfill.run(people.engine, "person", on_progress=shrunk.append, batch_seconds=1e-6, pause=0)
+
+    assert grown[0].batch == 2_000
+    assert shrunk[0].batch == 500
+    assert min(step.batch for step in shrunk) == 50
+
+
+@pytest.mark.parametrize("options", [{"batch_seconds": 0}, {"batch_seconds": -1}, {"pause": -0.1}], ids=str)
+def test_times_that_cannot_work(people: People, options: dict[str, float]) -> None:
+    """Times that cannot work are an error."""
+    with pytest.raises(ConfigurationError, match="cannot work"):
+        backfill.run(people.engine, "person", **options)
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_statements(people: People, statements: Any) -> None:
+    """A batch is one UPDATE; a window costs two reads and a claim more."""
+    make(people, ROWS - 1)
+    statements.clear()
+
+    backfill.run(people.engine, "person", batch_seconds=60)
+
+    assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 1999 rows
+    assert len(statements) < 30
+
+
+# --- others
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers(people: People, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several workers on one table fill each row exactly once, and share the work."""
+    monkeypatch.setattr(MODULE, "WINDOW", 500)
+    make(people, 6_000)
+    together = threading.Barrier(workers)
+    done: list[Progress] = []
+
+    def work() -> None:
+        together.wait()
+        done.append(backfill.run(people.engine, "person", pause=0.5))
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(done) == workers
+    assert sum(progress.filled for progress in done) == 6_000
+    assert is_full(people, 6_000)
+    assert sum(progress.filled > 0 for progress in done) > 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
+    """While a table is filled, nothing keeps its namesake in another database or schema from being filled too."""
+    url, place = people.engine.url, f"{people.engine.url.database}_namesake"
+    if people.engine.name == "postgresql":
+        other = new_engine("postgresql", url.update_query_dict({"options": f"-csearch_path={place}"}))
+        kind = "SCHEMA"
+    else:
+        other, kind = new_engine(people.engine.name, url.set(database=place)), "DATABASE"
+    found: list[Progress] = []
+
+    def meanwhile(progress: Progress) -> None:
+        if not found:
+            deadline = time.monotonic() + 5
+            found.append(backfill.run(other, "person", should_stop=lambda: time.monotonic() > deadline))
+
+    people.execute(f"CREATE {kind} {place}")
+    try:
+        make(People(other))
+        make(people)
+        backfill.run(people.engine, "person", on_progress=meanwhile)
+
+        assert found[0].finished
+        assert is_full(People(other))
+        assert is_full(people)
+    finally:
+        other.dispose()
+        people.execute(f"DROP {kind} {place}{' CASCADE' if kind == 'SCHEMA' else ''}")
+
+
+@on("sqlite")
+def test_workers_on_sqlite(people: People) -> None:
+    """On SQLite they take turns; each row is filled once."""
+    make(people)
+    done: list[Progress] = []
+    threads = [threading.Thread(target=lambda: done.append(backfill.run(people.engine, "person"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sum(progress.filled for progress in done) == ROWS
+    assert is_full(people)
+
+
+def test_rows_written_meanwhile(people: People) -> None:
+    """Rows that are inserted, deleted or given an id while it runs are no trouble."""
+    make(people)
+    numbers = iter(range(ROWS + 1, ROWS + 99))
+
+    def write(progress: Progress) -> None:
+        with people.engine.begin() as connection:
+            number = next(numbers)
+            send(connection, f"INSERT INTO person (id, public_id) VALUES ({number}, 'given{number}')")
+            send(connection, f"DELETE FROM person WHERE id = {2 * ROWS - number}")
+            send(connection, f"UPDATE person SET public_id = 'mine{number}' WHERE id = {number - ROWS + 2_500}")
+
+    before = backfill.run(people.engine, "person", should_stop=lambda: True)
+    backfill.run(people.engine, "person", on_progress=write)
+
+    found = Counter(ids(people))
+    assert before.filled == 0
+    assert None not in found
+    assert found["given3001"] == 1
+    assert max(found.values()) == 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_row_that_is_locked(people: People) -> None:
+    """Rows that someone else has locked are filled in a later sweep, and the others are not kept waiting."""
+    make(people, 200)
+    with people.engine.connect() as other:
+        send(other, "SELECT * FROM person WHERE id = 50 FOR UPDATE")
+        timer = threading.Timer(0.3, other.rollback)
+        timer.start()
+        progress = backfill.run(people.engine, "person")
+        timer.join()
+
+    assert progress.finished
+    assert is_full(people, 200)
+
+
+@pytest.mark.slow
+@on("postgresql", "mysql", "mariadb")
+def test_row_that_stays_locked(people: People) -> None:
+    """When a row is locked all the time, it is told that not everything is done; nothing hangs."""
+    make(people, 200)
+    with people.engine.connect() as other:
+        send(other, "SELECT * FROM person WHERE id = 50 FOR UPDATE")
+        progress = backfill.run(people.engine, "person")
+        other.rollback()
+
+    assert not progress.finished
+    assert progress.left is None or progress.left >= 0
+    assert backfill.run(people.engine, "person").finished
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """If others keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
+    monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
+    make(people, 200)
+    with people.engine.connect() as other, rows_of(live_table(other, people.target)).claim(None) as is_ours:
+        if people.engine.name == "postgresql":
+            is_ours = bool(other.scalar(select(lock_of_window(rows_of(live_table(other, people.target)), None))))
+        began = time.monotonic()
+        progress = backfill.run(people.engine, "person")
+
+    assert is_ours
+    assert (progress.filled, progress.finished) == (0, False)
+    assert 0.6 < time.monotonic() - began < 10
+    waiting, ending = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "person.public_id: waiting for other processes" in waiting
+    assert "other processes have claimed all rows without an id; this one ends" in ending
+    assert backfill.run(people.engine, "person").finished
+
+
+@on("postgresql")
+def test_no_setting_of_the_session(people: People, statements: Any) -> None:
+    """On PostgreSQL, a backfill takes no lock of its session and sets nothing there: a pooler would keep them."""
+    make(people)
+    statements.clear()
+
+    backfill.run(people.engine, "person")
+
+    sent = "; ".join(map(str, statements))
+    assert "pg_try_advisory_xact_lock" in sent
+    assert not any(word in sent for word in ("pg_try_advisory_lock", "set_config"))
+    assert not statements.starting("SET")
+
+
+@on("postgresql")
+def test_no_claim_in_the_transaction_of_the_caller(people: People) -> None:
+    """Inside the caller's transaction, no claim stays until its end: other processes pass the locked rows."""
+    make(people, 200)
+    with people.engine.connect() as connection:
+        assert backfill.run(connection, "person").finished
+        locks = send(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+        assert locks.scalar() == 0
+        connection.rollback()
+
+
+@on("mysql", "mariadb")
+def test_pooler_that_loses_the_claim(people: People) -> None:
+    """If the server does not find a claim when it is released, a pooler is between, and the error names the remedy."""
+    make(people, 200)
+
+    with pytest.raises(ConfigurationError, match="connect to the server itself"):
+        backfill.run(
+            people.engine,
+            "person",
+            wait_while=lambda connection: bool(send(connection, "DO RELEASE_ALL_LOCKS()").close()),
+        )
+
+
+# --- collisions
+
+
+@pytest.fixture
+def narrow() -> Callable[[People, int], NanoId]:
+    """A format that collides all the time, and a unique index that is there already."""
+
+    def make_it(people: People, rows: int) -> NanoId:
+        make(people, rows)
+        people.execute("CREATE UNIQUE INDEX uq_person_public_id ON person (public_id)")
+        return NanoId(length=1)
+
+    return make_it
+
+
+def test_collisions(people: People, narrow: Callable[[People, int], NanoId]) -> None:
+    """With a unique index there, and most ids of a narrow format in use, every row still gets one."""
+    format = narrow(people, 30)
+
+    assert backfill.run(people.engine, "person", format=format).filled == 30
+    assert is_full(people, 30, format)
+
+
+@pytest.mark.slow
+def test_no_free_id(people: People, narrow: Callable[[People, int], NanoId]) -> None:
+    """With more rows than ids, it ends with an error that says so, and keeps what was filled."""
+    format = narrow(people, 37)
+
+    with pytest.raises(PublicIdCollision, match=r"person\.public_id: no free public id in 1000 attempts"):
+        backfill.run(people.engine, "person", format=format)
+
+    assert len({id for id in ids(people) if id is not None}) == 36
+
+
+def test_other_violation(people: People) -> None:
+    """A violation of another constraint comes through as it is, and is not taken for a collision."""
+    make(people, 5, more=", CHECK (public_id = 'only this')")
+
+    with pytest.raises(Exception, match=r"(?i)check|constraint") as caught:
+        backfill.run(people.engine, "person")
+
+    assert not isinstance(caught.value, PublicIdCollision)
+
+
+# --- transactions
+
+
+def test_in_the_transaction_of_the_caller(people: People) -> None:
+    """On a connection that is in a transaction, everything happens in there, and can be undone."""
+    make(people)
+
+    with people.engine.connect() as connection:
+        transaction = connection.begin()
+        if people.engine.name == "sqlite":
+            send(connection, "BEGIN")
+        assert backfill.run(connection, "person").filled == ROWS
+        transaction.rollback()
+
+    assert set(ids(people)) == {None}
+
+
+def test_connection_goes_back_as_it_was(people: People) -> None:
+    """A connection of the pool is not left in AUTOCOMMIT mode, nor with other timeouts."""
+    make(people)
+    backfill.run(people.engine, "person")
+
+    with people.engine.connect() as connection:
+        send(connection, "DELETE FROM person WHERE id = 1")
+        connection.rollback()
+        assert send(connection, "SELECT count(*) FROM person").scalar() == ROWS
+        if people.engine.name in {"mysql", "mariadb"}:
+            assert send(connection, "SELECT @@innodb_lock_wait_timeout").scalar() == 50
+
+
+def test_memory(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys that are in memory are those of one window at most."""
+    monkeypatch.setattr(MODULE, "WINDOW", 200)
+    make(people, 2_000)
+    fetched: list[int] = []
+    original = Rows.missing
+
+    def missing(*arguments: Any) -> Any:
+        found = original(*arguments)
+        fetched.append(len(found))
+        return found
+
+    monkeypatch.setattr(Rows, "missing", missing)
+    backfill.run(people.engine, "person")
+
+    assert max(fetched, default=0) == (0 if people.engine.name == "postgresql" else 200)
+    assert is_full(people, 2_000)
+
+
+@on("postgresql")
+def test_schema(people: People) -> None:
+    """A table of another schema is filled, and its namesake is not."""
+    make(people, 5)
+    people.execute("CREATE SCHEMA other")
+    try:
+        people.execute("CREATE TABLE other.person (id integer PRIMARY KEY, public_id varchar(12))")
+        people.execute("INSERT INTO other.person VALUES (1)")
+        assert backfill.run(people.engine, "person", schema="other").filled == 1
+        assert ids(people) == [None] * 5
+    finally:
+        people.execute("DROP SCHEMA other CASCADE")
+
+
+def test_no_event_of_the_user_is_lost(people: People) -> None:
+    """Listeners of the engine see the statements, as those of any other program."""
+    make(people, 5)
+    seen: list[str] = []
+    event.listen(people.engine, "before_cursor_execute", lambda *arguments: seen.append(arguments[2]))
+
+    backfill.run(people.engine, "person")
+
+    assert any("UPDATE" in statement for statement in seen)
+
+
+@on("sqlite")
+def test_trigger_that_spells_the_column_in_another_case(people: People) -> None:
+    """A trigger ``UPDATE OF public_id`` fires for the column ``Public_Id``, and is refused like any other."""
+    people.drop()
+    people.execute('CREATE TABLE person (id integer PRIMARY KEY, "Public_Id" varchar(12))')
+    people.execute("INSERT INTO person (id) VALUES (1)")
+    people.execute("CREATE TRIGGER note_it AFTER UPDATE OF public_id ON person BEGIN SELECT 1; END")
+
+    with pytest.raises(MigrationRefused) as caught:
+        backfill.run(people.engine, "person", "Public_Id")
+    assert [obstacle.code for obstacle in caught.value.obstacles] == ["update-triggers"]

@@ -1,0 +1,78 @@
+"""A backfill whose ids collide: what the batch has done is undone, and the number of repetitions is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from support.people import People, send
+
+from sqlalchemy_public_id import NanoId, PublicIdCollision, backfill, testing
+
+pytestmark = pytest.mark.backend
+
+MODULE: Any = backfill
+A, B = "a" * 12, "b" * 12
+
+
+@pytest.fixture
+def people(engine: Engine) -> Iterator[People]:
+    """Four rows, of which the first one has an id, and a unique index."""
+    people = People(engine)
+    people.create(4)
+    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+    people.execute("CREATE UNIQUE INDEX uq_person_public_id ON person (public_id)")
+    people.execute(f"UPDATE person SET public_id = '{A}' WHERE id = 1")
+    yield people
+    people.drop()
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["BEGIN", "no BEGIN"])
+@pytest.mark.parametrize("taken", [1, 2, 5])
+def test_collision_in_the_transaction_of_the_caller(people: People, taken: int, begins: bool) -> None:
+    """A batch that has collided leaves nothing behind, and the caller's transaction and its other work go on."""
+    format = NanoId()
+    with people.engine.connect() as connection:
+        if begins and people.engine.name == "sqlite":
+            send(connection, "BEGIN")
+        send(connection, "UPDATE person SET name = 'before'")
+        with testing.fixed_ids(format, B, *[A] * taken):
+            progress = backfill.run(connection, "person", format=format)
+        send(connection, "INSERT INTO person (name) VALUES ('after')")
+        connection.commit()
+
+    *ids, last = people.ids()
+    assert (progress.filled, progress.finished) == (3, True)
+    assert (ids[0], last) == (A, None)
+    assert len(set(ids)) == 4
+    assert None not in ids
+
+
+def test_collision_and_rollback_of_the_caller(people: People) -> None:
+    """The caller can undo a backfill that has collided, with everything else."""
+    format = NanoId()
+    with people.engine.connect() as connection:
+        send(connection, "UPDATE person SET name = 'before'")
+        with testing.fixed_ids(format, B, A):
+            backfill.run(connection, "person", format=format)
+        connection.rollback()
+
+    assert people.ids() == [A, None, None, None]
+
+
+@pytest.mark.parametrize("bound", [20, 30])
+def test_bound_of_the_repetitions(
+    people: People, monkeypatch: pytest.MonkeyPatch, statements: list[str], bound: int
+) -> None:
+    """A row for which no id is free is tried once, and again as often as the bound says."""
+    monkeypatch.setattr(MODULE, "MAX_RETRIES", bound)
+    people.execute("UPDATE person SET public_id = 'a' WHERE id = 1")
+    statements.clear()
+
+    with pytest.raises(PublicIdCollision) as caught:
+        backfill.run(people.engine, "person", format=NanoId(length=1, alphabet="a"))
+
+    assert sum("UPDATE person" in each for each in statements) == 1 + bound
+    assert caught.value.attempts == bound

@@ -1,0 +1,207 @@
+"""What others keep in a row stays: columns that an UPDATE changes by itself, and triggers that it fires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from support.marks import on
+from support.people import People, send
+
+from sqlalchemy_public_id import NanoId, backfill
+from sqlalchemy_public_id.errors import MigrationRefused
+
+pytestmark = pytest.mark.backend
+
+OLD = "2001-01-01 00:00:00"
+
+
+@pytest.fixture
+def people(engine: Engine) -> Iterator[People]:
+    """People with the time of their last change, and a table that counts changes."""
+    made = People(engine)
+    made.execute("DROP TABLE IF EXISTS changes")
+    made.execute("CREATE TABLE changes (person_id integer)")
+    by_itself = " ON UPDATE CURRENT_TIMESTAMP" if engine.name in {"mysql", "mariadb"} else ""
+    made.create(200, f", changed timestamp DEFAULT '{OLD}'{by_itself}")
+    yield made
+    made.drop()
+    made.execute("DROP TABLE changes")
+
+
+def changed(people: People) -> int:
+    """Return how many rows have another time than at the beginning."""
+    with people.engine.connect() as connection:
+        return int(send(connection, f"SELECT count(*) FROM person WHERE changed <> '{OLD}'").scalar_one())
+
+
+def fired(people: People) -> int:
+    with people.engine.connect() as connection:
+        return int(send(connection, "SELECT count(*) FROM changes").scalar_one())
+
+
+TRIGGERS = {
+    "postgresql": [
+        (
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN NEW.changed = now(); INSERT INTO changes VALUES (NEW.id); RETURN NEW; END$$"
+        ),
+        "CREATE TRIGGER note_change BEFORE UPDATE {of} ON person FOR EACH ROW EXECUTE FUNCTION note()",
+    ],
+    "sqlite": [
+        (
+            'CREATE TRIGGER "note_change" AFTER UPDATE {of} ON person BEGIN INSERT INTO changes VALUES (NEW.id); '
+            "UPDATE person SET changed = CURRENT_TIMESTAMP WHERE id = NEW.id AND changed = OLD.changed; END"
+        )
+    ],
+}
+MYSQL = ["CREATE TRIGGER note_change AFTER UPDATE ON person FOR EACH ROW INSERT INTO changes VALUES (NEW.id)"]
+
+
+def create_trigger(people: People, of: str = "") -> None:
+    for statement in TRIGGERS.get(people.engine.name, MYSQL):
+        people.execute(statement.replace("{of}", of))
+
+
+@pytest.fixture(autouse=True)
+def without_function(engine: Engine) -> Iterator[None]:
+    yield
+    if engine.name == "postgresql":
+        with engine.begin() as connection:
+            send(connection, "DROP FUNCTION IF EXISTS note() CASCADE")
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize(
+    "options", [{}, {"format": NanoId(length=2), "on_duplicate": "replace"}], ids=["", "duplicates"]
+)
+def test_on_update(people: People, options: dict[str, Any]) -> None:
+    """Columns with ON UPDATE CURRENT_TIMESTAMP keep their values: in the backfill, and where ids are replaced."""
+    people.options.update(options)
+    people.add()
+
+    assert changed(people) == 0
+    people.check_complete(200)
+
+
+@pytest.mark.parametrize("run", ["operation", "backfill"])
+def test_triggers_are_not_fired_in_silence(people: People, run: str) -> None:
+    """A table with a trigger for UPDATE is refused by default, and nothing is changed."""
+    create_trigger(people)
+    if run == "backfill":
+        people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+
+    with pytest.raises(
+        MigrationRefused, match='the trigger note_change once for each row; pass update_triggers="fire"'
+    ):
+        people.add() if run == "operation" else backfill.run(people.engine, "person")
+
+    assert ("public_id" in people.columns()) == (run == "backfill")
+    assert fired(people) == 0
+
+
+def test_triggers_are_fired_on_request(people: People) -> None:
+    """``"fire"`` lets them fire, once for each row."""
+    create_trigger(people)
+
+    people.add(update_triggers="fire")
+
+    assert fired(people) == 200
+    people.check_complete(200)
+
+
+@on("postgresql", "sqlite")
+@pytest.mark.parametrize("options", [{}, {"online": False}], ids=["online", "offline"])
+def test_triggers_are_skipped_on_request(people: People, options: dict[str, Any]) -> None:
+    """``"skip"`` leaves them out; they fire again afterwards."""
+    create_trigger(people)
+
+    people.add(update_triggers="skip", **options)
+
+    assert (fired(people), changed(people)) == (0, 0)
+    people.check_complete(200)
+    people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")
+    assert (fired(people), changed(people)) == (1, 1)
+
+
+@on("mysql", "mariadb")
+def test_triggers_that_cannot_be_skipped(people: People) -> None:
+    """MySQL and MariaDB cannot leave them out, and nothing is changed."""
+    create_trigger(people)
+
+    with pytest.raises(MigrationRefused, match="cannot leave out the trigger note_change"):
+        people.add(update_triggers="skip")
+
+    assert "public_id" not in people.columns()
+
+
+@on("postgresql", "sqlite")
+@pytest.mark.parametrize("of", ["OF name", "OF name, changed"])
+def test_triggers_of_other_columns(people: People, of: str) -> None:
+    """A trigger that fires for other columns only is no obstacle."""
+    create_trigger(people, of)
+
+    people.add()
+
+    assert fired(people) == 0
+
+
+def test_empty_table(people: People) -> None:
+    """A table without rows is no obstacle: nothing fires."""
+    create_trigger(people)
+    people.execute("DELETE FROM person")
+
+    people.add()
+
+    assert fired(people) == 0
+
+
+@on("postgresql")
+@pytest.mark.parametrize(("state", "code"), [("DISABLE", None), ("ENABLE REPLICA", None), ("ENABLE ALWAYS", "skip")])
+def test_states_of_triggers(people: People, state: str, code: str | None) -> None:
+    """Triggers that do not fire in this session are no obstacle; those that fire always cannot be skipped."""
+    create_trigger(people)
+    people.execute(f"ALTER TABLE person {state} TRIGGER note_change")
+    if code is None:
+        people.add()
+        assert fired(people) == 0
+        return
+    with pytest.raises(MigrationRefused, match="fires for replicated changes, too"):
+        people.add(update_triggers="skip")
+
+
+@on("postgresql")
+def test_rules(people: People) -> None:
+    """A rule for UPDATE is an obstacle as a trigger is."""
+    people.execute("CREATE RULE note_rule AS ON UPDATE TO person DO ALSO INSERT INTO changes VALUES (1)")
+
+    with pytest.raises(MigrationRefused, match="note_rule"):
+        people.add()
+
+
+@on("postgresql")
+def test_right_to_skip(people: People, engine: Engine) -> None:
+    """A role that may not skip triggers is refused before anything is changed, with the right that it takes."""
+    if (engine.dialect.server_version_info or (0,))[0] < 15:
+        pytest.skip("PostgreSQL 15 has the GRANT")
+    create_trigger(people)
+    people.execute("CREATE ROLE public_id_owner LOGIN")
+    owner = create_engine(engine.url.set(username="public_id_owner"))
+    try:
+        people.execute("GRANT ALL ON SCHEMA public TO public_id_owner")
+        people.execute("ALTER TABLE person OWNER TO public_id_owner")
+        with pytest.raises(MigrationRefused, match="GRANT SET ON PARAMETER session_replication_role"):
+            People(owner).add(update_triggers="skip")
+        people.execute("GRANT SET ON PARAMETER session_replication_role TO public_id_owner")
+        People(owner).add(update_triggers="skip")
+    finally:
+        owner.dispose()
+        people.execute("REVOKE SET ON PARAMETER session_replication_role FROM public_id_owner")
+        people.execute("REASSIGN OWNED BY public_id_owner TO postgres")
+        people.execute("DROP OWNED BY public_id_owner")
+        people.execute("DROP ROLE public_id_owner")
+
+    assert fired(people) == 0
+    people.check_complete(200)

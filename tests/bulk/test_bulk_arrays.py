@@ -1,0 +1,415 @@
+"""``bulk.insert()`` of many rows on PostgreSQL: arrays send what a flush sends, and what they cannot is left to it."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import pytest
+from sqlalchemy import (
+    ARRAY,
+    CHAR,
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    DateTime,
+    Double,
+    Engine,
+    ForeignKey,
+    Integer,
+    Interval,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    String,
+    Text,
+    Time,
+    TypeDecorator,
+    UniqueConstraint,
+    Uuid,
+    create_engine,
+    func,
+    select,
+)
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.marks import fast_ways, on
+from support.rows import agree
+
+from sqlalchemy_public_id import (
+    NanoId,
+    ObjectId,
+    PublicIdMixin,
+    PublicIdType,
+    Snowflake,
+    Uuid7,
+    bulk,
+    public_id_column,
+    testing,
+)
+
+pytestmark = [pytest.mark.backend, on("postgresql"), fast_ways]
+
+ROWS = 30
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Doubled(TypeDecorator[int]):
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value * 2
+
+    def process_result_value(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value // 2
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Plain(PublicIdMixin, Base):
+    """A column of each type that is sent in an array."""
+
+    __tablename__ = "plain"
+    text: Mapped[str | None] = mapped_column(Text)
+    string: Mapped[str | None] = mapped_column(String(20))
+    char: Mapped[str | None] = mapped_column(CHAR(3))
+    small: Mapped[int | None] = mapped_column(SmallInteger)
+    number: Mapped[int | None]
+    big: Mapped[int | None] = mapped_column(BigInteger)
+    ratio: Mapped[float | None] = mapped_column(Double)
+    price: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    flag: Mapped[bool | None] = mapped_column(Boolean)
+    day: Mapped[date | None] = mapped_column(Date)
+    at: Mapped[datetime | None] = mapped_column(DateTime)
+    zoned: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    hour: Mapped[time | None] = mapped_column(Time)
+    span: Mapped[timedelta | None] = mapped_column(Interval)
+    key: Mapped[uuid.UUID | None] = mapped_column(Uuid)
+    served: Mapped[str | None] = mapped_column(String(20), server_default="served")
+
+
+class Other(PublicIdMixin, Base):
+    """Columns that are left to the flush."""
+
+    __tablename__ = "other"
+    document: Mapped[Any | None] = mapped_column(JSON)
+    colour: Mapped[Colour | None] = mapped_column(EnumType(Colour, native_enum=False))
+    numbers: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
+    doubled: Mapped[int | None] = mapped_column(Doubled)
+
+
+class Native(PublicIdMixin, Base):
+    """Ids of each storage."""
+
+    __tablename__ = "native"
+    __public_id__ = Uuid7()
+    object_id: Mapped[str] = public_id_column(ObjectId())
+    snowflake: Mapped[str] = public_id_column(Snowflake(machine_id=1))
+    few: Mapped[str] = public_id_column(NanoId(length=2, alphabet="0123456789"))
+    number: Mapped[int | None]
+
+
+class Checked(PublicIdMixin, Base):
+    __tablename__ = "checked"
+    __table_args__ = (UniqueConstraint("number", deferrable=True),)
+    number: Mapped[int]
+
+
+class Made(PublicIdMixin, Base):
+    __tablename__ = "made"
+    name: Mapped[str] = mapped_column(String(20))
+    made: Mapped[int | None] = mapped_column(default=lambda: 7)
+    computed: Mapped[int | None] = mapped_column(default=func.abs(-5))
+
+
+class Hidden(PublicIdMixin, Base):
+    """A column that is not mapped."""
+
+    __tablename__ = "hidden"
+    __table_args__ = (Column("hidden", Integer, default=lambda: 7),)
+    __mapper_args__: ClassVar[dict[str, Any]] = {"exclude_properties": ["hidden"]}
+    name: Mapped[str] = mapped_column(String(20))
+
+
+LONG = "a" * 70
+
+
+class Long(PublicIdMixin, Base):
+    __tablename__ = "long"
+    locals()[f"{LONG}a"] = mapped_column("one", Integer, key=f"{LONG}a")
+    locals()[f"{LONG}b"] = mapped_column("two", Integer, key=f"{LONG}b")
+
+
+@pytest.fixture(autouse=True)
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def plain(number: int) -> Plain:
+    if number % 3 == 0:
+        return Plain(number=number)
+    return Plain(
+        text=f"ünïcode {number} {{}},\"'\\ %s :x",
+        string="a" * 20,
+        char="abc",
+        small=-number,
+        number=number,
+        big=2**62 + number,
+        ratio=number / 7,
+        price=Decimal("12.34") + number,
+        flag=number % 2 == 0,
+        day=date(2026, 11, 22),
+        at=datetime(2026, 11, 22, 1, 2, 3, number),
+        zoned=datetime(2026, 11, 22, 1, 2, 3, number, tzinfo=timezone.utc),
+        hour=time(1, 2, 3, number),
+        span=timedelta(days=number, microseconds=5),
+        key=uuid.uuid4(),
+        served=None if number % 2 else "own",
+    )
+
+
+def test_types(session: Session, statements: list[str]) -> None:
+    """Each object agrees with its row, whatever the types of its columns; one statement for rows of the same kind."""
+    objects = sorted((plain(number) for number in range(3 * ROWS)), key=lambda each: each.served is None)
+    statements.clear()
+    bulk.insert(session, objects)
+
+    assert [sql.startswith("INSERT") and "unnest" in sql for sql in statements] == [True, True]
+    agree(session, objects)
+
+
+def test_types_that_are_left_to_the_flush(session: Session, statements: list[str]) -> None:
+    """Documents, enumerations, arrays and types of the program go through the unit of work."""
+    objects: list[Any] = [
+        Other(document={"a": number}, colour=Colour.RED, numbers=[number], doubled=number) for number in range(ROWS)
+    ]
+    statements.clear()
+    bulk.insert(session, objects)
+
+    assert not any("unnest" in sql for sql in statements)
+    agree(session, objects)
+
+
+def test_native_ids(session: Session) -> None:
+    """Ids that are numbers, and several ids of one row, of which one collides again and again."""
+    objects: list[Any] = []
+    for batch in range(3):
+        new = [Native(number=batch * ROWS + number) for number in range(ROWS)]
+        bulk.insert(session, new)
+        objects += new
+
+    agree(session, objects)
+    assert len({each.few for each in objects}) == 3 * ROWS
+
+
+STRINGS = ["", "\x1f", "a\x1fb", "ünï", "NULL", "null", "{}", '"', "\\", " ", "\t\n", "%s", ":x", "€" * 20]
+
+
+@pytest.mark.parametrize(
+    "values", [STRINGS, ["", "a"], [""], ["\x1f"], ["a"]], ids=["all", "some empty", "empty", "separators", "letters"]
+)
+def test_strings(session: Session, values: list[str]) -> None:
+    """Strings of every kind are stored as they are, the empty one and control characters as well."""
+    objects = [Plain(text=values[at % len(values)], string=values[at % len(values)], char="abc") for at in range(ROWS)]
+    bulk.insert(session, objects)
+
+    session.expire_all()
+    assert [(each.text, each.string, each.char) for each in objects] == [
+        (values[at % len(values)], values[at % len(values)], "abc") for at in range(ROWS)
+    ]
+
+
+def test_one_collision_among_strings(session: Session) -> None:
+    """The row that collides is sent again, alone, with its empty strings."""
+    taken = NanoId().generate()
+    session.add(Plain(public_id=taken))
+    session.flush()
+    objects = [Plain(text="", string="") for _ in range(ROWS)]
+    with testing.collisions(Plain, taken):
+        bulk.insert(session, objects)
+
+    agree(session, objects)
+    session.expire_all()
+    assert {(each.text, each.string) for each in objects} == {("", "")}
+
+
+@pytest.mark.parametrize("value", [{"string": "a" * 21}, {"char": "abcd"}, {"small": 40_000}, {"text": "a\0"}])
+@pytest.mark.parametrize("step", [1, 3], ids=["some NULLs", "no NULLs"])
+def test_values_that_do_not_fit(session: Session, value: dict[str, Any], step: int) -> None:
+    """A value that the column cannot hold is an error, and is not cut."""
+    objects = [plain(number * step + 1) for number in range(ROWS)]
+    for name, wrong in value.items():
+        setattr(objects[-1], name, wrong)
+
+    with pytest.raises((DBAPIError, DataError)):
+        bulk.insert(session, objects)
+    session.rollback()
+    assert session.scalar(select(func.count()).select_from(Plain)) == 0
+
+
+def test_ids_of_the_application(session: Session) -> None:
+    """An id that the application gave twice, or that is taken, is the error of the database."""
+    taken = NanoId().generate()
+    session.add(Plain(public_id=taken))
+    session.commit()
+    for ids in ([taken], [twice := NanoId().generate(), twice]):
+        objects = [plain(number) for number in range(ROWS)]
+        for each, id in zip(objects, ids, strict=False):
+            each.public_id = id
+        with pytest.raises(IntegrityError):
+            bulk.insert(session, objects)
+        session.rollback()
+
+    assert session.scalar(select(func.count()).select_from(Plain)) == 1
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "AUTOCOMMIT"])
+def test_other_transactions(engine: Engine, statements: list[str], level: Any) -> None:
+    """Rows that collide cannot be left out there, so the unit of work inserts them."""
+    own = create_engine(engine.url, isolation_level=level)
+    with Session(own) as session:
+        objects = [plain(number) for number in range(ROWS)]
+        bulk.insert(session, objects)
+        session.commit()
+        agree(session, objects)
+    own.dispose()
+
+
+def test_deferrable_constraint(session: Session) -> None:
+    """PostgreSQL refuses ON CONFLICT there, so the unit of work inserts the rows."""
+    objects = [Checked(number=number) for number in range(ROWS)]
+    bulk.insert(session, objects)
+
+    agree(session, objects)
+
+
+MIXED: dict[str, list[Any]] = {
+    "zoned": [datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5))), datetime(2026, 1, 1, 12)],
+    "at": [datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))],
+    "ratio": [1, 0.5],
+    "price": [Decimal("1.25"), 3],
+    "day": [date(2026, 1, 1), datetime(2026, 1, 1, 12)],
+    "big": [1, 2**62],
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_values_of_several_types(session: Session, name: str) -> None:
+    """Values of several Python types are stored as a flush stores them."""
+    values = [MIXED[name][number % 2] for number in range(ROWS)]
+    flushed, inserted = ([Plain(number=at, **{name: value}) for at, value in enumerate(values)] for _ in range(2))
+    session.add_all(flushed)
+    session.flush()
+    bulk.insert(session, inserted)
+    column = getattr(Plain, name)
+    rows = session.execute(select(Plain.number, column).order_by(Plain.number, Plain.id)).all()
+
+    assert len(rows) == 2 * ROWS
+    assert [row[1] for row in rows[::2]] == [row[1] for row in rows[1::2]]
+
+
+def test_defaults(engine: Engine, session: Session) -> None:
+    """Column defaults are applied: also those of unmapped columns, and on engines without "insertmanyvalues"."""
+    own = create_engine(engine.url, use_insertmanyvalues=False)
+    for bind in (engine, own):
+        with Session(bind) as other:
+            bulk.insert(other, [Made(name=str(number)) for number in range(ROWS)])
+            bulk.insert(other, [Hidden(name=str(number)) for number in range(ROWS)])
+            other.commit()
+    own.dispose()
+
+    assert set(session.execute(select(Made.made, Made.computed))) == {(7, 5)}
+    assert set(session.scalars(select(Hidden.__table__.c.hidden))) == {7}
+
+
+class Plan(PublicIdMixin, Base):
+    __tablename__ = "plan"
+
+
+class Account(PublicIdMixin, Base):
+    """Holds the ids of other rows, by default that of one plan."""
+
+    __tablename__ = "account"
+    plan: Mapped[str | None] = mapped_column(
+        PublicIdType(NanoId()), ForeignKey("plan.public_id"), default=lambda: "izkpm55j334u"
+    )
+    parent: Mapped[str | None] = mapped_column(PublicIdType(NanoId()), ForeignKey("plan.public_id"))
+
+
+def test_default_of_a_column_with_ids_of_others(session: Session) -> None:
+    """The default of a column that holds ids of other rows is called for each row, as by a flush."""
+    session.add(Plan(public_id="izkpm55j334u"))
+    session.flush()
+    objects = [Account() for _ in range(ROWS)]
+    bulk.insert(session, objects)
+
+    assert {(each.plan, each.parent) for each in objects} == {("izkpm55j334u", None)}
+    agree(session, objects)
+
+
+def test_long_keys(session: Session) -> None:
+    """Columns whose keys agree in more characters than a name of PostgreSQL has."""
+    objects = [Long(**{f"{LONG}a": number, f"{LONG}b": -number}) for number in range(ROWS)]
+    bulk.insert(session, objects)
+
+    agree(session, objects)
+
+
+def test_two_rows_that_draw_the_same_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """One of two rows with the same new id is left out for its other id: both are stored, and once."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Pair(PublicIdMixin, OtherBase):
+        __tablename__ = "pair"
+        share_id: Mapped[str] = public_id_column(NanoId())
+        name: Mapped[str] = mapped_column(String(20))
+
+    create(OtherBase.metadata)
+    session.add(Pair(name="first", share_id="b" * 12))
+    session.flush()
+    pairs = [Pair(name=str(number)) for number in range(ROWS)]
+    same, taken = ["a" * 12] * 2, ["b" * 12]
+    with testing.fixed_ids(Pair, *same), testing.fixed_ids(Pair, *taken, attribute="share_id"):
+        bulk.insert(session, pairs)
+
+    agree(session, pairs)
+    rows = session.execute(select(Pair.name, Pair.id, Pair.public_id, Pair.share_id)).all()
+    assert len(rows) == ROWS + 1
+    assert {tuple(row) for row in rows} >= {(pair.name, pair.id, pair.public_id, pair.share_id) for pair in pairs}
+
+
+def test_discriminator_of_the_application(create: Callable[[MetaData], None], session: Session) -> None:
+    """An object that says itself which class its row is of is stored so, as by a flush."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Animal(PublicIdMixin, OtherBase):
+        __tablename__ = "animal"
+        kind: Mapped[str] = mapped_column(String(10))
+        __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}
+
+    class Cat(Animal):
+        __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "cat"}
+
+    create(OtherBase.metadata)
+    bulk.insert(session, [Animal(kind="cat") for _ in range(ROWS)])
+    session.commit()
+    session.expunge_all()
+
+    assert {type(animal) for animal in session.scalars(select(Animal))} == {Cat}

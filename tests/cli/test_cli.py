@@ -1,0 +1,845 @@
+"""The ``public-id`` command, inside this process and as a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import click
+import pytest
+from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, func, insert
+from sqlalchemy import select as sql_select
+from sqlalchemy.orm import declarative_base
+from support.command import run
+from support.marks import on
+
+from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.backfill import Pace
+from sqlalchemy_public_id.cli.commands import public_id
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats.guess import guesses, ranked_guesses
+from sqlalchemy_public_id.migrating import (
+    Consent,
+    OnDuplicate,
+    OnInvalid,
+    Patience,
+    PublicIdColumn,
+    ServerDefault,
+    Triggers,
+)
+
+pytestmark = pytest.mark.backend
+
+NAME = "invoice"
+
+
+def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process."""
+    command = [sys.executable, "-W", "error", "-m", "sqlalchemy_public_id.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def url(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
+
+
+Make = Callable[..., Table]
+
+
+@pytest.fixture(name="make")
+def _make(engine: Engine, create: Callable[[MetaData], None]) -> Make:
+    """Create a table of so many rows without ids, with a column for ids of so many characters."""
+
+    def make(rows: int = 0, length: int = 12, nullable: bool = True) -> Table:
+        metadata = MetaData()
+        table = Table(
+            NAME,
+            metadata,
+            Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+            Column("public_id", traits_for(engine.dialect).text_type(length), nullable=nullable),
+        )
+        Index(f"uq_{NAME}_public_id", table.c.public_id, unique=True)
+        create(metadata)
+        if rows:
+            with engine.begin() as connection:
+                connection.execute(insert(table), [{"id": number} for number in range(1, rows + 1)])
+        return table
+
+    return make
+
+
+def filled(engine: Engine, table: Table) -> int:
+    """How many rows have an id."""
+    with engine.connect() as connection:
+        return connection.scalar(sql_select(func.count(table.c.public_id))) or 0
+
+
+# --- new
+
+
+def test_new() -> None:
+    """One id of the usual format is printed."""
+    result = run("new")
+
+    assert NanoId().is_valid(result.stdout.removesuffix("\n"))
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 25_000])
+def test_new_ids(count: int) -> None:
+    """So many ids of the given format are printed, one on a line."""
+    format = NanoId(length=16, prefix="cus")
+    ids = run("new", repr(format), "-n", count).stdout.split()
+
+    assert len(set(ids)) == count
+    assert all(map(format.is_valid, ids))
+
+
+@pytest.mark.parametrize(
+    "format",
+    [Uuid7(), Uuid4(prefix="a", encoding="hyphenated"), JetifyTypeId("user"), Ulid(), Snowflake(5), ObjectId("o")],
+    ids=repr,
+)
+def test_new_ids_of_every_format(format: Format) -> None:
+    """Every format can be asked for, and what is made is in order where the format is."""
+    ids = run("new", repr(format), "-n", 100).stdout.split()
+
+    assert len(set(ids)) == 100
+    assert all(map(format.is_valid, ids))
+    assert not format.ordered or ids == sorted(ids)
+
+
+def test_new_snowflake_without_a_machine() -> None:
+    """Which machine makes a Snowflake has to be said."""
+    result = run("new", "Snowflake")
+
+    assert result.exit_code == 2
+    assert "missing a required argument: 'machine_id'" in result.stderr
+
+
+def test_new_with_a_wrong_format() -> None:
+    """A format that is none is told on stderr, with those that are."""
+    result = run("new", "NanoIdd")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "'NanoIdd' is not a format" in result.stderr
+    assert "write one of JetifyTypeId" in result.stderr
+
+
+def test_new_into_a_closed_pipe() -> None:
+    """``public-id new -n 100000 | head -1`` ends without a traceback."""
+    command = f"{sys.executable} -m sqlalchemy_public_id.cli new -n 200000 | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+
+    assert NanoId().is_valid(done.stdout.strip())
+    assert done.stderr == ""
+
+
+# --- inspect
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        NanoId(),
+        NanoId(prefix="cus"),
+        NanoId(prefix="cus_type"),
+        NanoId(prefix="cus", separator="-"),
+        NanoId(length=8),
+        NanoId(alphabet="0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", length=40),
+    ],
+    ids=repr,
+)
+def test_guesses(format: NanoId) -> None:
+    """The prefix, the length and the alphabet of an id are guessed."""
+    for text in format.generate_many(20):
+        [guess] = guesses(text)
+
+        assert guess.is_valid(text)
+        assert (guess.prefix, guess.max_length) == (format.prefix, format.max_length)
+
+
+@pytest.mark.parametrize(
+    "ids", [["Ab-cdefg", "Xyz_yyyy", "-zzzzzzz"], ["a.b~c", "~~~~~"], ["a-b", "a_b", "a.b"]], ids=repr
+)
+def test_guesses_from_ids_that_contain_separators(ids: list[str]) -> None:
+    """If no two ids have the same prefix, the separator is a character like others, also in an unknown alphabet."""
+    guess = ranked_guesses(ids)[0]
+
+    assert guess.prefix is None
+    assert all(map(guess.is_valid, ids))
+
+
+def test_guess_from_most_ids() -> None:
+    """The first guess from several ids accepts the most of them."""
+    older, newer = NanoId(length=16), NanoId(prefix="cus")
+
+    assert ranked_guesses([*older.generate_many(3), *newer.generate_many(5)])[0] == newer
+    assert ranked_guesses(["", "a b", "é"]) == []
+
+
+def test_inspect() -> None:
+    """What is known of an id is printed, a name and a value on each line."""
+    result = run("inspect", "cus_izkpm55j334u")
+    lines = dict(re.split(" {2,}", line, maxsplit=1) for line in result.stdout.splitlines())
+
+    assert result.exit_code == 0
+    assert lines["prefix"] == "cus"
+    assert lines["length"] == "16 (12 without the prefix)"
+    assert lines["characters"].startswith("those of BASE36, ")
+    assert lines["format"] == "NanoId(prefix='cus') (a guess)"
+    assert lines["check digit" if "check digit" in lines else "check digit not"].startswith("not valid by ISO 7064")
+
+
+def test_inspect_many() -> None:
+    """Of ids from the standard input, those that are not well-formed are shown with their lines; the status is 1."""
+    good, other = "cus_izkpm55j334u", "cus_izkpm55j334ü"
+    result = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\nbad\r\n\n{other}\n{good}")
+
+    assert result.exit_code == 1
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["2", "3", "4"]
+    assert "it does not begin with 'cus_'" in result.stdout
+    assert result.stderr == "5 ids, 3 not well-formed\n"
+    well_formed = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\n" * 3)
+    assert (well_formed.exit_code, well_formed.stdout) == (0, "")
+    undecodable = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=b"\xff\xfe\n")
+    assert undecodable.exit_code == 1
+
+
+def test_inspect_many_without_a_format() -> None:
+    """Without a format, the facts of each id are printed."""
+    result = run("inspect", "-", given="cus_izkpm55j334u\nabc\n")
+
+    assert result.exit_code == 0
+    assert re.findall(r"^id +(\S+)$", result.stdout, re.MULTILINE) == ["cus_izkpm55j334u", "abc"]
+    assert run("inspect", "-", given="").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "it is empty"),
+        ("a b", "no id contains ' '"),
+        ("gr\u00fc\u00dfe", "no id contains '\u00df', '\u00fc'"),
+        ("x" * 300, "no id has more than 255 characters"),
+    ],
+)
+def test_inspect_what_is_no_id(text: str, expected: str) -> None:
+    """A text that can be no id of any format is told from one."""
+    assert re.search(rf"^wrong +{expected}$", run("inspect", text).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        Uuid7(),
+        Uuid7("post", encoding="base58"),
+        Uuid7("credit_note", encoding="hyphenated"),
+        Uuid4(encoding="hyphenated"),
+        Uuid4("a", encoding="hex"),
+        JetifyTypeId(),
+        JetifyTypeId("line_item"),
+        Ulid(),
+        Ulid(prefix="evt", separator="."),
+        Snowflake(0),
+        Snowflake(0, prefix="s", encoding="base36"),
+        ObjectId(),
+        ObjectId("o"),
+    ],
+    ids=repr,
+)
+def test_guesses_of_every_format(format: Format) -> None:
+    """The format of an id is among those that are guessed, with prefix and encoding, before any NanoId."""
+    for text in format.generate_many(20):
+        found = list(guesses(text))
+
+        assert format in found
+        assert all(guess.is_valid(text) for guess in found)
+        assert not any(isinstance(guess, NanoId) for guess in found[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "2016-07-30T23:54:10.259+00:00 (as Ulid)"),
+        ("507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000+00:00 (as ObjectId)"),
+        ("user_01h455vb4pex5vsknk084sn02q", "2023-06-30T03:34:18.518+00:00 (as JetifyTypeId)"),
+        ("0000000004194324480", "2020-01-01T00:00:01.000+00:00 (as Snowflake)"),
+        ("post_036twi214qwj7mgsvq83nm8wf", "2022-02-22T19:22:22.000+00:00 (as Uuid7)"),
+    ],
+)
+def test_inspect_the_time(text: str, line: str) -> None:
+    """When an id was made is told for each format that it may be of."""
+    assert f"time         {line}\n" in run("inspect", text).stdout
+
+
+def test_inspect_the_time_of_a_known_format() -> None:
+    """Where the format is given, the time is that of this format; another one than the usual epoch counts."""
+    result = run("inspect", "0000000004194324480", "--format", "Snowflake(1, 1704067200000)")
+
+    assert result.exit_code == 0
+    assert "time         2024-01-01T00:00:01.000+00:00\n" in result.stdout
+
+
+def test_inspect_with_a_format() -> None:
+    """Whether an id has the given format is the exit status, and what is wrong is said."""
+    right = run("inspect", "cus_izkpm55j334u", "--format", "NanoId(prefix='cus')")
+    wrong = run("inspect", "ord_izkpm55j334u", "--format", "NanoId(prefix='cus')")
+
+    assert (right.exit_code, wrong.exit_code) == (0, 1)
+    assert re.search(r"^well-formed +yes$", right.stdout, re.MULTILINE)
+    assert re.search(r"^well-formed +no: the prefix is 'ord' \(expected cus_ and 12", wrong.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("spoil", "expected"), [(False, "valid by"), (True, "not valid by")])
+def test_inspect_a_check_digit(spoil: bool, expected: str) -> None:
+    """Whether the check digit is right is said."""
+    format = NanoId(prefix="cus", check_digit=True)
+    text = format.generate()
+    if spoil:
+        text = text[:-1] + ("a" if text[-1] != "a" else "b")
+
+    result = run("inspect", text)
+
+    assert f"check digit  {expected} ISO 7064 MOD 37,36" in result.stdout
+
+
+def test_inspect_a_uuid() -> None:
+    """The time in a UUID of version 7 is told, RFC 9562's example."""
+    result = run("inspect", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F")
+
+    assert "uuid         version 7" in result.stdout
+    assert "time         2022-02-22T19:22:22.000+00:00" in result.stdout
+
+
+# --- budget
+
+
+def test_budget() -> None:
+    """How many ids can be issued is told for some chances of a collision."""
+    result = run("budget", "NanoId(length=12)", "--ids", 1_000_000)
+
+    assert result.exit_code == 0
+    assert "308,617,316" in result.stdout  # docs/guides/choosing-a-format.md: 1 %, 35 years
+    assert "35.2" in result.stdout
+    assert "1,000,000 " in result.stdout
+
+
+def test_budget_of_few_ids() -> None:
+    """A format with next to no ids has a budget too."""
+    assert run("budget", "NanoId(1, alphabet='a')").exit_code == 0
+    assert run("budget", "NanoId(200, alphabet=BASE62)").exit_code == 0
+
+
+# --- template
+
+
+@pytest.mark.parametrize("name", ["generic", "async"])
+def test_template(name: str) -> None:
+    """The absolute path of the folder is printed, and Alembic finds what it needs there."""
+    folder = Path(run("template", name).stdout.removesuffix("\n"))
+
+    assert folder.is_absolute()
+    assert {"alembic.ini.mako", "env.py", "script.py.mako"} <= {path.name for path in folder.iterdir()}
+
+
+def test_unknown_template() -> None:
+    """Of another template it is said which there are."""
+    result = run("template", "multidb")
+
+    assert result.exit_code == 2
+    assert "'generic'" in result.stderr
+    assert "'async'" in result.stderr
+
+
+# --- audit
+
+
+def test_audit_of_a_clean_database(engine: Engine, make: Make) -> None:
+    """Where nothing is wrong, the exit status is 0."""
+    make(nullable=False)
+
+    result = run("audit", url(engine), "--table", NAME)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{NAME}: no ids")
+
+
+def test_audit_with_findings(engine: Engine, make: Make) -> None:
+    """Where something is wrong, the exit status is 1, and what to do is shown."""
+    make(rows=2)
+
+    result = run("audit", url(engine), "--table", NAME)
+
+    assert result.exit_code == 1
+    assert "missing-ids       2 rows have no id" in result.stdout
+    assert f'public-id backfill "$DATABASE_URL" {NAME}' in result.stdout
+    assert "1 error, 1 warning\n" in result.stderr
+    assert "backfill" not in run("audit", url(engine), "--table", NAME, "--no-remedies").stdout
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_audit_shows_a_remedy_once(engine: Engine, make: Make) -> None:
+    """Statements that mend several problems are shown below the last of them."""
+    make(nullable=True)
+    with engine.begin() as connection:
+        table = f" ON {NAME}" if engine.name != "postgresql" else ""
+        connection.exec_driver_sql(f"DROP INDEX uq_{NAME}_public_id{table}")
+
+    shown = run("audit", url(engine), "--table", NAME).stdout
+
+    assert shown.index("unique-missing") < shown.index("nullable") < shown.index("-- build the unique index")
+    assert shown.count("-- build the unique index") == 1
+
+
+def test_audit_as_json(engine: Engine, make: Make) -> None:
+    """A program gets the same findings, and the URL without its password."""
+    make(rows=2)
+
+    result = run("audit", url(engine), "--table", NAME, "--output", "json")
+
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert {finding["problem"] for finding in report["findings"]} == {"missing-ids", "nullable"}
+    assert report["counts"] == {"tables": 1, "without_column": 0, "without_default": 1}
+    assert [table["name"] for table in report["tables"]] == [NAME]
+    assert report["url"].startswith(engine.name)
+
+
+@on("sqlite")
+def test_audit_with_a_format(engine: Engine, make: Make) -> None:
+    """The format of a table may be told; a wrong one is refused."""
+    table = make(nullable=False)
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"id": 1, "public_id": "izkpm55j334u"})
+
+    right = run("audit", url(engine), "--table-format", f"{NAME}=NanoId()")
+    wrong = run("audit", url(engine), "--table-format", f"{NAME}=NanoId(length=8)")
+    nonsense = run("audit", url(engine), "--table-format", "NanoId()")
+
+    assert (right.exit_code, wrong.exit_code, nonsense.exit_code) == (0, 1, 2)
+    assert "malformed-ids" in wrong.stdout
+    assert "names no table; write TABLE=FORMAT" in nonsense.stderr
+
+
+@on("sqlite")
+def test_audit_of_a_missing_table(engine: Engine, make: Make) -> None:
+    """A table that is not there is told in one line, with those that are."""
+    make()
+
+    result = run("audit", url(engine), "--table", "invoces")
+
+    assert result.exit_code == 2
+    assert result.stderr == "public-id: there is no table 'invoces'; there are: invoice\n"
+
+
+def test_audit_of_a_missing_schema(engine: Engine, make: Make) -> None:
+    """A schema that does not exist is one line and the exit status 2."""
+    make()
+
+    result = run("audit", url(engine), "--schema", "typo")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("public-id: there is no schema 'typo'; there are: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_audit_counts_tables(engine: Engine, make: Make, create: Callable[[MetaData], None]) -> None:
+    """Tables without public ids are counted, and so are those without a server default."""
+    make(nullable=False)
+    metadata = MetaData()
+    for name in ("plain", "simple"):
+        Table(name, metadata, Column("id", Integer, primary_key=True))
+    create(metadata)
+
+    result = run("audit", url(engine))
+    listed = run("audit", url(engine), "--defaults")
+
+    assert (result.exit_code, listed.exit_code) == (0, 0)
+    effect = "programs without the column cannot insert, or insert NULL"
+    assert result.stdout.splitlines() == [
+        f"{NAME}: no ids; nothing is wrong",
+        "2 tables without public_id",
+        f"  info     default-missing   the database generates no ids in 1 table: {effect}",
+    ]
+    assert result.stderr == "public_id in 1 of 3 tables: nothing is wrong\n"
+    assert listed.stdout.splitlines()[:2] == [
+        f"{NAME}: no ids",
+        f"  info     default-missing   the database generates no ids: {effect}",
+    ]
+    assert listed.stdout.count("default-missing") == 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_audit_of_a_full_key_without_public_ids(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A table without public ids is listed if its key is nearly full."""
+    metadata = MetaData()
+    table = Table("plain", metadata, Column("id", Integer, primary_key=True))
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"id": 2**31 - 1000})
+
+    result = run("audit", url(engine))
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "plain: no public_id"
+    assert result.stdout.splitlines()[1].startswith("  error    key-nearly-full   the key id (INTEGER")
+
+
+@on("sqlite")
+def test_audit_of_a_table_that_cannot_be_read(engine: Engine, make: Make) -> None:
+    """A table that cannot be read is a warning, and the others are checked."""
+    make(nullable=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("PRAGMA writable_schema = ON")
+        broken = "CREATE VIRTUAL TABLE broken USING nosuch(x)"
+        connection.exec_driver_sql(f"INSERT INTO sqlite_master VALUES ('table', 'broken', 'broken', 0, '{broken}')")
+
+    result = run("audit", url(engine))
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'broken'")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:3] == [
+        "broken",
+        "  warning  table-unreadable  the table cannot be read, and was not checked: no such module: nosuch",
+        f"{NAME}: no ids; nothing is wrong",
+    ]
+
+
+SECRET = "s3cret-word"
+
+UNUSABLE = [
+    ("://nonsense", "this is not the URL of a database; write postgresql+psycopg://"),
+    (f"postgresql://user:{SECRET}@host:port/x", "this is not the URL of a database"),
+    (f"nosuch://user:{SECRET}@host/x", "SQLAlchemy has no dialect 'nosuch'"),
+    (f"mssql://user:{SECRET}@host/x", "the driver pyodbc is not installed"),
+    (f"postgresql+asyncpg://user:{SECRET}@host/x", "is an asynchronous driver"),
+    ("sqlite:////nowhere/x.db", "there is no file '/nowhere/x.db'"),
+    (f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x", "postgresql+psycopg://user:***@127.0.0.1:1/x: "),
+    (f"postgresql+psycopg://user@127.0.0.1:1/x?password={SECRET}", "postgresql+psycopg://user@127.0.0.1:1/x: "),
+    (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x", "mysql+pymysql://user:***@127.0.0.1:1/x: "),
+    (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x?nonsense={SECRET}", "user:***@127.0.0.1:1/x: "),
+    # the driver repeats the value of sslmode
+    (f"postgresql+psycopg://user@127.0.0.1:1/x?sslpassword={SECRET}&sslmode={SECRET}", "invalid sslmode value"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), UNUSABLE)
+@pytest.mark.parametrize("command", [["audit"], ["backfill", NAME]], ids=["audit", "backfill"])
+def test_databases_that_cannot_be_used(text: str, expected: str, command: list[str]) -> None:
+    """A URL that leads nowhere is told in one line, without its password."""
+    result = run(command[0], text, *command[1:])
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert expected in result.stderr
+    assert SECRET not in result.stderr
+
+
+# --- backfill
+
+
+def test_backfill(engine: Engine, make: Make) -> None:
+    """All rows get an id; what was done goes to stdout, how it goes on to stderr."""
+    table = make(rows=2_500)
+
+    result = run("backfill", url(engine), NAME)
+
+    assert result.exit_code == 0
+    assert filled(engine, table) == 2_500
+    assert re.fullmatch(r"2500 rows of invoice got an id in \d+\.\d s\n", result.stdout)
+    assert re.search(r"^invoice: [\d,]+ rows, [\d,]+ rows/s", result.stderr)
+
+
+@on("sqlite")
+def test_backfill_with_a_format(engine: Engine, make: Make) -> None:
+    """The ids have the given format; where the column is made for others, none is taken for granted."""
+    table = make(rows=3, length=16)
+
+    refused = run("backfill", url(engine), NAME)
+    done = run("backfill", url(engine), NAME, "--format", "NanoId(prefix='cus')")
+
+    assert (refused.exit_code, done.exit_code) == (2, 0)
+    assert "invoice.public_id has 16 characters and ids of NanoId() have 12" in refused.stderr
+    with engine.connect() as connection:
+        assert all(map(NanoId(prefix="cus").is_valid, connection.scalars(sql_select(table.c.public_id))))
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("arguments", "expected"), [(["nothing"], "'nothing'"), ([NAME, "--column", "slug"], "slug")])
+def test_backfill_of_nothing(engine: Engine, make: Make, arguments: list[str], expected: str) -> None:
+    """A table or a column that is not there is told in one line."""
+    make()
+
+    result = run("backfill", url(engine), *arguments)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")
+"""Batches of a few rows with a rest between them."""
+
+
+@pytest.mark.slow
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("name", ["backfill", "add"])
+def test_interrupt(engine: Engine, make: Make, name: str) -> None:
+    """Ctrl-C ends a backfill after the batch, and what would follow it; the same command goes on from there."""
+    table = make(rows=15_000)
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", name, url(engine), NAME]
+    started = subprocess.Popen([*command, *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stderr is not None
+    while not started.stderr.readline().startswith(f"{NAME}: "):
+        assert started.poll() is None  # the first batch is not done
+    started.send_signal(signal.SIGINT)
+    _, stderr = started.communicate(timeout=60)
+
+    assert started.returncode == 130
+    assert "finishing the batch" in stderr
+    assert "run the same command again to continue" in stderr
+    assert 0 < filled(engine, table) < 15_000
+    assert run(name, url(engine), NAME).exit_code == 0
+    assert filled(engine, table) == 15_000
+
+
+@pytest.mark.slow
+@on("sqlite")
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+def test_interrupt_twice(engine: Engine, make: Make, before: signal.Handlers) -> None:
+    """The second Ctrl-C ends a backfill at once, without a traceback, also if a shell had it ignored."""
+    make(rows=15_000)
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME, "--pause", "5000"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+    ) as started:
+        assert started.stderr is not None
+        started.stderr.readline()  # the first batch is done; now there is a long rest
+        started.send_signal(signal.SIGINT)
+        assert "Ctrl-C again stops at once" in started.stderr.readline()
+        started.send_signal(signal.SIGINT)
+        _, stderr = started.communicate(timeout=60)
+
+    assert started.returncode == 130
+    assert stderr == "interrupted; run the same command again to continue\n"
+
+
+# --- the command itself
+
+
+def test_as_a_module() -> None:
+    """``python -m sqlalchemy_public_id.cli`` is the command, and no warning is raised."""
+    done = process("new", "NanoId(prefix='cus')")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert NanoId(prefix="cus").is_valid(done.stdout.strip())
+
+
+@pytest.mark.slow
+def test_errors_of_a_process() -> None:
+    """An error is one line on stderr and the exit status 2."""
+    done = process("audit", f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("public-id: postgresql+psycopg://user:***@127.0.0.1:1/x: ")
+    assert SECRET not in done.stderr
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from sqlalchemy_public_id.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+def test_missing_extra() -> None:
+    """Without Click, the command says how to install it."""
+    command = [sys.executable, "-c", WITHOUT, "click", "new"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == "public-id: click is not installed; run: pip install 'sqlalchemy-public-id[cli]'\n"
+
+
+@pytest.mark.slow
+def test_nothing_is_imported_that_is_not_needed() -> None:
+    """The drivers and Alembic are imported by what needs them alone."""
+    program = (
+        "import sys\nfrom sqlalchemy_public_id.cli.commands import public_id\n"
+        "unwanted = {'numpy', 'psycopg', 'pymysql', 'alembic'}\n"
+        "print(sorted(unwanted & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
+SESSIONS = re.findall(
+    r"^```text\n\$ public-id ((?:inspect|budget) .*)\n((?:.*\n)*?)```$", GUIDE.read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), SESSIONS)
+def test_the_guide(arguments: str, expected: str) -> None:
+    """What the guide shows is what the command prints."""
+    lines = run(*shlex.split(arguments)).stdout.splitlines()
+
+    assert [line.rstrip() for line in lines] == expected.splitlines()
+
+
+@pytest.mark.parametrize("command", sorted(public_id.commands))
+def test_help(command: str) -> None:
+    """Each command describes itself and each of its options."""
+    result = run(command, "--help")
+
+    assert result.exit_code == 0
+    assert f"public-id {command} [OPTIONS]" in result.stdout
+    options = [param for param in public_id.commands[command].params if isinstance(param, click.Option)]
+    assert [param.name for param in options if not param.help] == []
+    assert "The exit status is 0 for success, 1 if" in " ".join(result.stdout.split())
+
+
+def test_options_of_an_operation() -> None:
+    """The command has an option for whatever a migration can say in Python: each field, and each choice of it."""
+    options = {option.name: option for option in public_id.commands["add"].params}
+    fields = {field.name for cls in (PublicIdColumn, Consent, Patience, Pace) for field in dataclasses.fields(cls)}
+    choices: dict[str, Any] = {
+        "server_default": ServerDefault,
+        "update_triggers": Triggers,
+        "on_duplicate": OnDuplicate,
+        "on_invalid": OnInvalid,
+    }
+
+    assert fields - options.keys() == {"table", "wait_while"}
+    assert {name: set(options[name].type.choices) for name in choices} == {
+        name: set(get_args(choice)) for name, choice in choices.items()
+    }
+
+
+@pytest.mark.parametrize("command", sorted(public_id.commands))
+def test_examples_in_the_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The help of each command ends with command lines that it accepts."""
+    monkeypatch.setenv("DATABASE_URL", "sqlite://")
+    models: Any = ModuleType("shop.models")
+    models.Base = declarative_base()
+    monkeypatch.setitem(sys.modules, "shop.models", models)
+    shown, _, text = run(command, "--help").stdout.partition("Examples:\n")
+    lines = re.findall(rf"public-id {command}\b(.*?)(?:\)\"| <|$)", text, re.MULTILINE)
+
+    assert "\\b" not in shown
+    assert lines
+    for line in lines:
+        public_id.commands[command].make_context(command, shlex.split(line))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    """The script of the shell completes the names of commands."""
+    command = Path(sys.executable).parent / "public-id"
+    environment = os.environ | {"_PUBLIC_ID_COMPLETE": f"{shell}_source"}
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("there is no bash, whose version the script depends on")
+    script = subprocess.run([command], env=environment, capture_output=True, text=True, check=True).stdout
+    assert "public-id" in script
+    words = {"_PUBLIC_ID_COMPLETE": f"{shell}_complete", "COMP_WORDS": "public-id bu", "COMP_CWORD": "1"}
+    if shell == "fish":
+        words["COMP_CWORD"] = "bu"
+    names = subprocess.run([command], env=os.environ | words, capture_output=True, text=True, check=True).stdout
+    assert "budget" in names
+    assert "audit" not in names
+
+
+MODELS = """
+from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class Crate(PublicIdMixin, Base):
+    __tablename__ = "crate"
+    __public_id__ = NanoId(prefix="clicrate")
+
+class Barrel(PublicIdMixin, Base):
+    __tablename__ = "barrel"
+    __public_id__ = NanoId(prefix="clibarrel")
+"""
+ROWS = """
+from depot_models import Base, Crate
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+engine = create_engine("sqlite:///depot.db")
+Base.metadata.create_all(engine)
+with Session(engine) as session:
+    session.add(Crate(id=77777, public_id="clicrate_000000000one"))
+    session.commit()
+"""
+
+
+def test_inspect_with_models(tmp_path: Path) -> None:
+    """With models, the one that has the id is named; with a database, whether a row has it. The key is not shown."""
+    (tmp_path / "depot_models.py").write_text(MODELS)
+    subprocess.run([sys.executable, "-c", ROWS], cwd=tmp_path, check=True)
+    options = ["--models", "depot_models:Base"]
+    stored = process("inspect", "clicrate_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
+    named = process("inspect", "clibarrel_000000000one", *options, cwd=tmp_path)
+    missing = process("inspect", "clibarrel_000000000one", *options, "--url", "sqlite:///depot.db", cwd=tmp_path)
+    unknown = process("inspect", "nonsense", *options, cwd=tmp_path)
+
+    assert (stored.returncode, "model        Crate, crate.public_id: one row\n" in stored.stdout) == (0, True)
+    assert "77777" not in stored.stdout
+    assert (named.returncode, "model        Barrel, barrel.public_id\n" in named.stdout) == (0, True)
+    assert (missing.returncode, "Barrel, barrel.public_id: no row" in missing.stdout) == (1, True)
+    assert (unknown.returncode, "none of Base has such ids" in unknown.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--models", "models"], "is not module:Base"),
+        (["--models", "there.is.none:Base"], "there is no module 'there'"),
+        (["--models", "json:Base"], "the module 'json' has no 'Base'"),
+        (["--models", "json:JSONDecoder"], "is no declarative base"),
+        (["--url", "sqlite://"], "--url needs --models"),
+    ],
+)
+def test_models_that_cannot_be_used(arguments: list[str], expected: str) -> None:
+    """What is no declarative base is an error of usage, in one sentence."""
+    result = run("inspect", "izkpm55j334u", *arguments)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+@on("sqlite")
+def test_plan_of_a_unique_column(engine: Engine) -> None:
+    """``plan`` has no step for a column that is NOT NULL, and unique by a constraint of another name."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE invoice (id INTEGER PRIMARY KEY, public_id VARCHAR(12) NOT NULL, "
+            "CONSTRAINT old UNIQUE (public_id))"
+        )
+
+    assert json.loads(run("plan", url(engine), NAME, "--output", "json").stdout)["steps"] == []

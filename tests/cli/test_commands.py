@@ -1,0 +1,368 @@
+"""A whole migration from the command line: one table and many, pauses, and what the exit status says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+from support.command import run
+from support.marks import on
+from support.people import People
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
+
+pytestmark = pytest.mark.backend
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+DONE, REFUSED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+"""The exit status."""
+
+
+@pytest.fixture
+def people(engine: Engine) -> Iterator[People]:
+    made = People(engine)
+    made.create(100)
+    yield made
+    made.drop()
+
+
+@pytest.fixture(autouse=True)
+def url(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the database, which is in the environment, too."""
+    text = engine.url.render_as_string(hide_password=False)
+    monkeypatch.setenv("DATABASE_URL", text)
+    return text
+
+
+# --- one table
+
+
+def test_phases(people: People) -> None:
+    """``expand``, ``backfill`` and ``contract`` make the column complete; ``loosen`` and ``drop`` are the way back."""
+    expanded = run("expand", "person")
+    people.check_expanded()
+    filled = run("backfill", "person")
+    contracted = run("contract", "person")
+    people.check_complete(100)
+    loosened = run("loosen", "person")
+    people.check_expanded()
+    dropped = run("drop", "person", "--yes")
+
+    assert [each.exit_code for each in (expanded, filled, contracted, loosened, dropped)] == [DONE] * 5
+    assert "person.public_id" in contracted.stdout
+    assert "person.public_id: build the unique index" in contracted.stderr
+    assert people.columns() == ["id", "name"]
+
+
+def test_add(people: People) -> None:
+    """``add`` does all of it, with the options of the operation, and a second time nothing."""
+    people.options["format"] = NanoId(prefix="per")
+    done = run("add", "person", "--format", "NanoId(prefix='per')", "--lock-timeout", "2", "--batch-seconds", "0.1")
+    again = run("add", "person", "--format", "NanoId(prefix='per')")
+
+    assert (done.exit_code, again.exit_code) == (DONE, DONE), done.stderr
+    people.check_complete(100)
+    assert "add the column" in done.stderr
+    assert again.stderr == ""
+
+
+def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first argument is the URL if it contains ``://``; otherwise it is that of DATABASE_URL."""
+    from_the_environment = run("plan", "person")
+    assert run("audit", "--table", "person").exit_code == DONE
+    monkeypatch.delenv("DATABASE_URL")
+
+    assert run("plan", url, "person").stdout == from_the_environment.stdout
+    assert run("audit", url, "--table", "person").exit_code == DONE
+    missing = run("plan", "person")
+    assert missing.exit_code == UNUSABLE
+    assert "write it before the tables, or set DATABASE_URL" in missing.stderr
+
+
+def test_refusals(people: People) -> None:
+    """What stands in the way, or is left to do, is the status 1; a table that is not there, or no table, is 2."""
+    early = run("contract", "person")
+    run("expand", "person")
+    people.execute("UPDATE person SET public_id = NULL")
+    incomplete = run("contract", "person")
+    people.execute("UPDATE person SET public_id = 'izkpm55j334u'")
+    refused = run("contract", "person")
+
+    assert (incomplete.exit_code, refused.exit_code) == (REFUSED, REFUSED)
+    assert "100 rows of person have no public_id yet" in incomplete.stderr
+    assert "1 obstacle, and nothing was changed" in refused.stderr
+    assert early.exit_code == UNUSABLE
+    assert "there is no column person.public_id" in early.stderr
+    assert run("expand", "nobody").exit_code == UNUSABLE
+    assert run("expand").exit_code == UNUSABLE
+    assert run("expand", "person", "--all").exit_code == UNUSABLE
+
+
+@on(*SERVERS)
+def test_locked_table(people: People) -> None:
+    """A table that others keep locked is the status 1, and the error names what to look for."""
+    with people.engine.begin() as connection:
+        connection.execute(text("SELECT count(*) FROM person"))
+        locked = run("expand", "person", "--attempts", "1", "--lock-timeout", "0.2")
+
+    assert locked.exit_code == REFUSED
+    assert "the table was in use whenever it was tried" in locked.stderr
+
+
+def test_dry_run(people: People) -> None:
+    """``--dry-run`` prints the steps of this phase, or what stands in its way, and changes nothing."""
+    steps = run("expand", "person", "--dry-run")
+
+    assert steps.exit_code == DONE
+    assert "expand: add the column" in steps.stdout
+    assert "contract:" not in steps.stdout
+    assert people.columns() == ["id", "name"]
+    people.execute("CREATE INDEX uq_other ON person (name)")
+    obstacle = run("add", "person", "--unique-name", "uq_other", "--dry-run")
+    assert obstacle.exit_code == REFUSED
+    assert "obstacle: " in obstacle.stdout
+    people.add()
+    assert "drop: drop the column" in run("drop", "person", "--dry-run").stdout
+
+
+@on(*SERVERS)
+def test_collation(people: People) -> None:
+    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
+    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+    changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
+
+    assert changed in run("plan", "person", "--collation", "bytes").stdout
+    assert changed not in run("plan", "person").stdout
+
+
+def test_drop_asks(people: People) -> None:
+    """``drop`` loses ids, and asks first; any answer but yes leaves them."""
+    people.add()
+
+    assert run("drop", "person", given="n\n").exit_code == REFUSED
+    assert "public_id" in people.columns()
+    assert run("drop", "person", given="y\n").exit_code == DONE
+    assert people.columns() == ["id", "name"]
+
+
+# --- pauses
+
+
+def test_pause_file(people: People, tmp_path: Path) -> None:
+    """While the file exists, no batch begins; the log says so, once."""
+    people.run("expand_public_id")
+    pause = tmp_path / "pause"
+    pause.touch()
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", "person", "--pause-file", str(pause)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting: the file {pause} exists\n"
+        time.sleep(2.5)
+        assert process.poll() is None
+        assert set(people.ids()) == {None}
+        pause.unlink()
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == DONE
+    assert errors.startswith("continuing\nperson: ")
+    assert "waiting" not in errors
+    assert None not in people.ids()
+
+
+@on(*SERVERS)
+def test_load(people: People) -> None:
+    """The load is the number of statements that other sessions execute at this moment."""
+    sleep = "SELECT pg_sleep(3)" if people.engine.name == "postgresql" else "SELECT SLEEP(3)"
+    workers = [threading.Thread(target=people.execute, args=(sleep,)) for _ in range(3)]
+    with people.engine.connect() as connection:
+        for worker in workers:
+            worker.start()
+        time.sleep(1)
+        meanwhile = MaxLoad(0).running(connection)
+        assert meanwhile >= 3
+        assert MaxLoad(2)(connection)
+        assert not MaxLoad(1000)(connection)
+    for worker in workers:
+        worker.join()
+
+
+@on(*SERVERS)
+def test_max_load(people: People) -> None:
+    """``--max-load`` waits while others execute more statements, and continues after them."""
+    people.run("expand_public_id")
+    sleep = "SELECT pg_sleep(3)" if people.engine.name == "postgresql" else "SELECT SLEEP(3)"
+    workers = [threading.Thread(target=people.execute, args=(sleep,)) for _ in range(14)]  # as many as the pool has
+    for worker in workers:
+        worker.start()
+    time.sleep(1)
+    result = run("backfill", "person", "--max-load", "12")
+    for worker in workers:
+        worker.join()
+
+    assert result.exit_code == DONE
+    assert "waiting: other sessions execute " in result.stderr
+    assert None not in people.ids()
+
+
+@on("sqlite")
+def test_load_of_sqlite(people: People) -> None:
+    """SQLite does not tell its load: ``--max-load`` is refused before the first batch."""
+    people.run("expand_public_id")
+    result = run("backfill", "person", "--max-load", "3")
+
+    assert result.exit_code == UNUSABLE
+    assert "sqlite does not tell its load" in result.stderr
+    with pytest.raises(ConfigurationError, match="expected a number of 0 or more"):
+        MaxLoad(-1)
+
+
+@on("postgresql")
+def test_replica_that_does_not_answer(people: People) -> None:
+    """A replica that cannot be reached counts as behind; a server that replicates nothing is refused."""
+    gone = create_engine(people.engine.url.set(port=1))
+    with people.engine.connect() as connection:
+        assert MaxLag(gone)(connection)
+        with pytest.raises(ConfigurationError, match="is no replica"):
+            MaxLag(people.engine)(connection)
+
+
+@on("postgresql")
+def test_load_that_is_hidden(people: People) -> None:
+    """PostgreSQL hides what other roles do: the error says which right is missing, and nothing is filled."""
+    with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("DROP ROLE IF EXISTS public_id_blind"))
+        connection.execute(text("CREATE ROLE public_id_blind"))
+        try:
+            with people.engine.connect() as blind:
+                blind.execute(text("SET ROLE public_id_blind"))
+                with pytest.raises(ConfigurationError, match="GRANT pg_read_all_stats TO public_id_blind"):
+                    MaxLoad(10).running(blind)
+                blind.rollback()
+                blind.execute(text("RESET ROLE"))
+                blind.commit()
+        finally:
+            connection.execute(text("DROP ROLE public_id_blind"))
+
+
+# --- many tables
+
+MODELS = """
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class Plain(Base):
+    __tablename__ = "plain"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+for number in range(6):
+    type(
+        f"Many{number}",
+        (PublicIdMixin, Base),
+        {"__tablename__": f"many_{number}", "__public_id__": NanoId(prefix=f"m{number}"), "__module__": __name__},
+    )
+"""
+MANY = [f"many_{number}" for number in range(6)]
+
+
+@pytest.fixture
+def many(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, People]]:
+    """Six tables that models describe, and one that no model has."""
+    tables = {name: People(engine, name, format=NanoId(prefix=f"m{name[-1]}")) for name in [*MANY, "other"]}
+    _drop(tables)
+    for table in tables.values():
+        table.create(20)
+    (tmp_path / "many_models.py").write_text(MODELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "many_models", raising=False)
+    yield tables
+    _drop(tables)
+
+
+def _drop(tables: dict[str, People]) -> None:
+    for table in tables.values():
+        table.execute(f"DROP TABLE IF EXISTS {table.table}")
+    tables["other"].drop()  # and the functions
+
+
+def _is_complete(table: People) -> bool:
+    return table.state().complete and all(map(table.format.is_valid, table.ids()))
+
+
+OF_MODELS = ("--all", "--models", "many_models:Base")
+
+
+def test_all_tables_of_models(many: dict[str, People]) -> None:
+    """``--all --models`` is for each table of the models with public ids, with its format, and for no other one."""
+    codes = [run(phase, *OF_MODELS, "--jobs", 3).exit_code for phase in ("expand", "backfill", "contract")]
+
+    assert codes == [DONE] * 3
+    assert [name for name, table in many.items() if not _is_complete(table)] == ["other"]
+    assert many["other"].columns() == ["id", "name"]
+    assert run("drop", *OF_MODELS, "--yes").exit_code == DONE
+    assert {tuple(table.columns()) for table in many.values()} == {("id", "name")}
+
+
+def test_error_of_one_table(many: dict[str, People]) -> None:
+    """A table that cannot be changed does not stop the others; the same command continues when it can."""
+    many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
+    result = run("add", *OF_MODELS)
+
+    assert result.exit_code == REFUSED
+    assert "many_2.public_id: 1 obstacle" in result.stderr
+    assert _is_complete(many["many_5"])
+    assert many["many_2"].columns() == ["id", "name"]
+    on_table = " ON many_2" if many["many_2"].engine.name in ("mysql", "mariadb") else ""
+    many["many_2"].execute(f"DROP INDEX uq_many_2_public_id{on_table}")
+    again = run("add", *OF_MODELS, "--jobs", 2)
+    assert again.exit_code == DONE
+    assert "many_5" not in again.stderr
+    assert _is_complete(many["many_2"])
+
+
+def test_all_needs_models(many: dict[str, People]) -> None:
+    """No command changes a table that nobody has named: ``--all`` needs models, which describe the column."""
+    without = run("expand", "--all")
+    described = run("expand", *OF_MODELS, "--format", "NanoId")
+    unknown = run("expand", "other", "--models", "many_models:Base")
+
+    assert (without.exit_code, described.exit_code, unknown.exit_code) == (UNUSABLE, UNUSABLE, UNUSABLE)
+    assert "--all needs --models" in without.stderr
+    assert "leave out format" in described.stderr
+    assert "no model has a unique public id in other" in unknown.stderr
+    assert {tuple(table.columns()) for table in many.values()} == {("id", "name")}
+
+
+def test_plan_of_a_schema(many: dict[str, People]) -> None:
+    """``plan --all`` has a line for each table, and the obstacles of all of them."""
+    many["many_1"].add()
+    many["many_4"].execute("CREATE INDEX uq_many_4_public_id ON many_4 (name)")
+    result = run("plan", "--all")
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if "public_id " in line}
+
+    assert result.exit_code == REFUSED
+    assert {f"{name}.public_id" for name in many} <= lines.keys()
+    assert lines["many_3.public_id"].endswith(" nothing")
+    assert lines["many_1.public_id"].endswith(" it is done")
+    assert lines["many_4.public_id"].endswith(" wrong-index")
+    assert "many_4.public_id: " in result.stdout
+    assert "tables, " in result.stderr
+    assert "other.public_id" not in run("plan", *OF_MODELS).stdout
+
+
+@on("postgresql")
+def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
+    """A table that cannot be examined is one more line, and the others are examined."""
+    result = run("plan", "many_0", "gone", "many_1", "--output", "table")
+
+    assert result.exit_code == REFUSED
+    assert "gone.public_id: there is no table 'gone'" in result.stdout
+    assert result.stdout.count(" nothing\n") == 2

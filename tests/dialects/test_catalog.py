@@ -1,0 +1,56 @@
+"""What the catalog says of a column does not depend on the driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncEngine
+from support import servers
+
+from sqlalchemy_public_id import NanoId, PublicIdType
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrating.state import State
+
+pytestmark = pytest.mark.backend
+
+metadata = MetaData()
+table = Table(
+    "catalogued",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("public_id", PublicIdType(NanoId()), unique=True, nullable=False),
+)
+
+
+def read(connection: Connection) -> State:
+    return live_table(connection, PublicIdColumn.of("catalogued")).read_state()
+
+
+def test_every_driver_reads_the_same(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
+    """The state of a column is that which the synchronous driver reads: asyncpg has bytes for "char"."""
+
+    async def read_awaited() -> State:
+        async with async_engine.connect() as connection:
+            return await connection.run_sync(read)
+
+    engine = new_engine(async_engine.dialect.name, url=synchronous(async_engine.url))
+    metadata.create_all(engine)
+    try:
+        with engine.connect() as connection:
+            expected = read(connection)
+
+        assert expected == asyncio.run(read_awaited())
+    finally:
+        metadata.drop_all(engine)
+
+
+def synchronous(url: URL) -> URL:
+    """Return *url* with the synchronous driver of its database."""
+    database = url.get_backend_name()
+    driver = servers.SYNC[database]
+    return url.set(drivername=database if driver == "sqlite" else f"{database}+{driver}")

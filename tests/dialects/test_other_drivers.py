@@ -1,0 +1,206 @@
+"""Drivers that the library does not name: a collision is retried, and values are stored as SQLAlchemy stores them.
+
+pg8000 is installed with the tests. ``pip install mariadb mysqlclient mysql-connector-python psycopg2-binary
+sqlalchemy-libsql libsql-experimental`` adds the others.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, String, create_engine, func, insert, select
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import StaticPool
+from support.marks import on
+from support.rows import agree
+
+from conftest import url_of
+from sqlalchemy_public_id import PublicIdMixin, bulk, guard, testing
+
+A = "a" * 12
+
+pytestmark = pytest.mark.backend
+
+Create = Callable[[MetaData], None]
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    name: Mapped[str | None] = mapped_column(String(9))
+
+
+class ByHand(Base):
+    """A control without the library."""
+
+    __tablename__ = "by_hand"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None] = mapped_column(String(9))
+
+
+def flush_one(session: Session) -> None:
+    session.add(User(name="new"))
+    session.flush()
+
+
+def flush_three(session: Session) -> None:
+    session.add_all([User(name="new") for _ in range(3)])
+    session.flush()
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(User), [{"name": "new"}] * 3)
+
+
+def execute_values(session: Session) -> None:
+    session.execute(insert(User).values([{"name": "new"}] * 3))
+
+
+def insert_in_bulk(session: Session) -> None:
+    bulk.insert(session, [User(name="new") for _ in range(3)])
+
+
+WAYS = [flush_one, flush_three, execute, execute_values, insert_in_bulk]
+
+
+@pytest.mark.parametrize(
+    ("module", "driver", "way", "database"),
+    [
+        pytest.param(module, driver, way, database, id=f"{driver}-{way.__name__}-{database}")
+        for module, driver, databases in (
+            ("pg8000", "pg8000", ["postgresql"]),
+            ("mariadb", "mariadbconnector", ["mariadb"]),
+            ("MySQLdb", "mysqldb", ["mysql", "mariadb"]),
+            ("mysql.connector", "mysqlconnector", ["mysql", "mariadb"]),
+            ("psycopg2", "psycopg2", ["postgresql"]),
+        )
+        for way in WAYS
+        for database in databases
+    ],
+    indirect=["database"],
+)
+def test_collisions(
+    database: str,
+    create: Create,
+    new_engine: Callable[..., Engine],
+    module: str,
+    driver: str,
+    way: Callable[[Session], None],
+) -> None:
+    """A collision is retried, whatever driver reports it."""
+    pytest.importorskip(module)
+    create(Base.metadata)
+    with Session(new_engine(database, url_of(database, driver))) as session:
+        session.add(User(name="first", public_id=A))
+        session.flush()
+        with testing.collisions(User, A, times=2):
+            way(session)
+
+        agree(session, list(session.scalars(select(User))))
+
+
+@pytest.mark.parametrize("model", [ByHand, User])
+@on("postgresql")
+def test_text_that_is_null_in_an_array(
+    database: str, create: Create, new_engine: Callable[..., Engine], model: type[User | ByHand]
+) -> None:
+    """The text 'null' is stored as text by a flush of many objects, through pg8000 too."""
+    pytest.importorskip("pg8000")
+    create(Base.metadata)
+    with Session(new_engine(database, url_of(database, "pg8000"))) as session:
+        session.add_all([model(name="null") for _ in range(25)])
+        session.flush()
+
+        assert session.scalar(select(func.count(model.name))) == 25
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says is missing, of a text that is always the same."""
+    messages = [record.getMessage() for record in caplog.records if record.name == "sqlalchemy_public_id"]
+    return [message.partition(" because ")[2].partition(";")[0] for message in messages]
+
+
+class NoClasses(SQLiteDialect_pysqlite):
+    """A dialect whose driver has one class of errors, as libsql has."""
+
+    supports_statement_cache = True
+    driver = "no_classes"
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        return SimpleNamespace(**{name: value for name, value in vars(sqlite3).items() if name != "IntegrityError"})
+
+
+class NoNumbers(MySQLDialect_pymysql):
+    """A dialect whose driver keeps the number of an error for itself."""
+
+    supports_statement_cache = True
+    driver = "no_numbers"
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        try:
+            super().do_execute(cursor, statement, parameters, context)
+        except self.loaded_dbapi.IntegrityError as error:
+            raise self.loaded_dbapi.IntegrityError(str(error.args[1])) from None
+
+
+registry.register("sqlite.no_classes", __name__, "NoClasses")
+registry.register("mysql.no_numbers", __name__, "NoNumbers")
+
+
+@pytest.mark.parametrize(
+    ("driver", "database", "missing"),
+    [
+        ("no_classes", "sqlite", "the driver no_classes has no IntegrityError"),
+        ("no_numbers", "mysql", "the driver no_numbers reports no number with the error"),
+    ],
+    indirect=["database"],
+)
+def test_warning(
+    database: str,
+    create: Create,
+    new_engine: Callable[..., Engine],
+    driver: str,
+    missing: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A driver by which collisions cannot be retried is a warning, once, that says what is missing."""
+    create(Base.metadata)
+    engine = new_engine(database, url_of(database, driver))
+    if database == "sqlite":  # a new file
+        Base.metadata.create_all(engine)
+    for _ in range(2):
+        with Session(engine) as session:
+            session.add(User(name="first", public_id=A))
+            session.flush()
+            with testing.collisions(User, A), pytest.raises(DBAPIError):
+                flush_one(session)
+
+    assert warnings_of(caplog) == [missing]
+
+
+@on("sqlite")
+def test_module_without_an_integrity_error(database: str) -> None:
+    """A violation is raised as the driver reports it, if the module of the driver has no IntegrityError."""
+    pytest.importorskip("sqlalchemy_libsql")
+    engine = create_engine("sqlite+libsql://", poolclass=StaticPool)
+    Base.metadata.create_all(engine)
+    raised = []
+    for switch in (guard.uninstall, guard.install):
+        switch(engine)
+        with engine.connect() as connection, pytest.raises(Exception, match="UNIQUE") as error:
+            connection.execute(insert(User.__table__).values([{"public_id": A}, {"public_id": A}]))
+        raised.append(type(error.value))
+
+    assert [raised[0]] * 2 == raised

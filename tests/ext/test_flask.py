@@ -1,0 +1,292 @@
+"""Flask: public ids in URLs, and the row of one or a 404."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask import Blueprint, Flask, jsonify, url_for
+from flask.testing import FlaskClient
+from sqlalchemy import Engine, ForeignKey, MetaData, String
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    scoped_session,
+    selectinload,
+    sessionmaker,
+)
+from support.marks import on
+from werkzeug.exceptions import NotFound
+from werkzeug.routing import BuildError
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    TypedId,
+    Uuid7,
+    bigint_key,
+    public_id_column,
+)
+from sqlalchemy_public_id.ext.flask import get_or_404, register
+from sqlalchemy_public_id.formats import BASE36, URLSAFE64
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class PilotId(TypedId, prefix="flpilot"): ...
+
+
+class Pilot(PublicIdMixin[PilotId], Base):
+    __tablename__ = "pilot"
+    name: Mapped[str] = mapped_column(String(50))
+    planes: Mapped[list[Plane]] = relationship()
+
+
+class Plane(PublicIdMixin, Base):
+    """Its ids are stored as numbers."""
+
+    __tablename__ = "plane"
+    __public_id__ = Uuid7(prefix="flplane")
+    pilot_id: Mapped[int] = mapped_column(ForeignKey(Pilot.id))
+
+
+class Badge(Base):
+    """Has two public ids."""
+
+    __tablename__ = "badge"
+    id: Mapped[int] = bigint_key()
+    front: Mapped[str] = public_id_column(NanoId(prefix="front"))
+    back: Mapped[str] = public_id_column(NanoId(prefix="back"))
+
+
+ADA, UNKNOWN = "flpilot_0000000000ad", "flpilot_zzzzzzzzzzzz"
+
+MALFORMED = [
+    *("1", "0", "-1", "..", "flpilot_", "flpilot_0000000000AD", "FLPILOT_0000000000ad", f"{ADA}0", f"{ADA}%0A"),
+    *(f"%20{ADA}", "%00", "%ED%A0%80", "flpilot_0000000000a%C3%A9", "flpilot_0000000000a%2F", "' OR 1=1 --"),
+    "a" * 5000,
+]
+
+
+@pytest.fixture
+def app() -> Flask:
+    """An application with a view that shows its argument."""
+    app = Flask("airport")
+    register(app, Pilot, name="pilot_id")
+    register(app, Plane, name="plane_id")
+
+    @app.get("/<pilot_id:pilot>")
+    def show_pilot(pilot: str) -> dict[str, str]:
+        return {"kind": type(pilot).__name__, "id": pilot}
+
+    @app.get("/<plane_id:plane>")
+    def show_plane(plane: str) -> dict[str, str]:
+        return {"kind": type(plane).__name__, "id": plane}
+
+    return app
+
+
+@pytest.fixture
+def client(app: Flask) -> Iterator[FlaskClient]:
+    with app.test_client() as client:
+        yield client
+
+
+# --- the converter
+
+
+def test_two_rules_of_one_form(client: FlaskClient) -> None:
+    """Each id goes to the view of its prefix, as text or as a typed id."""
+    plane = Plane.__public_id__.generate()
+
+    assert client.get(f"/{ADA}").json == {"kind": "PilotId", "id": ADA}
+    assert client.get(f"/{plane}").json == {"kind": "str", "id": plane}
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_ids_are_not_found(client: FlaskClient, text: str) -> None:
+    """No view is called with what cannot be an id, whatever it is."""
+    assert client.get(f"/{text}").status_code == 404
+
+
+def test_url_for(app: Flask) -> None:
+    """A URL is made of an id, as text or typed, and of an object of the model."""
+    pilot = Pilot(name="Ada", public_id=ADA)
+    with app.test_request_context():
+        urls = {url_for("show_pilot", pilot=value) for value in (ADA, PilotId(ADA), pilot)}
+
+    assert urls == {f"/{ADA}"}
+
+
+@pytest.mark.parametrize("value", [1, "1", "flplane_1", b"flpilot_0000000000ad", True, object(), Plane(), Pilot])
+def test_url_for_refuses_what_is_no_id(app: Flask, value: Any) -> None:
+    """An integer key never gets into a URL: it is an error where the URL is made."""
+    with app.test_request_context(), pytest.raises(InvalidPublicId):
+        url_for("show_pilot", pilot=value)
+
+
+def test_url_for_without_an_id(app: Flask) -> None:
+    """``None`` is no argument to Flask."""
+    with app.test_request_context(), pytest.raises(BuildError):
+        url_for("show_pilot", pilot=None)
+
+
+def test_a_wrong_check_digit_is_not_found() -> None:
+    """What no pattern can tell is told by the format."""
+    app, format = Flask("airport"), NanoId(check_digit=True)
+    register(app, format, name="ticket")
+    app.add_url_rule("/<ticket:public_id>", view_func=lambda public_id: public_id, endpoint="show")
+    text = format.generate()
+    wrong = text[:-1] + BASE36[BASE36.index(text[-1]) - 1]
+
+    assert app.test_client().get(f"/{text}").text == text
+    assert app.test_client().get(f"/{wrong}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("source", "accepted"),
+    [
+        (NanoId(length=5).accepting(NanoId(length=3), NanoId(prefix="old", length=2)), ["abcde", "abc", "old_ab"]),
+        (NanoId(alphabet=URLSAFE64, length=3, prefix="a", separator="."), ["a.A-_"]),
+        (NanoId(alphabet="a/b", length=3), ["a/b", "bbb"]),
+        (NanoId(alphabet="^$?+*()[]{}|\\", length=2), ["^$", "[]", "()", "|\\", "?+"]),
+        (PilotId, [ADA]),
+    ],
+    ids=repr,
+)
+def test_every_source(source: Any, accepted: list[str]) -> None:
+    """Formats of any alphabet, those that accept older ones, and typed ids; a URL leads back to its id."""
+    app = Flask("airport")
+    register(app, source, name="thing")
+    app.add_url_rule("/things/<thing:public_id>/edit", view_func=lambda public_id: jsonify(public_id), endpoint="edit")
+    with app.test_request_context():
+        urls = [url_for("edit", public_id=text) for text in accepted]
+
+    assert [app.test_client().get(url).json for url in urls] == accepted
+    assert app.test_client().get("/things/nonsense-/edit").status_code == 404
+
+
+def test_several_public_ids() -> None:
+    """Where a model has several, one is named; the object gives the one that is meant."""
+    app, badge = Flask("airport"), Badge(front="front_000000000000", back="back_000000000000")
+    register(app, Badge, name="badge", attribute="back")
+    app.add_url_rule("/<badge:public_id>", view_func=lambda public_id: public_id, endpoint="show")
+    with app.test_request_context():
+        assert url_for("show", public_id=badge) == "/back_000000000000"
+    with pytest.raises(ConfigurationError, match="name one of front, back"):
+        register(app, Badge, name="other")
+
+
+def test_blueprints() -> None:
+    """A blueprint uses the converters of the application it is added to."""
+    app, blueprint = Flask("airport"), Blueprint("pilots", "airport", url_prefix="/pilots")
+    blueprint.add_url_rule("/<pilot_id:public_id>", view_func=lambda public_id: public_id, endpoint="show")
+    register(app, Pilot, name="pilot_id")
+    app.register_blueprint(blueprint)
+
+    assert app.test_client().get(f"/pilots/{ADA}").text == ADA
+
+
+def test_mistaken_registrations(app: Flask) -> None:
+    """A name that is taken or no name, what has no public id, and what is no application, are refused."""
+    for name in ("int", "pilot_id", "", "pilot id", None):
+        with pytest.raises(ConfigurationError, match="name"):
+            register(app, Pilot, name=name)  # type: ignore[arg-type]
+    for source in (str, TypedId, "pilot", None, Base):
+        with pytest.raises(ConfigurationError):
+            register(app, source, name="new")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a Flask application, not Blueprint"):
+        register(Blueprint("pilots", "airport"), Pilot, name="new")  # type: ignore[arg-type]
+
+
+# --- rows
+
+
+@pytest.fixture
+def airport(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[FlaskClient]:
+    """An application that shows pilots, through a session of the thread."""
+    create(Base.metadata)
+    db = scoped_session(sessionmaker(engine))
+    with Session(engine) as session, session.begin():
+        session.add(Pilot(name="Ada", public_id=ADA, planes=[Plane(), Plane()]))
+    app = Flask("airport")
+    register(app, Pilot, name="pilot_id")
+
+    @app.get("/pilots/<pilot_id:id>")
+    def show(id: PilotId) -> dict[str, Any]:
+        pilot = get_or_404(db, Pilot, id, options=[selectinload(Pilot.planes)])
+        return {"id": pilot.public_id, "name": pilot.name, "planes": [plane.public_id for plane in pilot.planes]}
+
+    @app.get("/search/<path:text>")
+    def search(text: str) -> dict[str, str]:
+        return {"name": get_or_404(db, Pilot, text).name}
+
+    @app.teardown_appcontext
+    def close(error: object) -> None:
+        db.remove()
+
+    with app.test_client() as client:
+        yield client
+    db.remove()
+
+
+@pytest.mark.backend
+def test_a_row(airport: FlaskClient, statements: list[str]) -> None:
+    """The row is found and loaded as wanted; the answer holds public ids only."""
+    answer = airport.get(f"/pilots/{ADA}").json
+
+    assert answer is not None
+    assert (answer["id"], answer["name"], len(answer["planes"])) == (ADA, "Ada", 2)
+    assert all(map(Plane.__public_id__.is_valid, answer["planes"]))
+    assert len(statements) == 2
+
+
+def test_an_unknown_id_is_not_found(airport: FlaskClient, statements: list[str]) -> None:
+    """A well-formed id without a row costs one statement, and is a 404."""
+    assert airport.get(f"/pilots/{UNKNOWN}").status_code == 404
+    assert len(statements) == 1
+
+
+@pytest.mark.parametrize("text", ["1", "nonsense", "a/b", "%00", "x" * 5000])
+def test_get_or_404_checks_by_itself(airport: FlaskClient, statements: list[str], text: str) -> None:
+    """Whatever a rule without the converter lets through is a 404, and sends nothing."""
+    assert airport.get(f"/search/{text}").status_code == 404
+    assert statements == []
+
+
+@on("sqlite")
+def test_row_that_may_not_be_seen(session: Session, create: Callable[[MetaData], None]) -> None:
+    """A row that does not meet the condition is a 404, as one that does not exist."""
+    create(Base.metadata)
+    session.add(Pilot(name="Ada", public_id=ADA))
+    session.commit()
+
+    assert get_or_404(session, Pilot, ADA, where=Pilot.name == "Ada").name == "Ada"
+    with pytest.raises(NotFound):
+        get_or_404(session, Pilot, ADA, where=Pilot.name == "Eve")
+
+
+@on("sqlite")
+def test_get_or_404_takes_a_session(session: Session) -> None:
+    """A connection would answer as well, with a key."""
+    with pytest.raises(TypeError, match="expected a Session"):
+        get_or_404(session.connection(), Pilot, ADA)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_without_flask() -> None:
+    """Where Flask is not installed, the error is the command that installs it."""
+    program = "import sys; sys.modules['flask'] = None\nimport sqlalchemy_public_id.ext.flask"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert "MissingExtra: flask is not installed; run: pip install 'sqlalchemy-public-id[flask]'" in done.stderr

@@ -1,0 +1,419 @@
+"""SQLModel: tables with a key and a public id, and what goes out of them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Annotated, Any, ClassVar
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import ValidationError
+from sqlalchemy import Engine, MetaData, inspect
+from sqlalchemy.orm import registry
+from sqlalchemy.types import NullType
+from sqlmodel import Field, Relationship, Session, SQLModel, select
+from support.marks import on
+from support.rows import agree
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    Format,
+    IdempotencyConflict,
+    ImmutablePublicId,
+    InvalidPublicId,
+    NanoId,
+    TypedId,
+    Uuid7,
+    lookup,
+    public_ref,
+    testing,
+)
+from sqlalchemy_public_id.ext.pydantic import PublicId
+from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
+from sqlalchemy_public_id.idempotency import insert_once
+
+
+class Own(SQLModel, registry=registry()): ...
+
+
+ID = "izkpm55j334u"
+NONCES = count()
+
+
+class TeamId(TypedId, prefix="smteam"): ...
+
+
+class CountryId(TypedId, prefix="smcountry"): ...
+
+
+class Named(SQLModel):
+    name: str = Field(max_length=50)
+
+
+class Team(PublicIdSQLModel, Own, table=True):
+    """The type of its ids stands in the annotation."""
+
+    public_id: TeamId = Field(default=None)
+    name: str = Field(max_length=50)
+    heroes: list["Hero"] = Relationship(back_populates="team")
+
+
+class Hero(PublicIdSQLModel, Named, Own, table=True):
+    __public_id__: ClassVar[Format] = NanoId(prefix="smhero")
+    team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType)
+    team: Team | None = Relationship(back_populates="heroes")
+
+
+class Event(PublicIdSQLModel, Own, table=True):
+    """Its ids are stored as numbers."""
+
+    __public_id__: ClassVar[Format] = Uuid7(prefix="smevent")
+
+
+class Country(PublicIdColumnSQLModel, Own, table=True):
+    """Has a key of its own."""
+
+    __public_id__: ClassVar[type[TypedId]] = CountryId
+    code: str = Field(primary_key=True, max_length=2)
+
+
+class Prize(PublicIdColumnSQLModel, Own, table=True):
+    """Has a key of its own, as SQLModel's documentation declares it, and defaults."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(max_length=50)
+    state: str = Field(default="new", max_length=50)
+    nonce: int = Field(default_factory=lambda: next(NONCES))
+    team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType)
+    team: Team | None = Relationship()
+    team_public_id = public_ref("team")
+
+
+class TeamPublic(Named):
+    public_id: TeamId
+
+
+class HeroPublic(Named):
+    public_id: Annotated[str, PublicId(Hero)]
+    team: TeamPublic | None = None
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], engine: Engine) -> Any:
+    """A session of SQLModel on empty tables."""
+    create(Own.metadata)
+    with Session(engine) as session:
+        yield session
+
+
+# --- the table
+
+
+def test_columns(engine: Engine, db: Session) -> None:
+    """The key and the public id come first; keys are of 64 bits, and the index has a name of its own."""
+    reflected = inspect(engine)
+    columns = {column["name"]: column for column in reflected.get_columns("hero")}
+    [unique] = [index["name"] for index in reflected.get_indexes("hero") if index["unique"]]
+
+    assert list(columns) == ["id", "public_id", "name", "team_id"]
+    assert unique == "uq_hero_public_id"
+    assert columns["public_id"]["nullable"] is False
+    assert engine.name == "sqlite" or str(columns["id"]["type"]).startswith("BIGINT")
+    assert str(columns["team_id"]["type"]) == str(columns["id"]["type"])
+
+
+# --- ids
+
+
+def test_the_id_is_there_at_once(db: Session) -> None:
+    """An object has its id before the flush, and the same one afterwards; the key comes with the flush."""
+    hero, team, event, country = Hero(name="Deadpond"), Team(name="Z"), Event(), Country(code="fi")
+    made = [thing.public_id for thing in (hero, team, event, country)]
+    db.add_all([hero, team, event, country])
+    db.flush()
+
+    assert [type(id) for id in made] == [str, TeamId, str, CountryId]
+    assert [thing.public_id for thing in (hero, team, event, country)] == made
+    assert lookup.get(db, Hero, hero.public_id) is hero
+    assert lookup.get(db, Event, event.public_id) is event
+    assert hero.id is not None
+    db.rollback()
+
+
+def test_loaded_ids(db: Session) -> None:
+    """What is loaded has the type that was declared."""
+    db.add_all([Team(name="Z"), Event()])
+    db.commit()
+    db.expunge_all()
+
+    assert type(db.exec(select(Team)).one().public_id) is TeamId
+    assert Event.__public_id__.is_valid(db.exec(select(Event)).one().public_id)
+    db.rollback()
+
+
+@pytest.mark.backend
+def test_collisions_are_retried(db: Session) -> None:
+    """A made id whose place is taken gives way to another one, and the object knows."""
+    taken = Hero(name="first")
+    db.add(taken)
+    db.flush()
+    db.add_all(heroes := [*(Hero(name=str(number)) for number in range(3)), Hero(name="late", public_id=None)])
+    with testing.collisions(Hero, taken.public_id, times=3):
+        db.flush()
+
+    agree(db, [taken, *heroes])
+    db.rollback()
+
+
+@pytest.mark.parametrize("given", ["smteam_000000000000", TeamId("smteam_000000000000")], ids=["text", "typed"])
+@on("sqlite")
+def test_given_ids(db: Session, given: str) -> None:
+    """An id that is given is kept, as the type that was declared."""
+    team = Team(name="Z", public_id=given)
+    db.add(team)
+    db.flush()
+
+    assert team.public_id == given
+    assert type(team.public_id) is TeamId
+    assert team.model_fields_set == {"name", "public_id"}
+
+
+@pytest.mark.parametrize("given", ["smteam_", "1", 1, True, "smhero_000000000000", "SMTEAM_000000000000"])
+def test_malformed_ids(given: Any) -> None:
+    """They are refused where an object is made, assigned to, or validated."""
+    team = Team(name="Z")
+    with pytest.raises(InvalidPublicId):
+        Team(name="Z", public_id=given)
+    with pytest.raises(InvalidPublicId):
+        team.public_id = given
+    with pytest.raises(ValidationError, match="Input is not a public id"):
+        Team.model_validate({"name": "Z", "public_id": given})
+    assert TeamId.id_format.is_valid(team.public_id)
+
+
+def test_validated_objects(db: Session) -> None:
+    """An object that is validated from data has its id at once as well."""
+    hero = Hero.model_validate({"name": "Deadpond"})
+    early = hero.public_id
+    db.add(hero)
+    db.commit()
+
+    assert Hero.__public_id__.is_valid(early)
+    assert hero.public_id == early
+    db.rollback()
+
+
+@on("sqlite")
+def test_ids_of_rows_do_not_change(db: Session) -> None:
+    """Neither by assignment nor by an update from a model."""
+    hero = Hero(name="Deadpond")
+    db.add(hero)
+    db.commit()
+    db.refresh(hero)
+    with pytest.raises(ImmutablePublicId):
+        hero.public_id = "smhero_000000000000"
+    with pytest.raises(ImmutablePublicId):
+        hero.sqlmodel_update({"public_id": "smhero_000000000000"})
+    hero.sqlmodel_update({"name": "Dive", "public_id": hero.public_id})
+    db.commit()
+
+    assert (hero.name, hero.public_id[:7]) == ("Dive", "smhero_")
+
+
+# --- what goes out
+
+
+def test_the_key_is_not_dumped(db: Session) -> None:
+    """``model_dump`` shows the public id, once it was read, and not the key, before the flush and after it."""
+    hero = Hero(name="Deadpond")
+    assert hero.model_dump() == {"name": "Deadpond", "team_id": None}
+    assert hero.public_id
+    before = hero.model_dump()
+    db.add(hero)
+    db.commit()
+    db.refresh(hero)
+
+    assert before == {"public_id": hero.public_id, "name": "Deadpond", "team_id": None}
+    assert hero.model_dump() == json.loads(hero.model_dump_json()) == before
+    db.rollback()
+
+
+def test_read_models(db: Session) -> None:
+    """A model for reading takes the public ids of the object and of related ones, and nothing else."""
+    hero = Hero(name="Deadpond", team=Team(name="Z"))
+    db.add(hero)
+    db.commit()
+    team = {"name": "Z", "public_id": hero.team.public_id}
+
+    assert HeroPublic.model_validate(hero).model_dump() == {
+        "name": "Deadpond",
+        "public_id": hero.public_id,
+        "team": team,
+    }
+    db.rollback()
+
+
+def test_json_schemas() -> None:
+    """A public id has an anchored pattern, lengths and an example; an answer has no key."""
+    pattern = {HeroPublic: "^smhero_[0-9a-z]{12}$", TeamPublic: "^smteam_[0-9a-z]{12}$", Hero: "^smhero_[0-9a-z]{12}$"}
+    schemas = {model: model.model_json_schema(mode="serialization")["properties"] for model in pattern}
+
+    assert {model: schema["public_id"]["pattern"] for model, schema in schemas.items()} == pattern
+    assert {schema["public_id"]["maxLength"] for schema in schemas.values()} == {19}
+    assert all("id" not in schema for schema in schemas.values())
+
+
+def test_fastapi(db: Session, engine: Engine) -> None:
+    """A table that is itself the model of an answer shows no key, in the answer and in the OpenAPI document."""
+    db.add(Team(name="Z"))
+    db.commit()
+    app = FastAPI()
+
+    @app.get("/teams", response_model=list[Team])
+    def teams() -> Any:
+        with Session(engine) as session:
+            return session.exec(select(Team)).all()
+
+    async def ask() -> Any:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return (await client.get("/teams")).json()
+
+    [answer] = asyncio.run(ask())
+    [schema] = [each for name, each in app.openapi()["components"]["schemas"].items() if name.startswith("Team")]
+
+    assert answer == {"public_id": answer["public_id"], "name": "Z"}
+    assert TeamId.id_format.is_valid(answer["public_id"])
+    assert sorted(schema["properties"]) == ["name", "public_id"]
+    db.rollback()
+
+
+# --- declarations
+
+
+def test_default_format() -> None:
+    """Where nothing is said, ids are those of ``NanoId()``; bases that are no tables share nothing."""
+
+    class Fresh(SQLModel, registry=registry()): ...
+
+    class Base(PublicIdSQLModel):
+        name: str = ""
+
+    class One(Base, Fresh, table=True): ...
+
+    class Two(Base, Fresh, table=True): ...
+
+    assert NanoId().is_valid(One().public_id)
+    assert [list(table.columns.keys()) for table in (One.__table__, Two.__table__)] == [["id", "public_id", "name"]] * 2
+    assert [index.name for index in Two.__table__.indexes] == ["uq_two_public_id"]
+
+
+def test_two_formats_are_refused() -> None:
+    """``__public_id__`` and the type of the field have to agree."""
+    with pytest.raises(ConfigurationError, match="has two formats"):
+
+        class Box(PublicIdSQLModel):
+            __public_id__: ClassVar[Format] = NanoId()
+            public_id: TeamId = Field(default=None)
+
+
+def test_a_key_of_its_own_is_refused() -> None:
+    """The mixin that adds a key is not for a model that has one."""
+
+    class Fresh(SQLModel, registry=registry()): ...
+
+    class Box(PublicIdSQLModel, Fresh, table=True):
+        code: str = Field(primary_key=True)
+
+    with pytest.raises(ConfigurationError, match="use PublicIdColumnMixin"):
+        Box()
+
+
+def test_a_subclass_of_a_table() -> None:
+    """A model that inherits from a table, as FastAPI makes them, is no table."""
+
+    class EventOut(Event):
+        name: str = ""
+
+    assert not hasattr(EventOut, "__table__") or EventOut.__table__ is Event.__table__
+    assert "id" not in EventOut.model_json_schema(mode="serialization")["properties"]
+
+
+@pytest.mark.slow
+def test_without_sqlmodel() -> None:
+    """Where SQLModel is not installed, the error is the command that installs it."""
+    program = "import sys; sys.modules['sqlmodel'] = None\nimport sqlalchemy_public_id.ext.sqlmodel"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert "MissingExtra: sqlmodel is not installed; run: pip install 'sqlalchemy-public-id[sqlmodel]'" in done.stderr
+
+
+# --- inserts that can be repeated
+
+
+def test_insert_once(db: Session) -> None:
+    """The same payload is never a conflict: what the constructor adds to it by default is not compared."""
+    prize, created = insert_once(db, Prize(public_id=ID, name="Oscar"))
+    db.commit()
+    assert created
+    assert insert_once(db, Prize(public_id=ID, name="Oscar")) == (prize, False)
+
+    prize.state, prize.team = "awarded", Team(name="Z")
+    db.commit()
+    for again in (
+        Prize(public_id=ID, name="Oscar"),
+        Prize.model_validate({"public_id": ID, "name": "Oscar"}),
+        Prize(public_id=ID, name="Oscar", team=prize.team),
+        Prize(public_id=ID, name="Oscar", team_id=prize.team_id),
+        Prize(public_id=ID, name="Oscar", team_public_id=prize.team_public_id),
+    ):
+        assert insert_once(db, again) == (prize, False)
+
+
+def test_insert_once_with_other_contents(db: Session) -> None:
+    """What the payload says is compared, also where it is the default, and where it is assigned later."""
+    team, other = Team(name="Z"), Team(name="Y")
+    db.add_all([team, other])
+    insert_once(db, Prize(public_id=ID, name="Oscar", state="awarded", team=team))
+    db.commit()
+    assigned = Prize(public_id=ID, name="Oscar")
+    assigned.state = "lost"
+
+    for differing, again in (
+        ("name", Prize(public_id=ID, name="Emmy")),
+        ("state", Prize(public_id=ID, name="Oscar", state="new")),
+        ("state", assigned),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team=other)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=other.id)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=None)),
+        ("team_public_id", Prize(public_id=ID, name="Oscar", team_public_id=other.public_id)),
+    ):
+        with pytest.raises(IdempotencyConflict) as caught:
+            insert_once(db, again)
+        assert caught.value.differing == (differing,)
+
+
+@pytest.mark.parametrize("payload", [{}, {"public_id": None}], ids=["no id", "None"])
+def test_insert_once_without_an_id(db: Session, payload: dict[str, Any]) -> None:
+    """An id that the constructor has made is none of the sender: it is refused until it is given."""
+    prize = Prize(name="Oscar", **payload)
+    with pytest.raises(ConfigurationError, match="no public_id"):
+        insert_once(db, prize)
+
+    prize.public_id = ID
+    assert insert_once(db, prize) == (prize, True)
+
+
+def test_id_declared_as_optional() -> None:
+    """A table that says its id may be missing has one from the beginning all the same."""
+
+    class Medal(PublicIdSQLModel, registry=registry()):  # type: ignore[call-arg]
+        public_id: str | None = Field(default=None)
+
+    class Gold(Medal, table=True): ...
+
+    assert Gold().public_id
+    assert Gold.model_json_schema()["properties"]["public_id"]["format"] == "public-id"

@@ -1,0 +1,301 @@
+"""Tables of MySQL and MariaDB whose engine has no transactions: no row is stored twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, String, create_engine, insert, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.marks import fast_ways, on, on_async
+
+from sqlalchemy_public_id import PublicIdMixin, bulk, guard, testing
+from sqlalchemy_public_id.errors import ConfigurationError
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(PublicIdMixin, Base):
+    __tablename__ = "item"
+    number: Mapped[int]
+    code: Mapped[str | None] = mapped_column(String(20), unique=True)
+
+
+TAKEN = "t" * 12
+IDS = ["a" * 12, "b" * 12, TAKEN, "d" * 12, "e" * 12]
+ROWS = [{"number": number} for number in range(1, 6)]
+item = Item.__table__
+
+Way = Callable[[Session], Any]
+
+
+def flush(session: Session) -> None:
+    session.add_all([Item(**row) for row in ROWS])
+    session.flush()
+
+
+def flush_one_by_one(session: Session) -> None:
+    for row in ROWS:
+        session.add(Item(**row))
+        session.flush()
+
+
+def bulk_insert(session: Session) -> None:
+    bulk.insert(session, [Item(**row) for row in ROWS])
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(Item), ROWS)
+
+
+def execute_values(session: Session) -> None:
+    session.execute(insert(Item).values(ROWS))
+
+
+def execute_returning(session: Session) -> None:
+    if session.get_bind().dialect.insert_executemany_returning:
+        session.scalars(insert(Item).returning(Item), ROWS).all()
+    else:
+        execute(session)
+
+
+def store(engine: Engine, storage: str) -> None:
+    """Make the table, with one row in it."""
+    with engine.begin() as connection:
+        Base.metadata.drop_all(connection)
+        Base.metadata.create_all(connection)
+        connection.execute(text(f"ALTER TABLE item ENGINE={storage}"))
+        connection.execute(insert(item).values(public_id=TAKEN, number=0))
+
+
+@pytest.fixture(params=["MyISAM", "MEMORY", "Aria"])
+def storage(request: pytest.FixtureRequest, database: str, engine: Engine) -> Iterator[str]:
+    """The table, in each engine without transactions; MySQL has no Aria."""
+    storage = "MyISAM" if (request.param, database) == ("Aria", "mysql") else request.param
+    store(engine, storage)
+    yield storage
+    Base.metadata.drop_all(engine)
+
+
+def numbers(engine: Engine) -> list[int]:
+    with engine.connect() as connection:
+        return list(connection.scalars(select(item.c.number).order_by(item.c.id)))
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize(
+    "way", [pytest.param(bulk_insert, marks=fast_ways), execute, execute_values, execute_returning]
+)
+def test_several_rows_are_not_sent_again(engine: Engine, storage: str, way: Way) -> None:
+    """An INSERT of several rows that collides is refused, and the rows that stay are there once."""
+    with (
+        Session(engine) as session,
+        testing.fixed_ids(Item, *IDS),
+        pytest.raises(ConfigurationError, match=rf"5 rows into item .* engine {storage} .*\(3 of the 5 ids"),
+    ):
+        way(session)
+
+    assert numbers(engine) == [0, 1, 2]
+
+
+@on("mysql", "mariadb")
+def test_row_by_row_is_retried(engine: Engine, storage: str) -> None:
+    """An INSERT of one row that collides is run again as everywhere."""
+    with Session(engine) as session, testing.fixed_ids(Item, *IDS):
+        flush_one_by_one(session)
+        session.commit()
+
+    assert numbers(engine) == [0, 1, 2, 3, 4, 5]
+
+
+@on("mysql", "mariadb")
+def test_flush_that_sends_row_by_row(new_engine: Callable[..., Engine], engine: Engine, storage: str) -> None:
+    """A flush is retried where it sends its rows one by one, as the guide advises for these engines."""
+    own = new_engine(engine.dialect.name, engine.url, use_insertmanyvalues=False)
+    with Session(own) as session, testing.fixed_ids(Item, *IDS):
+        flush(session)
+        session.commit()
+
+    assert numbers(engine) == [0, 1, 2, 3, 4, 5]
+
+
+@on("mariadb")
+def test_flush_of_mariadb(engine: Engine, storage: str) -> None:
+    """MariaDB gets the rows of a flush in one statement, which is refused."""
+    with (
+        Session(engine) as session,
+        testing.fixed_ids(Item, *IDS),
+        pytest.raises(ConfigurationError, match="use_insertmanyvalues=False"),
+    ):
+        flush(session)
+
+    assert numbers(engine) == [0, 1, 2]
+
+
+@on("mysql", "mariadb")
+def test_duplicate_in_one_statement(engine: Engine, storage: str) -> None:
+    """Rows of one statement that draw the same id get different ones before it is sent: all are stored."""
+    with Session(engine) as session, testing.fixed_ids(Item, *(letter * 12 for letter in "aabbccddeeff")):
+        execute(session)
+
+    assert len(numbers(engine)) == 6
+
+
+@on("mysql", "mariadb")
+def test_other_constraint(engine: Engine, storage: str) -> None:
+    """A duplicate in another column is the error it is without the library."""
+    with Session(engine) as session, pytest.raises(IntegrityError, match="code"):
+        session.execute(insert(Item), [{"number": 1, "code": "a"}, {"number": 2, "code": "a"}])
+
+    assert numbers(engine) == [0, 1]
+
+
+@on("mysql", "mariadb")
+def test_user_who_may_not_read(new_engine: Callable[..., Engine], engine: Engine, storage: str) -> None:
+    """The engine is found out for a user who may insert and nothing else."""
+    name = f"public_id_storage_{os.getpid()}"
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE USER {name}@'%'"))
+        connection.execute(text(f"GRANT INSERT ON item TO {name}@'%'"))
+    own = new_engine(engine.dialect.name, engine.url.set(username=name))
+    guard.install(own)
+    try:
+        with (
+            own.begin() as connection,
+            testing.fixed_ids(Item, *IDS),
+            pytest.raises(ConfigurationError, match="rows before the collision stay"),
+        ):
+            connection.execute(insert(item).inline(), ROWS)
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP USER {name}@'%'"))
+
+    assert numbers(engine) == [0, 1, 2]
+
+
+@on("mysql", "mariadb")
+def test_temporary_table(engine: Engine) -> None:
+    """A temporary table is listed nowhere, and its engine is found out all the same."""
+    guard.install(engine)
+    with engine.connect() as connection:
+        columns = "id BIGINT AUTO_INCREMENT PRIMARY KEY, public_id VARCHAR(12) NOT NULL, number INT, code VARCHAR(20)"
+        index = "UNIQUE uq_item_public_id (public_id)"
+        connection.execute(text(f"CREATE TEMPORARY TABLE item ({columns}, {index}) ENGINE=MEMORY"))
+        connection.execute(insert(item).values(public_id=TAKEN, number=0))
+        with testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError, match="MEMORY"):
+            connection.execute(insert(item), ROWS)
+
+        assert list(connection.scalars(select(item.c.number).order_by(item.c.id))) == [0, 1, 2]
+
+
+@on("mariadb")
+def test_partitioned_table(engine: Engine) -> None:
+    """A partitioned table has the engine of its partitions."""
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS item"))
+        columns = "id BIGINT AUTO_INCREMENT, public_id VARCHAR(12) NOT NULL, number INT, code VARCHAR(20)"
+        indexes = "UNIQUE uq_item_public_id (public_id), KEY (id)"
+        partitions = "PARTITION BY KEY (public_id) PARTITIONS 1"
+        connection.execute(text(f"CREATE TABLE item ({columns}, {indexes}) ENGINE=Aria {partitions}"))
+        connection.execute(insert(item).values(public_id=TAKEN, number=0))
+    with Session(engine) as session, testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError, match="Aria"):
+        execute(session)
+
+    assert numbers(engine) == [0, 1, 2]
+    Base.metadata.drop_all(engine)
+
+
+@on("mysql", "mariadb")
+def test_table_in_another_database(engine: Engine, database: str) -> None:
+    """The table that is looked up is the one that the statement goes to."""
+    name = f"public_id_other_{os.getpid()}"
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    there = engine.execution_options(schema_translate_map={None: name})
+    try:
+        store(engine, "InnoDB")
+        Base.metadata.create_all(there)
+        with engine.begin() as connection:
+            connection.execute(text(f"ALTER TABLE {name}.item ENGINE=MyISAM"))
+            for schema in ("", f"{name}."):
+                connection.execute(text(f"REPLACE INTO {schema}item (public_id, number) VALUES ('{TAKEN}', 0)"))
+        for bind, refused in ((engine, False), (there, True), (engine, False)):
+            with Session(bind) as session, testing.fixed_ids(Item, *IDS):
+                if refused:
+                    with pytest.raises(ConfigurationError, match="MyISAM"):
+                        execute(session)
+                else:
+                    execute(session)
+                session.rollback()
+        assert numbers(there) == [0, 1, 2]
+    finally:
+        Base.metadata.drop_all(engine)
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP DATABASE {name}"))
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("way", [execute, flush_one_by_one], ids=lambda way: way.__name__)
+def test_catalog_is_read_for_collisions_only(
+    create: Callable[[MetaData], None], session: Session, statements: list[str], way: Way
+) -> None:
+    """The engine is looked up once for a statement of several rows that collides, and for no other."""
+    create(Base.metadata)
+    session.add(Item(public_id=TAKEN, number=0))
+    session.commit()
+    looks = []
+    for ids in ([], IDS, [TAKEN, TAKEN, *IDS]):
+        statements.clear()
+        with testing.fixed_ids(Item, *ids):
+            way(session)
+        looks.append(sum("information_schema" in statement for statement in statements))
+        session.rollback()
+
+    assert looks == ([0, 1, 1] if way is execute else [0, 0, 0])
+
+
+@on("mysql", "mariadb")
+def test_engine_that_changes(create: Callable[[MetaData], None], engine: Engine) -> None:
+    """A table that loses its transactions while the program runs is treated as such."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add(Item(public_id=TAKEN, number=0))
+        session.commit()
+        with testing.fixed_ids(Item, *IDS):
+            execute(session)
+        session.rollback()
+        session.execute(text("ALTER TABLE item ENGINE=MyISAM"))
+        with testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError):
+            execute(session)
+
+    assert numbers(engine) == [0, 1, 2]
+
+
+@on_async("mysql", "mariadb")
+def test_each_driver(async_engine: AsyncEngine) -> None:
+    """The asynchronous drivers send nothing again either."""
+    own = create_engine(async_engine.url.set(drivername=f"{async_engine.dialect.name}+pymysql"))
+    store(own, "MyISAM")
+
+    async def main() -> None:
+        async with AsyncSession(async_engine) as session:
+            with testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError, match="MyISAM"):
+                await session.run_sync(execute)
+        async with AsyncSession(async_engine) as session:
+            with testing.fixed_ids(Item, TAKEN):
+                session.add(Item(number=9))
+                await session.commit()
+        await async_engine.dispose()
+
+    asyncio.run(main())
+
+    assert numbers(own) == [0, 1, 2, 9]
+    Base.metadata.drop_all(own)
+    own.dispose()

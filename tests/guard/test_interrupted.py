@@ -1,0 +1,267 @@
+"""What a retry leaves behind when it is interrupted, and what the caller gets when its connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, create_engine, event, func, insert, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from support.connections import kill, number_of
+from support.marks import on, on_async
+
+from conftest import url_of
+from sqlalchemy_public_id import PublicIdMixin, guard, testing
+
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(PublicIdMixin, Base):
+    __tablename__ = "item"
+    number: Mapped[int]
+
+
+A = "a" * 12
+ROWS = [{"number": number} for number in range(1, 4)]
+
+
+def flush_one(session: Session) -> None:
+    session.add(Item(**ROWS[0]))
+    session.flush()
+
+
+def flush_three(session: Session) -> None:
+    session.add_all([Item(**row) for row in ROWS])
+    session.flush()
+
+
+def execute(session: Session) -> None:
+    session.execute(insert(Item), ROWS)
+
+
+def execute_values(session: Session) -> None:
+    session.execute(insert(Item).values(ROWS))
+
+
+def execute_returning(session: Session) -> None:
+    if session.get_bind().dialect.insert_executemany_returning:
+        session.scalars(insert(Item).returning(Item), ROWS).all()
+
+
+WAYS = [flush_one, flush_three, execute, execute_values, execute_returning]
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
+    """One row, whose id will be drawn again."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add(Item(public_id=A, number=0))
+        session.commit()
+
+
+@contextmanager
+def before_call(number: int, engine: Engine, act: Callable[[], None], *, after: bool = False) -> Iterator[None]:
+    """Do *act* right before, or after, the driver is given a statement for the *number*-th time."""
+    dialect, calls = engine.dialect, 0
+
+    def acting(original: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any, **options: Any) -> None:
+            nonlocal calls
+            calls += 1
+            now = calls == number
+            if now and not after:
+                act()
+            original(*args, **options)
+            if now and after:
+                act()
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("do_execute", "do_executemany"):
+            patch.setattr(dialect, name, acting(getattr(dialect, name)))
+        yield
+
+
+# --- interrupted
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is freed here is freed by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def begin_immediate(engine: Engine) -> None:
+    event.listen(engine, "connect", lambda connection, record: setattr(connection, "isolation_level", None))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+
+
+@on("sqlite")
+@each_way
+@pytest.mark.parametrize("after", [False, True], ids=["before the statement", "after it"])
+@pytest.mark.usefixtures("stored", "no_collector")
+def test_interrupt_frees_the_file(
+    new_engine: Callable[..., Engine], engine: Engine, way: Callable[[Session], None], after: bool
+) -> None:
+    """A KeyboardInterrupt in a retry leaves no lock on the file."""
+    own = new_engine("sqlite", engine.url, connect_args={"timeout": 0})
+    begin_immediate(own)
+    with Session(own) as session:
+        session.connection()
+        # the second statement is that which is run again, or the SELECT that finds out what has collided
+        with (
+            before_call(2, own, interrupt, after=after),
+            testing.fixed_ids(Item, A),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            way(session)
+    with Session(own) as session:
+        session.add(Item(number=9))
+        session.commit()
+        assert session.scalar(select(func.count()).select_from(Item)) == 2
+
+
+@on_async("sqlite")
+@pytest.mark.parametrize("way", [flush_one, execute], ids=lambda way: way.__name__)
+@pytest.mark.usefixtures("no_collector")
+def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+    """A task that is cancelled while a retry waits for the database leaves no lock on the file."""
+
+    async def main() -> None:
+        begin_immediate(async_engine.sync_engine)
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+            await connection.execute(insert(Item).values(public_id=A, number=0))
+
+        async def work() -> None:
+            task: Any = asyncio.current_task()
+            async with AsyncSession(async_engine) as session:
+                await session.connection()
+                with before_call(2, async_engine.sync_engine, task.cancel), testing.fixed_ids(Item, A):
+                    await session.run_sync(way)
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(work())
+        async with async_engine.execution_options(logging_token="other").begin() as connection:
+            await connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+            await connection.execute(insert(Item).values(number=9))
+            assert await connection.scalar(select(func.count()).select_from(Item)) == 2
+        await async_engine.dispose()
+
+    asyncio.run(main())
+
+
+# --- listeners of the program
+
+
+class Stop(Exception): ...
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
+    """The error of a listener that refuses a statement of the guard is the caller's; the transaction can go on."""
+    guard.install(engine)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def refuse(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("SELECT"):
+            raise Stop
+
+    with engine.begin() as connection:
+        # SQLite, MySQL and MariaDB send no SELECT for a single row
+        with testing.fixed_ids(Item, A), suppress(Stop) if rows == 1 else pytest.raises(Stop):
+            connection.execute(insert(Item.__table__).values(ROWS[0] if rows == 1 else ROWS))
+        event.remove(engine, "before_cursor_execute", refuse)
+        stayed = connection.scalar(select(func.count()).select_from(Item))
+        assert stayed == 1 or rows == 1
+        connection.execute(insert(Item.__table__).values(number=9))
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(Item)) == stayed + 1
+
+
+# --- lost connections
+
+
+def lose_and_go_on(
+    session: Session, engine: Engine, way: Callable[[Session], None], call: int, *, after: bool = False
+) -> None:
+    """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
+    session.add(Item(public_id=A, number=0))
+    session.commit()
+    number, other = number_of(session), create_engine(url_of(engine.dialect.name))
+    lose = before_call(call, engine, lambda: kill(other, number), after=after)
+    with lose, testing.fixed_ids(Item, A):
+        lost = None
+        try:
+            way(session)
+        except DBAPIError as error:
+            lost = error
+    session.rollback()
+
+    assert lost.connection_invalidated if lost else call > 2  # there were not so many statements
+    assert session.scalar(select(func.count()).select_from(Item)) == 1
+    session.add(Item(number=9))
+    session.commit()
+
+
+@on("postgresql", "mysql", "mariadb")
+@each_way
+@pytest.mark.parametrize("call", [2, 3, 4, 5])
+def test_lost_connection(
+    create: Callable[[MetaData], None], session: Session, engine: Engine, way: Callable[[Session], None], call: int
+) -> None:
+    """A connection that is lost in a retry is an error that says so, and not one about the transaction."""
+    if engine.dialect.name == "mysql" and way is execute_returning:
+        way = execute
+    create(Base.metadata)
+    lose_and_go_on(session, engine, way, call)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("call", [1, 3])
+def test_connection_lost_before_a_savepoint(
+    create: Callable[[MetaData], None], session: Session, engine: Engine, call: int
+) -> None:
+    """The same where it is the guard's own SAVEPOINT that finds the connection lost, or its RELEASE."""
+    create(Base.metadata)
+    lose_and_go_on(session, engine, flush_one, call, after=True)
+
+
+@on_async("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("way", [flush_one, execute_values], ids=lambda way: way.__name__)
+def test_lost_connection_of_each_driver(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+    """The same with the asynchronous drivers."""
+
+    async def main() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.run_sync(Base.metadata.create_all)
+        try:
+            async with AsyncSession(async_engine) as session:
+                await session.run_sync(lose_and_go_on, async_engine.sync_engine, way, 2)
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(main())

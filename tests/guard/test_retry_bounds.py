@@ -1,0 +1,140 @@
+"""``max_retries`` of a column: as many other ids are drawn for a row, and not one more, whichever way it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from support.marks import on
+
+from sqlalchemy_public_id import PublicIdCollision, bigint_key, bulk, guard, public_id_column, testing
+from sqlalchemy_public_id._private import IS_FAST
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(Base):
+    __tablename__ = "item"
+    id: Mapped[int] = bigint_key()
+    public_id: Mapped[str] = public_id_column(max_retries=3)
+    number: Mapped[int]
+
+
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
+A, B, C, D = (letter * 12 for letter in "abcd")
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
+    """One row, whose id will be drawn again."""
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add(Item(public_id=A, number=0))
+        session.commit()
+
+
+def flush(session: Session, rows: list[dict[str, Any]]) -> None:
+    session.add_all([Item(**row) for row in rows])
+    session.flush()
+
+
+def insert_in_bulk(session: Session, rows: list[dict[str, Any]]) -> None:
+    bulk.insert(session, [Item(**row) for row in rows])
+
+
+def execute(session: Session, rows: list[dict[str, Any]]) -> None:
+    session.execute(insert(Item), rows)
+
+
+def execute_values(session: Session, rows: list[dict[str, Any]]) -> None:
+    session.execute(insert(Item).values(rows))
+
+
+def execute_core(session: Session, rows: list[dict[str, Any]]) -> None:
+    guard.install(session.get_bind())  # type: ignore[arg-type]
+    session.connection().execute(insert(Item.__table__), rows)
+
+
+WAYS = [flush, insert_in_bulk, execute, execute_values, execute_core]
+Write = Callable[[Session, list[dict[str, Any]]], None]
+
+
+def outcome(session: Session, write: Write, number: int) -> tuple[list[str], int | None]:
+    """Write *number* rows; return all ids that are stored then, and the attempts of the error, if there was one."""
+    attempts = None
+    try:
+        write(session, [{"number": at} for at in range(1, number + 1)])
+    except PublicIdCollision as error:
+        attempts = error.attempts
+        session.rollback()
+    session.commit()
+    return sorted(session.scalars(select(Item.public_id))), attempts
+
+
+@pytest.mark.parametrize("write", WAYS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("number", [1, 3])
+def test_row_that_is_stored(session: Session, write: Write, number: int) -> None:
+    """A row whose id is stored already gets the third other one; if that is stored as well, it is an error."""
+    others = [B, C][: number - 1]
+    # MySQL returns no keys of many rows, so that a flush sends one after the other
+    is_flush = write is flush or (write is insert_in_bulk and not IS_FAST)
+    is_alone = is_flush and not session.get_bind().dialect.insert_executemany_returning
+
+    def drawn(*again: str) -> list[str]:
+        return [A, *again, *others] if is_alone else [A, *others, *again]
+
+    with testing.fixed_ids(Item, *drawn(A, A, A, D)):
+        assert outcome(session, write, number) == ([A], 3)
+    with testing.fixed_ids(Item, *drawn(A, A, D)):
+        assert outcome(session, write, number) == ([A, *others, D], None)
+
+
+@pytest.mark.parametrize("write", [flush, insert_in_bulk], ids=lambda write: write.__name__)
+def test_rows_of_one_flush(session: Session, write: Write) -> None:
+    """An object that draws the id of another one of its flush draws three more at most, too."""
+    with testing.fixed_ids(Item, B, B, B, B, B, D):
+        assert outcome(session, write, 2) == ([A], 3)
+    with testing.fixed_ids(Item, B, B, B, B, D):
+        assert outcome(session, write, 2) == ([A, B, D], None)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
+def test_transaction_continues(session: Session, error: type[Exception]) -> None:
+    """An application that catches the error of its own INSERT finds none of its rows, and can go on."""
+    ordered: Any = insert(Item).returning(Item.number, sort_by_parameter_order=True)
+    rows: list[dict[str, Any]] = [{"number": 1}, {"number": 2}]
+    if error is IntegrityError:  # of another constraint
+        session.add(Item(id=1_000, number=0))
+        session.flush()
+        rows[1]["id"] = 1_000
+        rows[0]["id"] = 1_001
+    before = session.scalars(select(Item.number)).all()
+    ids = [B, A, A, A, A] if error is PublicIdCollision else [B]
+    with testing.fixed_ids(Item, *ids), pytest.raises(error):
+        session.connection().execute(ordered, rows)
+
+    assert session.scalars(select(Item.number)).all() == before
+
+
+@on("postgresql")
+@pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
+@pytest.mark.parametrize("rows", [3, 4])
+def test_batches_before_an_error(session: Session, error: type[Exception], rows: int) -> None:
+    """If the second batch of an INSERT fails, the first one is not stored, whatever the application does."""
+    values: list[dict[str, Any]] = [{"id": 1_000 + at, "number": at} for at in range(1, rows + 1)]
+    if error is IntegrityError:  # of another constraint
+        values[-1]["id"] = values[0]["id"]
+    query = insert(Item).returning(Item.number)
+    ids = [B, C, *([D] * (rows - 3)), *([A] * 4 if error is PublicIdCollision else [])]
+    with testing.fixed_ids(Item, *ids), pytest.raises(error):
+        session.connection(execution_options={"insertmanyvalues_page_size": 2}).execute(query, values)
+    session.commit()
+
+    assert session.scalars(select(Item.number)).all() == [0]

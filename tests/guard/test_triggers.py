@@ -1,0 +1,280 @@
+"""Triggers that run before the database refuses a row: what they write for it must not stay."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, MetaData, insert, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from support.marks import on, on_async
+from support.rows import agree
+
+from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Item(PublicIdMixin, Base):
+    __tablename__ = "item"
+    number: Mapped[int]
+
+
+class Small(PublicIdMixin, Base):
+    """Two ids in all."""
+
+    __tablename__ = "small"
+    __public_id__ = NanoId(length=1, alphabet="AB")
+    number: Mapped[int]
+
+
+A = "a" * 12
+ROWS = [{"number": number} for number in range(1, 4)]
+WRITES = "INSERT INTO journal VALUES (NEW.public_id, NEW.number)"
+
+Way = Callable[[Session], list[Any]]
+
+
+def flush_one(session: Session) -> list[Any]:
+    objects = [Item(**ROWS[0])]
+    session.add_all(objects)
+    session.flush()
+    return objects
+
+
+def flush_three(session: Session) -> list[Any]:
+    objects = [Item(**row) for row in ROWS]
+    session.add_all(objects)
+    session.flush()
+    return objects
+
+
+def execute(session: Session) -> list[Any]:
+    session.execute(insert(Item), ROWS)
+    return []
+
+
+def execute_values(session: Session) -> list[Any]:
+    session.execute(insert(Item).values(ROWS))
+    return []
+
+
+WAYS = [flush_one, flush_three, execute, execute_values]
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+
+
+def make_trigger(connection: Connection, when: str = "BEFORE INSERT", what: str = WRITES, table: str = "item") -> None:
+    """A trigger of *table* that does *what*."""
+    if connection.dialect.name != "postgresql":
+        connection.exec_driver_sql(f"CREATE TRIGGER noting {when} ON {table} FOR EACH ROW {_block(connection, what)}")
+        return
+    each = "STATEMENT" if "STATEMENT" in when else "ROW"
+    name = f"note_{table}"
+    connection.exec_driver_sql(
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {what}; RETURN NEW; END $$"
+    )
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER noting {when.removesuffix(' STATEMENT')} ON {table} FOR EACH {each} EXECUTE FUNCTION {name}()"
+    )
+
+
+def _block(connection: Connection, what: str) -> str:
+    return f"BEGIN {what}; END" if connection.dialect.name == "sqlite" else what
+
+
+@pytest.fixture(autouse=True)
+def journal(create: Callable[[MetaData], None], engine: Engine) -> Iterator[None]:
+    """The table that triggers write to, and the tables that they are put on."""
+    create(Base.metadata)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE journal (public_id varchar(20), number int)")
+    yield
+    with engine.begin() as connection:
+        Base.metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE journal")
+        if connection.dialect.name == "postgresql":
+            for table in ("item", "small"):
+                connection.exec_driver_sql(f"DROP FUNCTION IF EXISTS note_{table}()")
+
+
+def store(session: Session) -> None:
+    session.add(Item(public_id=A, number=0))
+    session.commit()
+    session.execute(text("DELETE FROM journal"))
+    session.commit()
+
+
+def journaled(session: Session) -> list[tuple[Any, ...]]:
+    query = "SELECT public_id, number FROM journal ORDER BY number"
+    return [tuple(row) for row in session.execute(text(query))]
+
+
+def collide(session: Session, way: Way) -> list[Any]:
+    with testing.fixed_ids(Item, A):
+        return way(session)
+
+
+@each_way
+def test_triggers_write_for_stored_rows_only(engine: Engine, session: Session, way: Way) -> None:
+    """What triggers wrote for a refused row is undone, from the first collision of a table on."""
+    with engine.begin() as connection:
+        make_trigger(connection)
+    store(session)
+    for _ in range(2):
+        objects = collide(session, way)
+        stored = session.execute(text("SELECT public_id, number FROM item WHERE number > 0 ORDER BY number")).all()
+
+        assert journaled(session) == [tuple(row) for row in stored]
+        agree(session, objects or flush_one(session))
+        session.rollback()
+
+
+@on("postgresql")
+@pytest.mark.parametrize("way", [flush_one, flush_three], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("when", ["BEFORE INSERT", "BEFORE INSERT STATEMENT", "AFTER INSERT STATEMENT"])
+def test_triggers_of_the_statement(engine: Engine, session: Session, way: Way, when: str) -> None:
+    """A trigger that runs once for a statement has run as often after a collision as without one."""
+    with engine.begin() as connection:
+        make_trigger(connection, when, "INSERT INTO journal VALUES (NULL, 1)" if "STATEMENT" in when else WRITES)
+    store(session)
+    way(session)
+    written = len(journaled(session))
+    session.rollback()
+    collide(session, way)
+
+    assert len(journaled(session)) == written
+
+
+@pytest.mark.parametrize("way", [flush_one, flush_three], ids=lambda way: way.__name__)
+def test_triggers_after_the_row_are_no_matter(engine: Engine, session: Session, way: Way) -> None:
+    """A trigger AFTER INSERT runs for stored rows only."""
+    with engine.begin() as connection:
+        make_trigger(connection, "AFTER INSERT")
+    store(session)
+    objects = collide(session, way)
+
+    assert journaled(session) == [(each.public_id, each.number) for each in objects]
+
+
+@on("postgresql")
+def test_triggers_that_do_not_run(engine: Engine, session: Session) -> None:
+    """Triggers of UPDATE, and those that are switched off, are not taken for others."""
+    with engine.begin() as connection:
+        make_trigger(connection)
+        connection.exec_driver_sql("ALTER TABLE item DISABLE TRIGGER noting")
+        connection.exec_driver_sql(
+            "CREATE TRIGGER other BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION note_item()"
+        )
+    store(session)
+    collide(session, flush_one)
+
+    assert journaled(session) == []
+
+
+@on("postgresql")
+def test_triggers_of_a_partition(engine: Engine, session: Session) -> None:
+    """A trigger of one partition counts as one of the table."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE item")
+        connection.exec_driver_sql(
+            "CREATE TABLE item (id bigserial, public_id varchar(12) NOT NULL, number int) PARTITION BY HASH (public_id)"
+        )
+        connection.exec_driver_sql("CREATE TABLE item_0 PARTITION OF item FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+        connection.exec_driver_sql("CREATE UNIQUE INDEX uq_item_public_id ON item (public_id)")
+        make_trigger(connection, table="item_0")
+    try:
+        store(session)
+        collide(session, flush_one)
+        assert len(journaled(session)) == 1
+        session.rollback()
+    finally:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE item")
+            connection.exec_driver_sql("DROP FUNCTION note_item_0()")
+
+
+@on("postgresql")
+def test_no_id_left(engine: Engine) -> None:
+    """A row that gets no id at all leaves nothing of what the triggers wrote, and the transaction goes on."""
+    guard.install(engine)
+    with engine.begin() as connection:
+        make_trigger(connection, table="small")
+        connection.execute(insert(Small.__table__), [{"number": 1, "public_id": "A"}, {"number": 2, "public_id": "B"}])
+        with pytest.raises(PublicIdCollision):
+            connection.execute(insert(Small.__table__).values(number=3))
+
+        numbers = connection.exec_driver_sql("SELECT number FROM journal ORDER BY number").scalars().all()
+    assert numbers == [1, 2]
+
+
+@on("postgresql")
+def test_role_that_may_not_read_the_catalog(
+    engine: Engine, session: Session, new_engine: Callable[..., Engine]
+) -> None:
+    """Where the catalog of triggers is closed to the role, collisions are retried all the same."""
+    name = f"public_id_closed_{os.getpid()}"
+    store(session)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {name}")
+        connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
+        connection.exec_driver_sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}")
+        connection.exec_driver_sql("REVOKE SELECT ON pg_catalog.pg_trigger FROM PUBLIC")
+    try:
+        for way in (flush_one, flush_three):
+            with Session(new_engine("postgresql", engine.url)) as other:
+                other.execute(text(f"SET LOCAL ROLE {name}"))
+                agree(other, collide(other, way))
+    finally:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("GRANT SELECT ON pg_catalog.pg_trigger TO PUBLIC")
+            connection.exec_driver_sql(f"DROP OWNED BY {name}")
+            connection.exec_driver_sql(f"DROP ROLE {name}")
+
+
+@on("postgresql")
+def test_triggers_of_the_table_that_is_written(engine: Engine, session: Session) -> None:
+    """The triggers are those of the table in the schema that the statement goes to."""
+    name = f"public_id_other_{os.getpid()}"
+    there = engine.execution_options(schema_translate_map={None: name})
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f'CREATE SCHEMA "{name}"')
+        make_trigger(connection)
+    try:
+        Base.metadata.create_all(there)
+        with Session(there) as other:
+            store(other)
+            collide(other, flush_one)
+            other.rollback()
+        store(session)
+        collide(session, flush_one)
+        assert len(journaled(session)) == 1
+        session.rollback()
+    finally:
+        Base.metadata.drop_all(there)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f'DROP SCHEMA "{name}"')
+
+
+@on("postgresql")
+@on_async("postgresql")
+def test_each_driver(async_engine: AsyncEngine) -> None:
+    """The asynchronous drivers find the triggers, too."""
+
+    async def main() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(make_trigger)
+        async with AsyncSession(async_engine) as session:
+            await session.run_sync(store)
+            await session.run_sync(collide, flush_three)
+            assert len(await session.run_sync(journaled)) == 3
+        await async_engine.dispose()
+
+    asyncio.run(main())

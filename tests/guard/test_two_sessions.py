@@ -1,0 +1,143 @@
+"""Two sessions on one connection, one of which flushes inside the flush of the other: each keeps its own ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, String, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.rows import agree
+from support.two_sessions import inner_session
+
+from sqlalchemy_public_id import PublicIdMixin, bulk, lookup, testing
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    name: Mapped[str | None] = mapped_column(String(50), unique=True)
+
+
+class Log(PublicIdMixin, Base):
+    __tablename__ = "log"
+    text: Mapped[str] = mapped_column(String(50))
+
+
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
+A, B, C, D, E = (letter * 12 for letter in "abcde")
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], session: Session) -> None:
+    """One row, whose id will be drawn again."""
+    create(Base.metadata)
+    session.add(User(public_id=A, name="stored"))
+    session.commit()
+
+
+def one_object(inner: Session) -> None:
+    inner.add(Log(text="one"))
+    inner.commit()
+
+
+def many_objects(inner: Session) -> None:
+    inner.add_all([Log(text=str(number)) for number in range(5)])
+    inner.commit()
+
+
+def in_bulk(inner: Session) -> None:
+    bulk.insert(inner, [Log(text=str(number)) for number in range(5)])
+    inner.commit()
+
+
+def by_a_statement(inner: Session) -> None:
+    inner.execute(insert(Log), [{"text": str(number)} for number in range(5)])
+    inner.commit()
+
+
+def rolled_back(inner: Session) -> None:
+    inner.add(Log(text="rolled back"))
+    inner.flush()
+    inner.rollback()
+
+
+def failed(inner: Session) -> None:
+    inner.add(User(public_id=E, name="stored"))
+    with suppress(IntegrityError):
+        inner.flush()
+    inner.rollback()
+
+
+def only_read(inner: Session) -> None:
+    assert lookup.get(inner, User, A) is not None
+
+
+INNER = [one_object, many_objects, in_bulk, by_a_statement, rolled_back, failed, only_read]
+
+
+@pytest.mark.parametrize("when", ["before_insert", "after_insert"])
+@pytest.mark.parametrize("write", INNER, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("number", [1, 3])
+def test_collision_of_the_outer_flush(session: Session, write: Callable[..., None], number: int, when: Any) -> None:
+    """Rows that an inner session has written meanwhile do not keep a collision of the outer flush from its retry."""
+    with testing.fixed_ids(User, A, B, C, D), inner_session(User, write, when=when):
+        users = [User() for _ in range(number)]
+        session.add_all(users)
+        session.flush()
+
+    agree(session, users)
+    assert {user.public_id for user in users} == {*[B, C, D][:number]}
+
+
+@pytest.mark.parametrize("when", ["before_insert", "after_insert"])
+def test_collision_of_the_inner_flush(session: Session, when: Any) -> None:
+    """A collision of the inner flush is retried, and the outer objects keep their ids."""
+    inner_ids: list[str] = []
+
+    def write(inner: Session) -> None:
+        log = Log(text="inner")
+        inner.add(log)
+        with testing.fixed_ids(Log, E):
+            inner.flush()
+        inner_ids.append(log.public_id)
+        inner.commit()
+
+    session.add(Log(public_id=E, text="stored"))
+    session.commit()
+    with testing.fixed_ids(User, B, C), inner_session(User, write, when=when):
+        users = [User(), User()]
+        session.add_all(users)
+        session.flush()
+
+    assert {user.public_id for user in users} == {B, C}
+    agree(session, users)
+    assert sorted([E, *inner_ids]) == sorted(session.scalars(select(Log.public_id)))
+
+
+def test_flush_after_the_inner_one(session: Session) -> None:
+    """After a flush with another one inside, each session can flush again, and collisions are retried in both."""
+    with inner_session(User, one_object):
+        session.add(User(name="first"))
+        session.flush()
+
+    with testing.collisions(User, A):
+        second = User(name="second")
+        session.add(second)
+        session.flush()
+        with Session(session.connection(), join_transaction_mode="create_savepoint") as inner:
+            with testing.collisions(User, A):
+                third = User(name="third")
+                inner.add(third)
+                inner.flush()
+            shown = third.public_id
+            inner.commit()
+
+    agree(session, [second])
+    assert session.scalar(select(User.public_id).where(User.name == "third")) == shown

@@ -1,0 +1,399 @@
+"""Upserts leave the id of an existing row alone, and INSERT … FROM SELECT does not give all rows the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Engine,
+    Insert,
+    MetaData,
+    String,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, configure_mappers, mapped_column
+from support.marks import on
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    ImmutablePublicId,
+    NanoId,
+    PublicIdMixin,
+    bigint_key,
+    guard,
+    public_id_column,
+    testing,
+)
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    email: Mapped[str] = mapped_column(String(50), unique=True)
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Link(Base):
+    """A public id whose column has another name than its attribute."""
+
+    __tablename__ = "link"
+    id: Mapped[int] = bigint_key()
+    slug: Mapped[str] = public_id_column(NanoId(), name="slug_text")
+    url: Mapped[str] = mapped_column(String(50), unique=True)
+
+
+A, B = "a" * 12, "b" * 12
+ADA = (1, A, "ada@example.org", "Ada")
+NEW = {"email": "grace@example.org", "name": "Grace"}
+SAME = {"email": "ada@example.org", "name": "Ada Lovelace"}
+table = User.__table__
+conflict_clauses = on("sqlite", "postgresql")
+
+
+@pytest.fixture(autouse=True)
+def tables(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """One stored user, written without a session, so that the engine is not guarded yet."""
+    create(Base.metadata)
+    configure_mappers()
+    with engine.begin() as connection:
+        connection.execute(insert(table), {"public_id": A, "email": ADA[2], "name": ADA[3]})
+
+
+def stored(engine: Engine) -> list[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(select(table).order_by(table.c.name))]
+
+
+def upsert(engine: Engine, target: Any, set_: Callable[[Any], Any], unique: str = "email") -> Any:
+    """INSERT into *target*; where the row is there already, set what *set_* makes of the columns offered."""
+    if engine.dialect.name in {"mysql", "mariadb"}:
+        statement = mysql.insert(target)
+        return statement.on_duplicate_key_update(set_(statement.inserted))
+    statement = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[engine.dialect.name](target)
+    return statement.on_conflict_do_update(index_elements=[unique], set_=set_(statement.excluded))
+
+
+def through_session(engine: Engine, statement: Any, rows: Any) -> None:
+    with Session(engine) as session, session.begin():
+        session.execute(statement, rows)
+
+
+def through_guarded_core(engine: Engine, statement: Any, rows: Any) -> None:
+    guard.install(engine)
+    through_core(engine, statement, rows)
+
+
+def through_core(engine: Engine, statement: Any, rows: Any) -> None:
+    with engine.begin() as connection:
+        connection.execute(statement, rows)
+
+
+WAYS: dict[str, tuple[Callable[[Engine, Any, Any], None], Any]] = {
+    "insert(Model) through a session": (through_session, User),
+    "insert(table) through a session": (through_session, table),
+    "insert(table) through a guarded engine": (through_guarded_core, table),
+    "insert(table) without the guard": (through_core, table),
+}
+ROTATIONS: dict[str, Callable[[Any], Any]] = {
+    "all columns": lambda new: {column.name: column for column in new},
+    "by name": lambda new: {"name": new.name, "public_id": new.public_id},
+    "to a text": lambda new: {"public_id": B},
+}
+ROWS = {"one row": SAME, "rows": [NEW, SAME]}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("way", WAYS)
+def test_setting_all_columns_is_refused(engine: Engine, way: str, rows: str) -> None:
+    """``set_={c.name: c for c in excluded}`` would give the existing row a new id: refused, and nothing is written."""
+    send, target = WAYS[way]
+    with pytest.raises(ImmutablePublicId, match="would give an existing User a new public_id") as caught:
+        send(engine, upsert(engine, target, ROTATIONS["all columns"]), ROWS[rows])
+
+    assert not isinstance(caught.value, StatementError)
+    assert (caught.value.model, caught.value.attribute) == ("User", "public_id")
+    assert stored(engine) == [ADA]
+
+
+@pytest.mark.parametrize("rotation", ["by name", "to a text"])
+def test_setting_the_id_is_refused(engine: Engine, rotation: str) -> None:
+    """Whatever else is set, and whatever the id is set to."""
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, upsert(engine, User, ROTATIONS[rotation]), SAME)
+
+    assert stored(engine) == [ADA]
+
+
+def test_renamed_column_is_refused(engine: Engine) -> None:
+    """A public id whose column has another name than its attribute is watched as well."""
+    statement = upsert(engine, Link, lambda new: {"slug_text": new.slug_text}, unique="url")
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, statement, {"url": "https://example.org"})
+
+
+@pytest.mark.parametrize("key", [table.c.public_id, User.public_id], ids=["column", "attribute"])
+def test_setting_by_column_is_refused(engine: Engine, key: Any) -> None:
+    """What is to be set may have columns and attributes as its keys."""
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, upsert(engine, User, lambda new: {key: new.public_id}), SAME)
+
+    assert stored(engine) == [ADA]
+
+
+def test_setting_by_a_renamed_attribute_is_refused(engine: Engine) -> None:
+    """An attribute stands for its column, which may have another name, also in the rows that bring their ids."""
+    url = {"url": "https://example.org"}
+    statement = upsert(engine, Link, lambda new: {Link.slug: new.slug_text}, unique="url")
+    with pytest.raises(ImmutablePublicId, match="would give an existing Link a new slug_text"):
+        through_session(engine, statement, url)
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, statement, url | {"slug": A})
+
+
+@pytest.mark.parametrize("way", ["insert(Model) through a session", "insert(table) through a guarded engine"])
+def test_given_id_does_not_rotate_either(engine: Engine, way: str) -> None:
+    """Rows that bring ids of their own are no reason to change the id of an existing row."""
+    send, target = WAYS[way]
+    with pytest.raises(ImmutablePublicId):
+        send(engine, upsert(engine, target, ROTATIONS["all columns"]), SAME | {"public_id": B})
+
+    assert stored(engine) == [ADA]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("way", WAYS)
+def test_existing_row_keeps_its_id(engine: Engine, way: str, rows: str) -> None:
+    """An upsert as the message advises it updates the row, which keeps its key and its id."""
+    send, target = WAYS[way]
+    statement = upsert(engine, target, lambda new: {c.name: c for c in new if c.name not in ("id", "public_id")})
+    send(engine, statement, ROWS[rows])
+    first, *others = stored(engine)
+
+    assert first == (1, A, "ada@example.org", "Ada Lovelace")
+    assert [row[2:] for row in others] == ([("grace@example.org", "Grace")] if rows == "rows" else [])
+    assert all(User.__public_id__.is_valid(row[1]) for row in others)
+
+
+@conflict_clauses
+def test_upserted_object_shows_the_id_of_its_row(engine: Engine) -> None:
+    """With ``returning(Model)`` the object has the id the row had, not the one that was made for the INSERT."""
+    statement = upsert(engine, User, lambda new: {"name": new.name}).returning(User)
+    with Session(engine) as session:
+        user = session.scalars(statement, [SAME]).one()
+
+        assert (user.id, user.public_id, user.name) == (1, A, "Ada Lovelace")
+
+
+def test_upsert_by_public_id(engine: Engine) -> None:
+    """A row that is known by its public id is updated by it."""
+    statement = upsert(engine, User, lambda new: {"name": new.name}, unique="public_id")
+    through_session(engine, statement, SAME | {"public_id": A})
+
+    assert stored(engine) == [(1, A, "ada@example.org", "Ada Lovelace")]
+
+
+@conflict_clauses
+@pytest.mark.parametrize("rows", ["one row", "rows"])
+def test_collision_in_an_upsert_is_retried(engine: Engine, rows: str) -> None:
+    """The made id of a new row may collide while the upsert looks at another column."""
+    statement = upsert(engine, User, lambda new: {"name": new.name})
+    with testing.collisions(User, A, times=2):
+        through_session(engine, statement, NEW if rows == "one row" else [NEW, SAME])
+
+    assert {row[2] for row in stored(engine)} == {"ada@example.org", "grace@example.org"}
+
+
+# --- inside of another statement
+
+
+def rotation(engine: Engine, target: Any, **values: Any) -> Any:
+    """An upsert of one row, with everything updated."""
+    return upsert(engine, target, ROTATIONS["all columns"]).values(**(SAME | values))
+
+
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "SELECT from it": lambda inner: select(inner.returning(table.c.public_id).cte("done")),
+    "SELECT beside it": lambda inner: select(literal(1)).add_cte(inner.cte("done"), nest_here=True),
+    "UNION": lambda inner: union_all(select(inner.returning(table.c.public_id).cte("done")), select(literal("x"))),
+    "alias": lambda inner: select(inner.returning(table.c.public_id).cte("done").alias("other")),
+    "entities": lambda inner: select(aliased(User, inner.returning(User).cte("done"))),
+    "UPDATE": lambda inner: update(Link).values(url="changed").add_cte(inner.cte("done")),
+    "DELETE": lambda inner: delete(Link).add_cte(inner.cte("done")),
+    "INSERT from it": lambda inner: insert(Link).from_select(
+        ["url", "slug_text"], select(inner.returning(table.c.email, table.c.public_id).cte("done"))
+    ),
+}
+GUARDED = [way for way in WAYS if way != "insert(table) without the guard"]
+
+
+@on("postgresql")
+@pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
+@pytest.mark.parametrize("form", WRAPPED)
+@pytest.mark.parametrize("way", GUARDED)
+def test_upsert_in_a_cte_is_refused(engine: Engine, way: str, form: str, given: dict[str, Any]) -> None:
+    """An upsert in a WITH clause, of whatever statement, would change the id just as well."""
+    send, target = WAYS[way]
+    with pytest.raises(ImmutablePublicId, match="would give an existing User a new public_id") as caught:
+        send(engine, WRAPPED[form](rotation(engine, target, **given)), None)
+
+    assert not isinstance(caught.value, StatementError)
+    assert stored(engine) == [ADA]
+
+
+@on("postgresql")
+def test_upsert_in_a_cte_is_refused_without_the_guard(engine: Engine) -> None:
+    """Where the library makes the id, it looks at the statement around it."""
+    with pytest.raises(ImmutablePublicId):
+        through_core(engine, WRAPPED["SELECT from it"](rotation(engine, table)), None)
+
+    assert stored(engine) == [ADA]
+
+
+@on("postgresql")
+def test_upsert_in_a_cte(engine: Engine) -> None:
+    """One that leaves the id alone updates the row, each time that it is executed."""
+    inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME).returning(table.c.public_id)
+    statement = select(inner.cte("done"))
+    with Session(engine) as session, session.begin():
+        assert [session.scalars(statement).all() for _ in range(2)] == [[A], [A]]
+
+    assert stored(engine) == [(*ADA[:3], "Ada Lovelace")]
+
+
+@on("sqlite", "postgresql", "mariadb")
+@pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
+def test_upsert_that_is_read_as_entities_is_refused(engine: Engine, given: dict[str, Any]) -> None:
+    """``select(Model).from_statement(insert…)`` is that INSERT."""
+    statement = select(User).from_statement(rotation(engine, User, **given).returning(User))
+    with pytest.raises(ImmutablePublicId):
+        through_session(engine, statement, None)
+
+    assert stored(engine) == [ADA]
+
+
+@conflict_clauses
+def test_upsert_that_is_read_as_entities(engine: Engine) -> None:
+    """The same without the id shows the row as it is now."""
+    inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME)
+    with Session(engine) as session:
+        user = session.scalars(select(User).from_statement(inner.returning(User))).one()
+
+        assert (user.id, user.public_id, user.name) == (1, A, "Ada Lovelace")
+
+
+# --- on_conflict_do_nothing() of the caller
+
+
+def do_nothing(engine: Engine, **target: Any) -> Insert:
+    module: Any = {"sqlite": sqlite, "postgresql": postgresql}[engine.dialect.name]
+    statement: Insert = module.insert(User).on_conflict_do_nothing(**target)
+    return statement
+
+
+@conflict_clauses
+@pytest.mark.parametrize("target", [{}, {"index_elements": ["email"]}], ids=["no target", "target"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_do_nothing_of_the_caller(engine: Engine, target: dict[str, Any], rows: str) -> None:
+    """The caller's own DO NOTHING does what it says: the existing row stays as it is, new ones are written."""
+    through_session(engine, do_nothing(engine, **target), ROWS[rows])
+
+    assert ADA in stored(engine)
+    assert len(stored(engine)) == (2 if rows == "rows" else 1)
+
+
+@on("mysql", "mariadb")
+def test_insert_ignore_of_the_caller(engine: Engine) -> None:
+    """INSERT IGNORE skips the existing row and writes the new one."""
+    through_session(engine, mysql.insert(User).prefix_with("IGNORE"), [NEW, SAME])
+
+    assert [row[2:] for row in stored(engine)] == [("ada@example.org", "Ada"), ("grace@example.org", "Grace")]
+
+
+# --- INSERT … FROM SELECT
+
+
+def copies(*names: str) -> Any:
+    """SELECT the stored users under other addresses and ids, of these the columns *names*."""
+    made = {
+        "email": (literal("copy of ") + table.c.email).label("email"),
+        "name": table.c.name,
+        "public_id": func.replace(table.c.public_id, "a", "c"),
+    }
+    return select(*(made[name] for name in names))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_from_select_without_ids_is_refused(engine: Engine, way: str) -> None:
+    """Every row would get the one id that is made for the statement; the message says what to do instead."""
+    send, target = WAYS[way]
+    statement = insert(target).from_select(["email", "name"], copies("email", "name"))
+    with pytest.raises(ConfigurationError, match=r"same public_id.*Read the rows and insert them") as caught:
+        send(engine, statement, None)
+
+    assert not isinstance(caught.value, StatementError)
+    assert stored(engine) == [ADA]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_from_select_with_ids(engine: Engine, way: str) -> None:
+    """A SELECT that brings the ids may be inserted."""
+    send, target = WAYS[way]
+    names = ["email", "name", "public_id"]
+    send(engine, insert(target).from_select(names, copies(*names)), None)
+
+    assert {row[1:] for row in stored(engine)} == {ADA[1:], ("c" * 12, "copy of ada@example.org", "Ada")}
+
+
+def test_from_select_without_defaults(engine: Engine) -> None:
+    """Where the caller turns the column defaults off, the database refuses the missing id."""
+    statement = insert(User).from_select(["email", "name"], copies("email", "name"), include_defaults=False)
+    with pytest.raises(DBAPIError, match="public_id"):
+        through_session(engine, statement, None)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("way", WAYS)
+def test_from_select_in_a_cte_is_refused(engine: Engine, way: str) -> None:
+    """The one id that is made for the statement would be that of every row there, too."""
+    send, target = WAYS[way]
+    inner = insert(target).from_select(["email", "name"], copies("email", "name")).returning(table.c.public_id)
+    with pytest.raises(ConfigurationError, match=r"same public_id.*Read the rows and insert them"):
+        send(engine, select(inner.cte("done")), None)
+
+    assert stored(engine) == [ADA]
+
+
+def test_rows_that_are_read_and_inserted(engine: Engine) -> None:
+    """What the message says to do instead gives each row an id of its own."""
+    with engine.begin() as connection:
+        connection.execute(insert(table), NEW)
+        rows = [dict(row) for row in connection.execute(copies("email", "name")).mappings()]
+        connection.execute(insert(table), rows)
+
+    assert len({row[1] for row in stored(engine)}) == 4
+
+
+@conflict_clauses
+@pytest.mark.parametrize("rows", [NEW, [NEW, SAME]], ids=["one row", "rows"])
+def test_do_nothing_with_a_target_does_not_lose_a_row(engine: Engine, rows: Any) -> None:
+    """DO NOTHING for another column: a row whose made id collided is still written."""
+    with testing.collisions(User, A):
+        through_session(engine, do_nothing(engine, index_elements=["email"]), rows)
+
+    assert {row[2] for row in stored(engine)} == {"ada@example.org", "grace@example.org"}

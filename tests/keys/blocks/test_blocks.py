@@ -1,0 +1,289 @@
+"""Blocks of keys on real databases: what a lease is, and what comes of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, event, inspect, select, update
+from sqlalchemy.orm import Session
+from support.marks import on
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import KeySpaceExhausted
+from sqlalchemy_public_id.keys import BlockAllocator
+
+pytestmark = pytest.mark.backend
+
+Allocators = Callable[..., BlockAllocator]
+END = 2**63 - 1
+
+
+@pytest.fixture
+def allocators(engine: Engine) -> Iterator[Allocators]:
+    """Make allocators of the sequence ``order``, whose table is there, and goes with them."""
+    made = [BlockAllocator(engine, "order", timeout=10)]
+    table = made[0].table
+    table.drop(engine, checkfirst=True)
+    made[0].create_table()
+
+    def make(name: str = "order", engine: Engine = engine, **options: Any) -> BlockAllocator:
+        made.append(BlockAllocator(engine, name, **({"timeout": 30, "block": 100, "start": 0} | options)))
+        return made[-1]
+
+    yield make
+    for allocator in made:
+        allocator.close()
+    table.drop(engine, checkfirst=True)
+
+
+@pytest.fixture
+def sent(engine: Engine) -> Iterator[list[str]]:
+    """The first words of what is sent, COMMIT included."""
+    sent: list[str] = []
+
+    def on_statement(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        sent.append(statement.split()[0])
+
+    def on_commit(connection: Any) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            sent.append("COMMIT")
+
+    event.listen(engine, "before_cursor_execute", on_statement)
+    event.listen(engine, "commit", on_commit)
+    yield sent
+    event.remove(engine, "before_cursor_execute", on_statement)
+    event.remove(engine, "commit", on_commit)
+
+
+def counter(engine: Engine, allocator: BlockAllocator) -> int | None:
+    """Where the counter of *allocator* is, in the table."""
+    with engine.connect() as connection:
+        return connection.scalar(select(allocator.table.c.next).where(allocator.table.c.name == allocator.name))
+
+
+# --- numbers
+
+
+def test_numbers_count_up(allocators: Allocators) -> None:
+    """One program that uses an allocator alone gets all numbers from the start on, in order, however it asks."""
+    allocator = allocators(start=5)
+    got = [allocator.next(), *allocator.take(1)[0], allocator.next()]
+    got += [number for numbers in allocator.take(1000) for number in numbers]
+    got += [allocator.next() for _ in range(250)]
+
+    assert got == list(range(5, 1258))
+
+
+def test_allocators_share_a_counter(allocators: Allocators) -> None:
+    """Two allocators of one sequence never get the same number."""
+    pair = allocators(), allocators(block=7)
+    got = [allocator.next() for _ in range(500) for allocator in pair]
+
+    assert len(set(got)) == 1000
+
+
+def test_names_are_apart(allocators: Allocators) -> None:
+    """Sequences whose names differ in one byte count for themselves."""
+    got = [allocators(name).next() for name in ("order", "Order", "order.", "orders")]
+
+    assert got == [0, 0, 0, 0]
+
+
+def test_reserved_numbers_are_in_memory(engine: Engine, allocators: Allocators) -> None:
+    """After ``reserve()``, so many numbers can be had without the database, and no more were leased than needed."""
+    allocator = allocators()
+    allocator.reserve(1234)
+    reserved = allocator.reserved
+    allocator.table.drop(engine)
+
+    assert reserved == 1234
+    assert allocator.take(1234) == [range(1234)]
+
+
+def test_size_doubles(engine: Engine, allocators: Allocators, sent: list[str]) -> None:
+    """Where no size is given, a program that takes numbers without a pause gets twice as many with each lease."""
+    allocator = allocators(block=None)
+    for _ in range(20_000):
+        allocator.next()
+
+    assert sent.count("UPDATE") < 15
+    assert (allocator.reserved + 20_000) % 100 == 0
+
+
+def test_one_lease_for_all_who_wait(engine: Engine, allocators: Allocators) -> None:
+    """Threads that run dry at once wait for one lease."""
+    allocator = allocators(block=10_000)
+    together = threading.Barrier(8)
+
+    def work(_: int) -> int:
+        together.wait()
+        return allocator.next()
+
+    with ThreadPoolExecutor(8) as threads:
+        got = list(threads.map(work, range(8)))
+
+    assert sorted(got) == list(range(8))
+    assert counter(engine, allocator) == 10_000
+
+
+def test_close(engine: Engine, allocators: Allocators) -> None:
+    """``close()`` drops the numbers, which are lost, and the next call begins anew."""
+    with allocators() as allocator:
+        first = allocator.next()
+    dropped = allocator.reserved
+
+    assert (first, dropped, allocator.next()) == (0, 0, 100)
+
+
+# --- one lease
+
+
+def test_a_lease_is_one_transaction(engine: Engine, allocators: Allocators, sent: list[str]) -> None:
+    """A lease reads the counter, moves it, and commits."""
+    allocator = allocators()
+    allocator.reserve(1)
+    sent.clear()
+    allocator.reserve(101)
+
+    assert [word for word in sent if word != "PRAGMA"][-3:] == ["SELECT", "UPDATE", "COMMIT"]
+    assert sent.count("COMMIT") == 1
+
+
+def test_first_number(engine: Engine, allocators: Allocators) -> None:
+    """The first number of a sequence is 1, which is true, unlike 0."""
+    with BlockAllocator(engine, "first", timeout=30) as allocator:
+        got = [allocator.next(), *allocator.take(2)]
+
+    assert got == [1, range(2, 4)]
+
+
+def test_many_at_once(allocators: Allocators) -> None:
+    """Many allocators that move one counter at once, and begin with its row, never meet."""
+    several = [allocators("crowd", block=3) for _ in range(4)]
+    together = threading.Barrier(4)
+
+    def work(allocator: BlockAllocator) -> list[range]:
+        together.wait()
+        return [numbers for _ in range(25) for numbers in allocator.take(3)]
+
+    with ThreadPoolExecutor(4) as threads:
+        got = [number for ranges in threads.map(work, several) for numbers in ranges for number in numbers]
+
+    assert sorted(got) == list(range(300))
+
+
+def test_threads_of_one_allocator(allocators: Allocators) -> None:
+    """Threads that share an allocator get each number once, however they ask for it."""
+    allocator = allocators(block=10)
+    together = threading.Barrier(4)
+
+    def work(number: int) -> list[int]:
+        together.wait()
+        if number % 2:
+            return [allocator.next() for _ in range(300)]
+        return [number for _ in range(20) for numbers in allocator.take(15) for number in numbers]
+
+    with ThreadPoolExecutor(4) as threads:
+        got = [number for numbers in threads.map(work, range(4)) for number in numbers]
+
+    assert len(set(got)) == len(got) == 1200
+
+
+LEVELS: list[Any] = [
+    pytest.param(database, level, id=f"{database}-{level.replace(' ', '-')}")
+    for database, *levels in (
+        ("sqlite", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("postgresql", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("mysql", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+        ("mariadb", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"),
+    )
+    for level in levels
+]
+
+
+@pytest.mark.parametrize(("database", "level"), LEVELS, indirect=["database"])
+def test_isolation_levels(
+    engine: Engine, level: str, new_engine: Callable[..., Engine], allocators: Allocators
+) -> None:
+    """Whatever isolation level the engine has, those who lease at once never meet, and see no error."""
+    own = new_engine(engine.name, engine.url, isolation_level=level)
+    with own.connect() as connection:
+        before = connection.get_isolation_level()
+    several = [allocators(engine=own, block=2) for _ in range(4)]
+
+    def work(allocator: BlockAllocator) -> list[int]:
+        return [allocator.next() for _ in range(40)]
+
+    with ThreadPoolExecutor(4) as threads:
+        got = [number for numbers in threads.map(work, several) for number in numbers]
+    with own.connect() as connection:
+        after = connection.get_isolation_level()
+
+    assert len(set(got)) == 160
+    assert after == before
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_transaction_of_the_caller(engine: Engine, allocators: Allocators) -> None:
+    """A lease is none of the caller's transaction: after a rollback, its numbers are not issued again."""
+    allocator, other = allocators(), allocators("other")
+    other.next()
+    with Session(engine) as session:
+        session.execute(update(other.table).where(other.table.c.name == "other").values(next=0))
+        first = allocator.next()
+        session.rollback()
+    allocator.close()
+
+    assert (first, allocator.next()) == (0, 100)
+
+
+def test_end_of_the_numbers(allocators: Allocators) -> None:
+    """The last numbers of a BIGINT are issued, and then there is an error, which says of which sequence."""
+    allocator = allocators(start=END - 150)
+    first = allocator.take(120)
+    with pytest.raises(KeySpaceExhausted, match="'order' has issued its last key"):
+        allocator.take(31)
+
+    assert [*first, *allocator.take(30)] == [range(END - 150, END - 30), range(END - 30, END)]
+
+
+# --- the table
+
+
+def test_missing_table(engine: Engine, allocators: Allocators) -> None:
+    """Without the table there is an error that says how to make it; once it is there, the same allocator works."""
+    allocator = allocators(table="elsewhere")
+    with pytest.raises(ConfigurationError, match=r"no table elsewhere: call allocator\.create_table\(\), "):
+        allocator.next()
+    allocator.create_table()
+    got = allocator.next()
+    allocator.table.drop(engine)
+
+    assert got == 0
+
+
+def test_table_at_the_first_lease(engine: Engine, allocators: Allocators) -> None:
+    """With ``create=True`` the first lease makes the table, even where several are the first."""
+    several = [allocators(table="elsewhere", create=True, block=10) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        got = list(threads.map(BlockAllocator.next, several))
+    several[0].table.drop(engine)
+
+    assert sorted(got) == [0, 10, 20, 30]
+
+
+def test_table_of_migrations(engine: Engine, allocators: Allocators) -> None:
+    """The table that was copied into another metadata is the one that the allocator uses."""
+    metadata = MetaData()
+    allocator = allocators(table="elsewhere")
+    allocator.table.to_metadata(metadata)
+    metadata.create_all(engine)
+    got = allocator.next()
+    columns = {column["name"] for column in inspect(engine).get_columns("elsewhere")}
+    metadata.drop_all(engine)
+
+    assert (got, columns) == (0, {"name", "next"})

@@ -1,0 +1,308 @@
+"""Blocks of keys where something stands in the way: locks, pools, broken connections, the end of the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, event, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.pool import NullPool, QueuePool
+from support.marks import on
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.errors import LeaseNotAvailable
+from sqlalchemy_public_id.keys import BlockAllocator
+
+pytestmark = pytest.mark.backend
+
+Allocators = Callable[..., BlockAllocator]
+
+
+@pytest.fixture
+def allocators(engine: Engine) -> Iterator[Allocators]:
+    """Make allocators of the sequence ``order``, whose table is there, and goes with them."""
+    made = [BlockAllocator(engine, "order")]
+    table = made[0].table
+    table.drop(engine, checkfirst=True)
+    made[0].create_table()
+
+    def make(engine: Engine = engine, **options: Any) -> BlockAllocator:
+        made.append(BlockAllocator(engine, "order", **({"timeout": 30, "block": 100, "start": 0} | options)))
+        return made[-1]
+
+    yield make
+    for allocator in made:
+        allocator.close()
+    table.drop(engine, checkfirst=True)
+
+
+def hold(connection: Connection, allocator: BlockAllocator) -> None:
+    """Have a transaction hold the row of *allocator*, on SQLite the whole file."""
+    connection.execute(update(allocator.table).values(next=allocator.table.c.next))
+
+
+# --- locks
+
+
+def test_row_is_held(engine: Engine, allocators: Allocators) -> None:
+    """While another transaction holds the row, numbers in memory are served, then there is an error in time; a lease
+    that was late is not lost.
+    """
+    allocator = allocators(timeout=0.2)
+    allocator.reserve(100)
+    with engine.connect() as connection:
+        hold(connection, allocator)
+        got = [allocator.next() for _ in range(100)]
+        before = time.monotonic()
+        with pytest.raises(LeaseNotAvailable) as caught:
+            allocator.next()
+        took = time.monotonic() - before
+        connection.rollback()
+    allocator.timeout = 30
+    after = allocator.next()
+
+    assert got == list(range(100))
+    assert 0.2 <= took < 4  # the driver alone would wait for 5 s, a server for 50 s or for ever
+    assert (caught.value.name, caught.value.timeout) == ("order", 0.2)
+    assert "no block of 'order' could be leased within 0.2 s" in str(caught.value)
+    assert after == 100
+
+
+@on("sqlite")
+def test_caller_holds_the_file(engine: Engine, allocators: Allocators) -> None:
+    """A caller that writes to the same SQLite file is told to reserve numbers first, and gets on if it does."""
+    allocator = allocators(timeout=0.2)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO note VALUES (1)")
+        with pytest.raises(LeaseNotAvailable, match=r"allocator\.reserve\(count\) before its first write"):
+            allocator.next()
+    allocator.timeout = 30
+    allocator.reserve(500)
+    with engine.begin() as connection:
+        for number in range(500):
+            connection.exec_driver_sql("INSERT INTO note VALUES (?)", (number,))
+            allocator.next()
+
+
+@on("sqlite")
+def test_counter_in_a_file_of_its_own(
+    engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
+) -> None:
+    """Where the counter has a SQLite file of its own, a caller that writes waits for nothing."""
+    allocator = allocators(new_engine("sqlite"), create=True, block=10)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
+        got = [allocator.next() for _ in range(100)]
+
+    assert got == list(range(100))
+
+
+# --- pools
+
+
+def test_pool_without_a_spare_connection(
+    engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
+) -> None:
+    """A caller that holds the only connection of the pool gets an error in time, not a deadlock."""
+    own = new_engine(engine.name, engine.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.5)
+    allocator = allocators(own, timeout=0.2)
+    with own.connect(), pytest.raises(LeaseNotAvailable, match=r"'order' could be leased within 0\.2 s"):
+        allocator.next()
+    allocator.timeout = 30
+
+    assert allocator.next() == 0
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:blocks?mode=memory&uri=true"])
+def test_memory(url: str) -> None:
+    """SQLite in memory is refused whatever the pool: the counter would be gone with its connection."""
+    engine = create_engine(url, poolclass=NullPool)
+    with pytest.raises(ConfigurationError, match="cannot work with SQLite in memory"):
+        BlockAllocator(engine, "order", create=True).next()
+
+
+def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
+    """Numbers go on after ``engine.dispose()``, and no connection stays checked out."""
+    allocator = allocators()
+    first = allocator.take(150)
+    engine.dispose()
+    second = allocator.take(150)
+    allocator.close()
+
+    assert (first, second) == ([range(150)], [range(150, 300)])
+    assert isinstance(engine.pool, QueuePool)
+    assert engine.pool.checkedout() == 0
+
+
+# --- failures
+
+
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")  # killed before SQLAlchemy had it
+@on("postgresql", "mysql", "mariadb")
+def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators) -> None:
+    """Connections that break in the midst of leases cost numbers, never repeat one, and no caller sees it."""
+    several = [allocators(new_engine(engine.name, engine.url), block=5) for _ in range(4)]
+    numbers: set[int] = set()  # of connections
+    done = threading.Event()
+
+    def on_checkout(dbapi_connection: Any, *rest: Any) -> None:
+        info = getattr(dbapi_connection, "info", None)
+        numbers.add(info.backend_pid if info else dbapi_connection.thread_id())
+
+    for allocator in several:
+        event.listen(allocator._lessor.engine, "checkout", on_checkout)
+
+    def work(allocator: BlockAllocator) -> list[int]:
+        return [allocator.next() for _ in range(600)]
+
+    def kill() -> int:
+        killed = 0
+        kill = "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
+        with engine.connect() as own:
+            while not done.wait(0.005):
+                with suppress(DBAPIError, KeyError), own.begin():
+                    own.execute(text(kill.format(numbers.pop())))
+                    killed += 1
+        return killed
+
+    with ThreadPoolExecutor(5) as threads:
+        killing = threads.submit(kill)
+        try:
+            got = [number for numbers in threads.map(work, several) for number in numbers]
+        finally:
+            done.set()
+
+    assert len(set(got)) == 2400
+    assert killing.result() > 0
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) -> None:
+    """Where the connection breaks after the counter was moved, its numbers are lost, and others are leased instead."""
+    broken: list[int] = []
+
+    def after_update(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("UPDATE") and not broken:
+            broken.append(1)
+            connection.connection.driver_connection.commit()
+            raise connection.dialect.loaded_dbapi.OperationalError(2013, "connection lost: terminating connection")
+
+    allocator = allocators()
+    allocator.reserve(1)
+    allocator.close()
+    event.listen(engine, "after_cursor_execute", after_update)
+    engine.dialect.is_disconnect = lambda error, *rest: "connection lost" in str(error)  # type: ignore[method-assign]  # on purpose
+    first = allocator.next()
+
+    assert broken == [1]
+    assert first == 200
+
+
+def test_failure_of_a_lease(engine: Engine, allocators: Allocators) -> None:
+    """Numbers in memory need no table; the lease after them fails, and the next one is tried anew."""
+    allocator = allocators()
+    allocator.reserve(100)
+    allocator.table.drop(engine)
+    got = [allocator.next() for _ in range(100)]
+    with pytest.raises(ConfigurationError, match="there is no table public_id_block"):
+        allocator.next()
+    allocator.create_table()
+
+    assert got == list(range(100))
+    assert allocator.next() == 0
+
+
+@on("postgresql")
+def test_other_errors_are_shown_as_they_are(engine: Engine, allocators: Allocators) -> None:
+    """An error that would come again is not tried again: who may not write is told so at once."""
+    allocator = allocators()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE public_id_block RENAME next TO following")
+    with pytest.raises(ProgrammingError, match="next"):
+        allocator.next()
+
+
+@on("sqlite", "postgresql")
+def test_counter_that_the_table_refuses(engine: Engine, allocators: Allocators) -> None:
+    """A constraint that refuses the row of a new sequence is an error, and no reason to try for ever."""
+    allocator = allocators(timeout=10)
+    allocator.table.drop(engine)
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"CREATE TABLE {allocator.table.name} (name varchar(100) PRIMARY KEY, next bigint CHECK (next > 999))")
+        )
+
+    with pytest.raises(IntegrityError, match=r"(?i)check"):
+        allocator.next()
+
+    with engine.connect() as connection:
+        assert connection.execute(allocator.table.select()).all() == []
+
+
+@pytest.mark.slow
+@on("postgresql", "mysql", "mariadb")
+def test_server_is_away(engine: Engine, new_engine: Callable[..., Engine]) -> None:
+    """Where no connection can be made, the error comes in time and says why."""
+    away = new_engine(engine.name, engine.url.set(port=1))
+    with BlockAllocator(away, "order", timeout=0.3) as allocator, pytest.raises(LeaseNotAvailable) as caught:
+        allocator.next()
+
+    assert "refused" in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+# --- the end of the program
+
+PROGRAM = """
+import sys, threading
+from sqlalchemy import create_engine
+from sqlalchemy_public_id.keys import BlockAllocator
+
+engine = create_engine(sys.argv[1])
+allocator = BlockAllocator(engine, "order", block=4, timeout=30)
+threads = [threading.Thread(target=lambda: [allocator.next() for _ in range(100000)], daemon=True) for _ in range(4)]
+for thread in threads:
+    thread.start()
+print(sum(allocator.next() >= 0 for _ in range(200)))
+"""
+
+
+@pytest.mark.slow
+def test_end_of_the_interpreter(engine: Engine, allocators: Allocators) -> None:
+    """A program may end in the midst of leases: it neither hangs nor complains."""
+    allocators()
+    url = engine.url.render_as_string(hide_password=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "200\n", "")
+
+
+AT_EXIT = """
+import atexit, sys
+from sqlalchemy import create_engine
+from sqlalchemy_public_id.keys import BlockAllocator
+
+engine = create_engine(sys.argv[1])
+atexit.register(engine.dispose)
+atexit.register(lambda: print(BlockAllocator(engine, "order", block=4, timeout=30).take(10)))
+"""
+
+
+@pytest.mark.slow
+def test_numbers_at_the_end(engine: Engine, allocators: Allocators) -> None:
+    """A program may take numbers while it ends, when no thread can be started any more."""
+    allocators()
+    url = engine.url.render_as_string(hide_password=False)
+    done = subprocess.run([sys.executable, "-c", AT_EXIT, url], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[range(1, 11)]\n", "")

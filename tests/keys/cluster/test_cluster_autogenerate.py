@@ -1,0 +1,184 @@
+"""Autogenerate knows tables whose keys become cluster keys, change their way or cluster, or go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, insert, inspect, select
+from sqlalchemy.orm import DeclarativeBase, Mapped
+from support.marks import on
+from support.parcel_table import KEYS
+from support.projects import Project, downgrade_of, upgrade_of
+
+from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
+
+pytestmark = pytest.mark.backend
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+NAME = "depot"
+
+
+def depots(**key: Any) -> MetaData:
+    """One model with such a key."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Depot(Base):
+        __tablename__ = NAME
+        id: Mapped[int] = cluster_key(key.pop("name", None), **key)
+
+    return Base.metadata
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """Migrations of cluster 10, with all comparisons."""
+    made = new_project()
+    made.configure("public_id_cluster=10, compare_server_default=True,")
+    return made
+
+
+def plain(project: Project) -> None:
+    """A table from before there were clusters, without rows."""
+    project.execute(f"CREATE TABLE {NAME} (id {KEYS[project.engine.name]})")
+
+
+def add(project: Project, metadata: MetaData) -> str:
+    """Insert a row, and answer its key."""
+    table = metadata.tables[NAME]
+    with project.engine.begin() as connection:
+        connection.execute(insert(table))
+        keys = connection.scalars(select(table.c.id).order_by(table.c.id)).all()
+        return ClusterKey(keys[-1]).hex
+
+
+def said(written: str) -> list[str]:
+    """The upgrade."""
+    return [line for line in upgrade_of(written) if line.startswith("op.")]
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize(
+    "key",
+    [{"cluster": 10}, {"cluster": lambda: 10}, {"key_range": Range(1001, 2001)}],
+    ids=["number", "function", "range"],
+)
+def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
+    """A key that counted from 1 is given its limits, and nothing more is found."""
+    plain(project)
+    metadata = depots(**key)
+
+    written = project.migrate(metadata)
+
+    assert len(said(written)) == 1
+    assert said(written)[0].startswith(f"op.set_cluster('{NAME}'")
+    assert project.check(metadata) is None
+    assert add(project, metadata) == ("3e9" if "key_range" in key else "a000000000001")
+    project.downgrade()
+    project.upgrade()
+
+
+@on("postgresql")
+def test_a_key_that_does_not_count(project: Project) -> None:
+    """A key without a counter is given one, with limits."""
+    project.execute(f"CREATE TABLE {NAME} (id bigint PRIMARY KEY)")
+    metadata = depots(cluster=10)
+
+    project.migrate(metadata)
+
+    assert project.check(metadata) is None
+    assert add(project, metadata) == "a000000000001"
+    project.downgrade()
+    project.upgrade()
+
+
+@on(*SERVERS)
+def test_another_cluster(project: Project) -> None:
+    """Where the model says another cluster, the counter follows."""
+    project.migrate(depots(cluster=10))
+    add(project, depots(cluster=10))
+    metadata = depots(cluster=20)
+
+    written = project.migrate(metadata)
+
+    assert said(written) == [f"op.set_cluster('{NAME}', cluster=20)"]
+    assert project.check(metadata) is None
+    assert add(project, metadata) == "14000000000001"
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_a_guard(project: Project) -> None:
+    """A guard that the model has gained is added, and nothing more is found."""
+    project.migrate(depots(cluster=10))
+    metadata = depots(cluster=10, enforce_range=True)
+
+    written = project.migrate(metadata)
+
+    assert said(written) == [f"op.set_cluster('{NAME}', cluster=10, enforce_range=True)"]
+    assert project.check(metadata) is None
+    assert add(project, metadata) == "a000000000001"
+
+
+@on(*SERVERS)
+def test_to_a_function_and_back(project: Project) -> None:
+    """A table changes its way there and back, and each time nothing more is found."""
+    identity, function = depots(cluster=10), depots(strategy="function")
+    project.migrate(identity)
+    keys = [add(project, identity)]
+
+    there = project.migrate(function)
+    found = project.check(function)
+    keys.append(add(project, function))
+    back = project.migrate(identity)
+    keys.append(add(project, identity))
+
+    assert said(there) == ["op.create_cluster_config()", f"op.create_cluster_sequence('{NAME}')"]
+    assert said(back) == [
+        f"op.drop_cluster_sequence('{NAME}')",
+        f"op.set_cluster('{NAME}', cluster=10)",
+        "op.drop_cluster_config()",
+    ]
+    assert (found, project.check(identity)) == (None, None)
+    assert keys == ["a000000000001", "a000000000002", "a000000000003"]
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("name", [None, "shared"])
+def test_a_model_that_goes(project: Project, name: str | None) -> None:
+    """With the last model of cluster keys everything goes that came with it; on the way down it comes again."""
+    metadata = depots(strategy="function", **({"name": name} if name else {}))
+    project.migrate(metadata)
+    add(project, metadata)
+
+    written = project.migrate(MetaData())
+    left = set(inspect(project.engine).get_table_names())
+    found = project.check(MetaData())
+    project.downgrade()
+
+    named = f"'{NAME}', sequence='{name}'" if name else f"'{NAME}'"
+    assert said(written) == [
+        f"op.drop_cluster_sequence({named})",
+        f"op.drop_table('{NAME}')",
+        "op.drop_cluster_config()",
+    ]
+    assert [line for line in downgrade_of(written) if "cluster" in line] == [
+        "op.create_cluster_config()",
+        f"op.create_cluster_sequence({named})",
+    ]
+    assert left == {"alembic_version"}
+    assert found is None
+    assert add(project, metadata) == "a000000000001"
+    project.upgrade()
+
+
+def test_a_model_of_identity_that_goes(project: Project) -> None:
+    """A table with an own counter goes like any other."""
+    project.migrate(depots(cluster=10))
+
+    written = project.migrate(MetaData())
+
+    assert said(written) == [f"op.drop_table('{NAME}')"]
+    assert project.check(MetaData()) is None

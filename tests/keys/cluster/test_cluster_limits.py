@@ -1,0 +1,249 @@
+"""Where cluster keys end: the database refuses what would be a key of another cluster, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine, MetaData, insert, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from support.depots import hexes, models
+from support.marks import on
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.keys import (
+    ClusterKey,
+    Ranges,
+    cluster_key,
+    hex_of,
+    range_of,
+)
+
+pytestmark = pytest.mark.backend
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+LAST = 2**48 - 1
+
+
+# --- the database knows its cluster
+
+
+@on(*SERVERS)
+def test_figures_of_the_seed(create: Callable[[MetaData], None], session: Session) -> None:
+    """Whose cluster changes after two rows goes on with the sequence: the figures of the seed."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+
+    session.add_all([Depot(name="Alice"), Depot(name="Bob")])
+    session.flush()
+    session.execute(text("UPDATE cluster_config SET cluster = 20"))
+    session.add_all([Depot(name="Alice"), Depot(name="Bob")])
+    session.flush()
+
+    shown = session.execute(select(hex_of(Depot.id), Depot.name).order_by(Depot.id)).all()
+    assert [tuple(row) for row in shown] == [
+        ("a000000000001", "Alice"),
+        ("a000000000002", "Bob"),
+        ("14000000000003", "Alice"),
+        ("14000000000004", "Bob"),
+    ]
+
+
+@on(*SERVERS)
+def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> None:
+    """A database that does not know its cluster makes no key, and says why; a row mends it."""
+    metadata, Depot, _ = models(strategy="function")
+    create(metadata)
+
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match="cluster_config must have one row with a cluster from 0 to 32767"):
+        session.flush()
+    session.rollback()
+    session.execute(text("INSERT INTO cluster_config (cluster) VALUES (10)"))
+    session.add(Depot())
+    session.flush()
+
+    assert hexes(session, Depot) == ["a000000000001"]
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("row", ["(2, 20)", "(1, 20)", "(1, -1)", "(1, 32768)"])
+def test_one_row_only(create: Callable[[MetaData], None], session: Session, row: str) -> None:
+    """The table of the cluster refuses a second row, and a number that is none."""
+    metadata, *_ = models(cluster=10 if row in {"(2, 20)", "(1, 20)"} else None, strategy="function")
+    create(metadata)
+
+    with pytest.raises(DBAPIError):
+        session.execute(text(f"INSERT INTO cluster_config (singleton, cluster) VALUES {row}"))
+
+
+@on(*SERVERS)
+def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Session) -> None:
+    """Where somebody has taken the constraints away and written two rows, no key is made."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    session.execute(text("DROP TABLE cluster_config"))
+    session.execute(text("CREATE TABLE cluster_config (cluster SMALLINT)"))
+    session.execute(text("INSERT INTO cluster_config VALUES (10), (20)"))
+    session.commit()
+
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"(?i)more than one row"):
+        session.flush()
+    session.rollback()
+
+
+@on(*SERVERS)
+def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
+    """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text(f"SELECT setval('cluster_sequence_depot', {LAST - 1})"))
+    else:
+        session.execute(text(f"ALTER TABLE cluster_sequence_depot AUTO_INCREMENT = {LAST}"))
+    session.commit()
+
+    session.add(Depot())
+    session.commit()
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"used up|reached maximum value"):
+        session.flush()
+    session.rollback()
+
+    assert hexes(session, Depot) == ["affffffffffff"]
+
+
+@on(*SERVERS)
+def test_keys_do_not_wait(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A transaction that is open holds no one up, and what it rolls back is not made again."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    with Session(engine) as one, Session(engine) as other:
+        one.add(Depot())
+        one.flush()
+        other.add(Depot())
+        other.commit()
+        one.rollback()
+        one.add(Depot())
+        one.commit()
+
+        assert hexes(one, Depot) == ["a000000000002", "a000000000003"]
+
+
+@on(*SERVERS)
+def test_nothing_is_left(engine: Engine) -> None:
+    """Tables that are dropped take their counters and their function with them."""
+    metadata, *_ = models(cluster=10, strategy="function")
+    metadata.create_all(engine)
+    metadata.drop_all(engine)
+
+    query = {
+        "postgresql": "SELECT (SELECT count(*) FROM pg_proc WHERE proname = 'this_cluster') "
+        "+ (SELECT count(*) FROM pg_class WHERE relname LIKE 'cluster_sequence_depot%')",
+        "mysql": "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() "
+        "AND table_name LIKE 'cluster_%'",
+        "mariadb": "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() "
+        "AND table_name LIKE 'cluster_%'",
+    }[engine.name]
+    with engine.connect() as connection:
+        assert connection.scalar(text(query)) == 0
+
+
+@on("sqlite")
+def test_no_functions(engine: Engine) -> None:
+    """SQLite has no functions: the tables are refused, with what to do, and nothing is created."""
+    metadata, *_ = models(cluster=10, strategy="function")
+
+    with pytest.raises(ConfigurationError, match='use strategy="identity"'):
+        metadata.create_all(engine)
+
+    assert inspect(engine).get_table_names() == []
+
+
+# --- a counter within a range
+
+
+def at_the_end(session: Session, table: str = "depot") -> None:
+    """Let the next key be the last one of cluster 10."""
+    last = range_of(10).last
+    name = session.get_bind().dialect.name
+    session.execute(
+        text(
+            {
+                "postgresql": f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last - 1})",
+                "sqlite": f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = '{table}'",
+            }.get(name, f"ALTER TABLE {table} AUTO_INCREMENT = {last}")
+        )
+    )
+    session.commit()
+
+
+def test_the_range_ends(create: Callable[[MetaData], None], session: Session) -> None:
+    """The last key of a guarded table is made, the next one is refused."""
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    create(metadata)
+    at_the_end(session)
+
+    session.add(Depot())
+    session.commit()
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"outside of its range|reached maximum value"):
+        session.flush()
+    session.rollback()
+
+    assert hexes(session, Depot) == ["affffffffffff"]
+
+
+@on(*SERVERS)
+def test_truncate(create: Callable[[MetaData], None], session: Session) -> None:
+    """TRUNCATE sends AUTO_INCREMENT back to 1: a guarded table refuses such keys. A sequence begins in its range."""
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    create(metadata)
+    session.execute(text("DROP TABLE depot_parcel"))  # no one truncates what a foreign key refers to
+    postgresql = session.get_bind().dialect.name == "postgresql"
+    session.execute(text(f"TRUNCATE depot{' RESTART IDENTITY' if postgresql else ''}"))
+    session.commit()
+
+    session.add(Depot())
+    if postgresql:
+        session.flush()
+        assert hexes(session, Depot) == ["a000000000001"]
+    else:
+        with pytest.raises(DBAPIError, match="the key of depot is outside of its range, 2814749767106561 to"):
+            session.flush()
+    session.rollback()
+
+
+@on("mysql", "mariadb")
+def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: Session) -> None:
+    """A guarded table takes the rows of other clusters from those who say so, and never makes such a key itself."""
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    create(metadata)
+    foreign = insert(Depot).values(id=ClusterKey.of(20, 1), name="y")
+
+    with pytest.raises(DBAPIError, match="outside of its range"):
+        session.execute(foreign)
+    session.rollback()
+    session.execute(text("SET @any_cluster = 1"))
+    session.execute(foreign)
+    session.execute(text("SET @any_cluster = NULL"))
+    session.commit()
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match="outside of its range"):  # AUTO_INCREMENT goes on from the largest key
+        session.flush()
+    session.rollback()
+
+
+def test_ranges(create: Callable[[MetaData], None], session: Session) -> None:
+    """A plain range of keys is kept as that of a cluster is."""
+    shards = Ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
+    us = [cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)]
+    metadata, Depot, _ = models(*us)
+    create(metadata)
+
+    session.add_all([Depot(), Depot()])
+    session.flush()
+
+    assert session.scalars(select(Depot.id).order_by(Depot.id)).all() == [1001, 1002]

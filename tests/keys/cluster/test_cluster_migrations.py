@@ -1,0 +1,369 @@
+"""Migrations that bring cluster keys: up, down, and up again, each step twice, on every database."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from alembic.autogenerate import render_python_code
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.operations.ops import UpgradeOps
+from sqlalchemy import Engine, ForeignKey, MetaData, insert, inspect, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.marks import on
+from support.parcel_table import NAME, Parcels
+from support.projects import Project, downgrade_of, upgrade_of
+
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.alembic import (
+    ClusterOp,
+    CreateClusterConfigOp,
+    CreateClusterSequenceOp,
+    DropClusterConfigOp,
+    DropClusterSequenceOp,
+    SetClusterOp,
+    UnsetClusterOp,
+    create_cluster_config,
+    create_cluster_sequence,
+    drop_cluster_config,
+    drop_cluster_sequence,
+    set_cluster,
+    unset_cluster,
+)
+from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
+from sqlalchemy_public_id.keys.cluster import operations
+from sqlalchemy_public_id.migrating import Patience
+
+pytestmark = pytest.mark.backend
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=lambda each: each.__name__)
+def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another session has the table for itself, an operation gives up; settings of the session stay."""
+    monkeypatch.setattr(operations, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
+    is_postgresql = parcels.engine.name == "postgresql"
+    limit = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
+    options: dict[str, Any] = {"cluster": 10} if operation is set_cluster else {}
+
+    with parcels.engine.connect() as other, parcels.engine.connect() as connection:
+        before = connection.exec_driver_sql(limit).scalar()
+        other.exec_driver_sql(f"LOCK TABLE {NAME}" if is_postgresql else f"LOCK TABLES {NAME} WRITE")
+        with pytest.raises(LockNotAvailable, match=f"could not run op.{operation.__name__}"):
+            operation(Operations(MigrationContext.configure(connection)), NAME, **options)
+        connection.rollback()
+        assert connection.exec_driver_sql(limit).scalar() == before
+        other.exec_driver_sql("ROLLBACK" if is_postgresql else "UNLOCK TABLES")
+
+
+# --- a range
+
+
+def test_set_cluster(parcels: Parcels) -> None:
+    """The key of an empty table begins inside the range of the cluster, and counts up in it."""
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert [parcels.add().hex, parcels.add().hex] == ["a000000000001", "a000000000002"]
+
+
+def test_the_counter_never_goes_back(parcels: Parcels) -> None:
+    """An operation that is run again goes on where the counter is, behind keys of rows that are gone, too."""
+    parcels.run(set_cluster, NAME, cluster=10)
+    last = [parcels.add() for _ in range(3)][-1]
+    if parcels.engine.name in {"postgresql", "sqlite"}:  # the others look at what is there when they are asked
+        parcels.execute(f"DELETE FROM {NAME} WHERE id = {int(last)}")
+
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert parcels.add().sequence == 4
+
+
+def test_unset_and_set_again(parcels: Parcels) -> None:
+    """Without limits the counter goes on; with them again, it is where it was."""
+    parcels.run(set_cluster, NAME, cluster=10, enforce_range=True)
+    parcels.add()
+
+    parcels.run(unset_cluster, NAME)
+    parcels.add()
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert [ClusterKey(key).hex for key in (*parcels.keys(), parcels.add())] == [
+        "a000000000001",
+        "a000000000002",
+        "a000000000003",
+    ]
+
+
+@on("postgresql")
+def test_serial(parcels: Parcels) -> None:
+    """A table of old, with ``serial`` and an integer sequence, gets limits as well."""
+    parcels.execute(f"DROP TABLE {NAME}")
+    parcels.execute(f"CREATE TABLE {NAME} (id serial PRIMARY KEY, name varchar(50))")
+    parcels.execute(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE bigint")
+
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_ranges(parcels: Parcels) -> None:
+    """A plain range is set in the same way."""
+    parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
+
+    assert [parcels.add(), parcels.add()] == [1001, 1002]
+
+
+def test_rows_outside(parcels: Parcels) -> None:
+    """Rows outside of the range are refused, with what to do; those who know better may keep them."""
+    parcels.add(id=7)
+
+    with pytest.raises(
+        ConfigurationError,
+        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, .*keep_outside=True",
+    ):
+        parcels.run(set_cluster, NAME, cluster=10)
+    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+
+    assert [*parcels.keys(), parcels.add().hex] == [7, "a000000000001"]
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_rows_behind_the_range(parcels: Parcels) -> None:
+    """Where the counter goes on from the largest key, rows behind the range cannot be kept."""
+    parcels.add(id=ClusterKey.of(20, 1))
+
+    with pytest.raises(ConfigurationError, match="counts on from the largest key"):
+        parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+
+
+@on("postgresql")
+def test_rows_behind_the_range_of_postgresql(parcels: Parcels) -> None:
+    """A sequence does not look at the rows, so it counts within its range whatever is there."""
+    parcels.add(id=ClusterKey.of(20, 1))
+
+    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+@on("sqlite")
+def test_no_autoincrement(parcels: Parcels) -> None:
+    """A table of SQLite without AUTOINCREMENT has no counter, and the error says so."""
+    parcels.execute(f"DROP TABLE {NAME}")
+    parcels.execute(f"CREATE TABLE {NAME} (id integer PRIMARY KEY, name varchar(50))")
+
+    with pytest.raises(ConfigurationError, match=r"without AUTO_INCREMENT.*sqlite_autoincrement=True"):
+        parcels.run(set_cluster, NAME, cluster=10)
+
+
+def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration that says no cluster takes that of env.py, which may be a function; without one it is an error."""
+    monkeypatch.delenv("PUBLIC_ID_CLUSTER", raising=False)
+    with pytest.raises(ConfigurationError, match=r"public_id_cluster=10\) in env.py"):
+        parcels.run(set_cluster, NAME)
+    parcels.run(set_cluster, NAME, opts={"public_id_cluster": lambda: 10})
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_the_cluster_of_the_environment(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where env.py says none either, the variable of the environment does; what is no number is an error."""
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "ten")
+    with pytest.raises(ConfigurationError, match="PUBLIC_ID_CLUSTER is 'ten'"):
+        parcels.run(set_cluster, NAME)
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "10")
+    parcels.run(set_cluster, NAME)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+# --- a function
+
+
+@on(*SERVERS)
+def test_up_down_up(parcels: Parcels) -> None:
+    """With a counter of its own, without it, and with it again, a table makes keys that never meet."""
+    parcels.run(create_cluster_config, 10)
+    parcels.run(create_cluster_sequence, NAME)
+    first = [parcels.add().hex, parcels.add().hex]
+
+    parcels.run(drop_cluster_sequence, NAME)
+    parcels.run(drop_cluster_config)
+    between = parcels.add()
+    parcels.run(create_cluster_config, opts={"public_id_cluster": 20})
+    parcels.run(create_cluster_sequence, NAME)
+
+    assert first == ["a000000000001", "a000000000002"]
+    assert between.hex == "a000000000003"
+    assert parcels.add().hex == "14000000000004"
+
+
+@on(*SERVERS)
+def test_rows_are_counted_over(parcels: Parcels) -> None:
+    """The counter begins behind the rows that are there, so that the keys of cluster 0 do not meet theirs."""
+    for _ in range(3):
+        parcels.add()
+
+    parcels.run(create_cluster_config, 0)
+    parcels.run(create_cluster_sequence, NAME)
+
+    assert [*parcels.keys(), parcels.add()] == [1, 2, 3, 4]
+
+
+@on(*SERVERS)
+def test_without_a_row(parcels: Parcels) -> None:
+    """Where nobody says the cluster, no key is made, and the error says what is missing."""
+    parcels.run(create_cluster_config)
+    parcels.run(create_cluster_sequence, NAME)
+
+    with pytest.raises(DBAPIError, match="cluster_config must have one row"):
+        parcels.add()
+
+
+@on("sqlite")
+def test_no_functions(parcels: Parcels) -> None:
+    """SQLite has no functions; the operations say what to take instead."""
+    for operation, arguments in ((create_cluster_config, [10]), (create_cluster_sequence, [NAME])):
+        with pytest.raises(ConfigurationError, match='strategy="identity"'):
+            parcels.run(operation, *arguments)
+
+
+# --- scripts
+
+
+def script(engine: Engine, *operations: tuple[Callable[..., None], tuple[Any, ...]]) -> str:
+    """What ``alembic upgrade --sql`` prints."""
+    import io
+
+    written = io.StringIO()
+    options = {"as_sql": True, "output_buffer": written}
+    context = MigrationContext.configure(dialect=engine.dialect, opts=options)
+    for operation, arguments in operations:
+        operation(Operations(context), *arguments)
+    return written.getvalue()
+
+
+@on(*SERVERS)
+def test_scripts(parcels: Parcels, tmp_path: Any) -> None:
+    """A script does the same through the client of the database, and can be run again."""
+    engine, url = parcels.engine, parcels.engine.url
+    written = script(engine, (create_cluster_config, (10,)), (create_cluster_sequence, (NAME,)))
+    if engine.name == "postgresql":
+        command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port), "-U", url.username]
+        command += ["-d", url.database]
+    else:
+        command = ["mysql", f"-h{url.host}", f"-P{url.port}", f"-u{url.username}", str(url.database)]
+
+    for _ in range(2):
+        subprocess.run([str(word) for word in command], input=written, text=True, check=True, capture_output=True)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_a_script_of_ranges(parcels: Parcels) -> None:
+    """A script for the plain way holds the statements that the operation sends."""
+    written = script(parcels.engine, (lambda op: set_cluster(op, NAME, cluster=10), ()))
+
+    assert "2814749767106561" in written
+    assert written.rstrip().endswith(";")
+
+
+# --- autogenerate
+
+OPERATIONS: list[tuple[ClusterOp, str]] = [
+    (CreateClusterConfigOp(), "op.create_cluster_config()"),
+    (CreateClusterConfigOp(10, schema="shop"), "op.create_cluster_config(cluster=10, schema='shop')"),
+    (DropClusterConfigOp(), "op.drop_cluster_config()"),
+    (CreateClusterSequenceOp("a"), "op.create_cluster_sequence('a')"),
+    (CreateClusterSequenceOp("a", "key", sequence="b"), "op.create_cluster_sequence('a', 'key', sequence='b')"),
+    (DropClusterSequenceOp("a", schema="shop"), "op.drop_cluster_sequence('a', schema='shop')"),
+    (SetClusterOp("a"), "op.set_cluster('a')"),
+    (SetClusterOp("a", cluster=0, enforce_range=True), "op.set_cluster('a', cluster=0, enforce_range=True)"),
+    (SetClusterOp("a", key_range=Range(1, 9)), "op.set_cluster('a', key_range=Range(start=1, stop=9))"),
+    (SetClusterOp("a", keep_outside=True), "op.set_cluster('a', keep_outside=True)"),
+    (UnsetClusterOp("a", "key"), "op.unset_cluster('a', 'key')"),
+]
+
+
+@pytest.mark.parametrize(("operation", "expected"), OPERATIONS, ids=[expected for _, expected in OPERATIONS])
+def test_rendering(operation: ClusterOp, expected: str) -> None:
+    """Each operation is written as a call, with what has to be said."""
+    assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
+
+
+@pytest.mark.parametrize("operation", [each for each, _ in OPERATIONS], ids=[expected for _, expected in OPERATIONS])
+def test_reversing(operation: ClusterOp) -> None:
+    """The reverse of the reverse is the operation again, on the same column."""
+    again = operation.reverse().reverse()
+
+    assert type(again) is type(operation)
+    assert isinstance(again, ClusterOp)
+    assert again.schema == operation.schema
+
+
+def two_clusters(way: Any, cluster: Any = None) -> MetaData:
+    """Models with cluster keys, one of which refers to the other."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Depot(Base):
+        __tablename__ = "depot"
+        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
+
+    class Parcel(Base):
+        __tablename__ = NAME
+        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
+        depot_id: Mapped[int] = mapped_column(ForeignKey(Depot.id))
+
+    return Base.metadata
+
+
+@pytest.mark.parametrize("cluster", [10, lambda: 10], ids=["number", "function"])
+def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
+    """A new model makes its table and its range; the way down, and up again, and nothing more to find."""
+    project, metadata = new_project(), two_clusters("identity", cluster)
+    project.configure("public_id_cluster=10,")
+
+    written = project.migrate(metadata)
+    project.downgrade()
+    project.upgrade()
+
+    said = "" if callable(cluster) else ", cluster=10"
+    assert f"op.set_cluster('depot'{said})" in upgrade_of(written)
+    assert [line for line in downgrade_of(written) if "cluster" in line] == [
+        f"op.unset_cluster('{NAME}')",
+        "op.unset_cluster('depot')",
+    ]
+    assert project.check(metadata) is None
+    with Session(project.engine) as session:
+        depot = metadata.tables["depot"]
+        session.execute(insert(depot))
+        assert [ClusterKey(key).hex for key in session.scalars(select(depot.c.id))] == ["a000000000001"]
+
+
+@on(*SERVERS)
+def test_new_tables_with_a_function(new_project: Callable[..., Project]) -> None:
+    """A new model brings the table of the cluster and its counter; they go with it, and nothing more is found."""
+    project, metadata = new_project(), two_clusters("function")
+    project.configure("public_id_cluster=10, compare_server_default=True,")
+
+    written = project.migrate(metadata)
+    found = project.check(metadata)
+    project.downgrade()
+    left = set(inspect(project.engine).get_table_names())
+    project.upgrade()
+
+    lines = upgrade_of(written)
+    sequences = ["op.create_cluster_sequence('depot')", f"op.create_cluster_sequence('{NAME}')"]
+    assert [line for line in lines if "cluster" in line] == ["op.create_cluster_config()", *sequences]
+    assert found is None
+    assert left <= {"alembic_version"}
+    project.downgrade()

@@ -1,0 +1,192 @@
+"""Cluster keys while others write, or migrate: no object has the key of another row, and no counter goes back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Engine, MetaData, event, insert, select, text
+from sqlalchemy.orm import Session
+from support.depots import hexes, models
+from support.marks import on
+from support.private_servers import wait_until
+
+import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
+from sqlalchemy_public_id.keys import ClusterKey, cluster_key
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+
+
+def somebody_waits(engine: Engine) -> Callable[[], bool]:
+    """Whether a connection of this database waits for a lock."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+
+    def look() -> bool:
+        with engine.connect() as connection:
+            return bool(connection.scalar(query))
+
+    return look
+
+
+def migrate(engine: Engine, name: str, *args: Any, **options: Any) -> None:
+    with engine.begin() as connection:
+        getattr(Operations(MigrationContext.configure(connection)), name)(*args, **options)
+
+
+@on("postgresql")
+def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """All rows of one statement are of one cluster, and each object has the key of its own row."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+                "'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END'"
+            )
+        )
+        connection.execute(
+            text(
+                "CREATE TRIGGER slow BEFORE INSERT ON depot FOR EACH ROW WHEN (NEW.name = 'number 30') "
+                "EXECUTE FUNCTION slow()"
+            )
+        )
+    depots = [Depot(name=f"number {number}") for number in range(60)]
+
+    def flush() -> dict[int, str]:
+        with Session(engine) as session:
+            session.add_all(depots)
+            session.flush()
+            known = {depot.id: depot.name for depot in depots}
+            session.commit()
+            return known
+
+    try:
+        with ThreadPoolExecutor(1) as other, engine.connect() as connection:
+            connection.execute(text("SELECT pg_advisory_lock(1)"))
+            flushed = other.submit(flush)
+            wait_until(somebody_waits(engine), "the flush waits at its row 30")
+            connection.execute(text("UPDATE cluster_config SET cluster = 5"))
+            connection.commit()
+            connection.execute(text("SELECT pg_advisory_unlock(1)"))
+            known = flushed.result(30)
+        with Session(engine) as session:
+            stored = {key: name for key, name in session.execute(select(Depot.id, Depot.name))}  # noqa: C416
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("DROP FUNCTION slow() CASCADE"))
+
+    assert known == stored
+    assert {ClusterKey(key).cluster for key in stored} == {10}
+
+
+@on("postgresql")
+def test_set_cluster_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The counter is read when the writers are done: keys that they drew do not come again."""
+    metadata, Depot, _ = models(cluster=10)
+    create(metadata)
+
+    with ThreadPoolExecutor(1) as other, Session(engine) as session:
+        session.execute(insert(Depot), [{"name": "a"}])
+        migrated = other.submit(migrate, engine, "set_cluster", "depot", cluster=10)
+        wait_until(somebody_waits(engine), "the migration waits for the writer")
+        session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
+        session.commit()
+        migrated.result(30)
+        session.add(Depot(name="d"))
+        session.commit()
+
+        assert hexes(session, Depot) == [f"a00000000000{number}" for number in range(1, 5)]
+
+
+@on("postgresql")
+def test_create_cluster_sequence_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A new counter begins behind the keys of those who were still writing."""
+    metadata, Depot, _ = models(cluster=10)
+    create(metadata)
+    migrate(engine, "create_cluster_config", cluster=10)
+
+    try:
+        with ThreadPoolExecutor(1) as other, Session(engine) as session:
+            session.execute(insert(Depot), [{"name": "a"}])
+            migrated = other.submit(migrate, engine, "create_cluster_sequence", "depot")
+            wait_until(somebody_waits(engine), "the migration waits for the writer")
+            session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
+            session.commit()
+            migrated.result(30)
+            session.add(Depot(name="d"))
+            session.commit()
+
+            assert hexes(session, Depot) == [f"a00000000000{number}" for number in range(1, 5)]
+    finally:
+        metadata.drop_all(engine)
+        migrate(engine, "drop_cluster_config")
+
+
+@on("postgresql")
+def test_keys_of_rows_that_are_gone(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The counter that takes over from an IDENTITY goes on behind it, also where the last rows were deleted."""
+    metadata, Depot, _ = models(cluster=10)
+    create(metadata)
+    migrate(engine, "create_cluster_config", cluster=10)
+
+    try:
+        with Session(engine) as session:
+            session.add_all([Depot(), Depot(), Depot()])
+            session.flush()
+            session.execute(text(f"DELETE FROM depot WHERE id > {ClusterKey.of(10, 1)}"))
+            session.commit()
+            for _ in range(2):  # it can be run again
+                migrate(engine, "create_cluster_sequence", "depot")
+            session.add(Depot())
+            session.commit()
+
+            assert hexes(session, Depot) == ["a000000000001", "a000000000004"]
+    finally:
+        metadata.drop_all(engine)
+        migrate(engine, "drop_cluster_config")
+
+
+@on(*SERVERS)
+def test_two_databases_of_one_model(engine: Engine) -> None:
+    """Two that create the same tables at once, in two schemas, each have their own cluster, and are asked once."""
+    said: list[int] = []
+    clusters = iter([10, 20, 20, 10])  # the first table of one, both of the other, the second of one
+
+    def ask() -> int:
+        said.append(next(clusters))
+        return said[-1]
+
+    metadata, Depot, _ = models(*(cluster_key(cluster=ask) for _ in range(2)))
+    schemas = [f"cluster_attic_{os.getpid()}", f"cluster_cellar_{os.getpid()}"]
+    one, other = (engine.execution_options(schema_translate_map={None: schema}) for schema in schemas)
+
+    @event.listens_for(Depot.__table__, "before_create", once=True)
+    def meanwhile(*args: Any, **kw: Any) -> None:
+        metadata.create_all(other)
+
+    with engine.begin() as connection:
+        for schema in schemas:
+            connection.execute(text(f"CREATE SCHEMA {schema}"))
+    try:
+        metadata.create_all(one)
+        found = []
+        for each in (one, other):
+            with Session(each) as session:
+                session.add(Depot())
+                session.flush()
+                found += hexes(session, Depot)
+    finally:
+        with engine.begin() as connection:
+            for schema in schemas:
+                cascade = " CASCADE" if engine.name == "postgresql" else ""
+                connection.execute(text(f"DROP SCHEMA {schema}{cascade}"))
+
+    assert found == ["a000000000001", "14000000000001"]
+    assert said == [10, 20, 20, 10]

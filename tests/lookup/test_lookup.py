@@ -1,0 +1,535 @@
+"""Looking rows up by public id."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, event, insert, true, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    ORMExecuteState,
+    Session,
+    joinedload,
+    mapped_column,
+    relationship,
+    selectinload,
+    with_loader_criteria,
+)
+from support.marks import classes_die, on, since_mariadb
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    PublicIdNotFound,
+    TypedId,
+    bigint_key,
+    lookup,
+    public_id_column,
+)
+from sqlalchemy_public_id.formats import BASE62
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class OwnerId(TypedId, prefix="lkown"): ...
+
+
+class CarId(TypedId, prefix="lkcar"): ...
+
+
+CAR = {"polymorphic_on": "kind", "polymorphic_identity": "car"}
+TRUCK = {"polymorphic_identity": "truck"}
+
+
+class Owner(PublicIdMixin[OwnerId], Base):
+    __tablename__ = "owner"
+    name: Mapped[str] = mapped_column(String(50))
+    cars: Mapped[list[Car]] = relationship(back_populates="owner", order_by="Car.id")
+
+
+class Car(PublicIdMixin, Base):
+    __tablename__ = "car"
+    __public_id__ = CarId
+    __mapper_args__ = CAR
+    kind: Mapped[str] = mapped_column(String(10))
+    owner_id: Mapped[int | None] = mapped_column(ForeignKey(Owner.id))
+    owner: Mapped[Owner | None] = relationship(back_populates="cars")
+
+
+class Truck(Car):
+    __tablename__ = "truck"
+    __mapper_args__ = TRUCK
+    id: Mapped[int] = mapped_column(ForeignKey(Car.id), primary_key=True)
+    load: Mapped[int] = mapped_column(default=10)
+
+
+class Plain(PublicIdMixin, Base):
+    """Its ids have no prefix."""
+
+    __tablename__ = "plain"
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Seat(PublicIdColumnMixin, Base):
+    """Has a composite key."""
+
+    __tablename__ = "seat"
+    row: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+class Ticket(PublicIdMixin, Base):
+    """Has two public ids."""
+
+    __tablename__ = "ticket"
+    code: Mapped[str] = public_id_column(NanoId(length=6, prefix="lkcode"), name="short_code")
+
+
+class Page(Base):
+    """Has one public id, under another name."""
+
+    __tablename__ = "page"
+    id: Mapped[int] = bigint_key()
+    slug: Mapped[str] = public_id_column()
+
+
+class Pair(Base):
+    """Has two public ids, and none is the obvious one."""
+
+    __tablename__ = "pair"
+    id: Mapped[int] = bigint_key()
+    left: Mapped[str] = public_id_column()
+    right: Mapped[str] = public_id_column()
+
+
+class Note(Base):
+    """Has no public id."""
+
+    __tablename__ = "note"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+ADA, GRACE = OwnerId("lkown_0000000000ad"), OwnerId("lkown_0000000000ge")
+UNKNOWN = "lkown_zzzzzzzzzzzz"
+CARS = [f"lkcar_{number:012}" for number in range(3)]
+
+IMPOSSIBLE: list[Any] = [
+    *("", "0000000000ad", "lkcar_000000000000", "lkown_0000000000AD", "lkown_0000000000a", "LKOWN_0000000000ad"),
+    *(f"{ADA} ", f"{ADA}\n", f" {ADA}", "lkown_0000000000a\0", "lkown_0000000000a\ud800", "lkown_0000000000a\u00e9"),
+    *("lkown_\uff10000000000ad", "a" * 10_000_000, f"lkown_{'0' * 10_000_000}", "' OR 1=1 --", CarId(CARS[0])),
+    *(1, 0, -1, "1", True, 1.0, Decimal(1), None, bytes(ADA, "ascii"), bytearray(), uuid.UUID(int=1), object()),
+    *([ADA], {ADA: ADA}, (ADA,), Owner),
+]
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[str, URL]]:
+    """Database → where the tables of this module are: made and filled once, for tests that roll back."""
+    made: dict[str, URL] = {}
+    yield made
+    for url in made.values():
+        engine = create_engine(url)
+        Base.metadata.drop_all(engine)
+        engine.dispose()
+
+
+@pytest.fixture
+def engine(database: str, new_engine: Callable[..., Engine], urls: dict[str, URL]) -> Engine:
+    """An engine with two owners; Ada has three cars, of which the last is a truck."""
+    engine: Engine = new_engine(database, urls.get(database))
+    if database not in urls:
+        urls[database] = engine.url
+        Base.metadata.create_all(engine)
+        with Session(engine) as session, session.begin():
+            ada = Owner(name="Ada", public_id=ADA)
+            session.add_all([ada, Owner(name="Grace", public_id=GRACE)])
+            for kind, public_id in zip((Car, Car, Truck), CARS, strict=True):
+                session.add(kind(public_id=public_id, owner=ada))
+                session.flush()
+    return engine
+
+
+@pytest.fixture
+def db(session: Session) -> Session:
+    """A session whose transaction has begun."""
+    session.connection()
+    return session
+
+
+# --- one row
+
+
+@pytest.mark.backend
+def test_get(db: Session) -> None:
+    """A row is found by its public id, as text or as typed id; an unknown one is ``None``."""
+    found = lookup.get(db, Owner, str(ADA))
+
+    assert found is not None
+    assert found.name == "Ada"
+    assert lookup.get(db, Owner, ADA) is found
+    assert lookup.get(db, Owner, UNKNOWN) is None
+
+
+def test_get_with_criteria_of_the_session(db: Session) -> None:
+    """A listener that adds criteria to every SELECT, as multi-tenant applications have, is heeded each time."""
+    owners = [Owner(name=name) for name in ("Ada", "Bea")]
+    db.add_all(owners)
+    db.commit()
+    ids = [owner.public_id for owner in owners]
+    assert [lookup.get(db, Owner, id) for id in ids] == owners
+
+    @event.listens_for(db, "do_orm_execute")
+    def only_ada(execute_state: ORMExecuteState) -> None:
+        criteria = with_loader_criteria(Owner, Owner.name == "Ada")
+        execute_state.statement = execute_state.statement.options(criteria)
+
+    db.expunge_all()
+    assert [lookup.get(db, Owner, id) is None for id in ids] == [False, True]
+
+
+@classes_die
+def test_get_keeps_no_model_alive() -> None:
+    """A model that was declared in a function, and looked up, is collected with its base."""
+
+    def use() -> weakref.ref[Any]:
+        class OtherBase(DeclarativeBase): ...
+
+        class Note(PublicIdMixin, OtherBase):
+            __tablename__ = "note"
+
+        engine = create_engine("sqlite://")
+        OtherBase.metadata.create_all(engine)
+        with Session(engine) as session:
+            assert lookup.get(session, Note, NanoId().generate()) is None
+            assert not lookup.page(session, Note, limit=1)
+        OtherBase.registry.dispose()
+        return weakref.ref(Note)
+
+    note = use()
+    gc.collect()
+
+    assert note() is None
+
+
+def test_get_one(db: Session) -> None:
+    """``get_one`` says which id was not found in which model."""
+    assert lookup.get_one(db, Owner, GRACE).name == "Grace"
+    with pytest.raises(PublicIdNotFound) as caught:
+        lookup.get_one(db, Owner, UNKNOWN)
+
+    assert (caught.value.value, caught.value.model) == (UNKNOWN, "Owner")
+
+
+def test_impossible_ids_send_nothing(db: Session, statements: list[str]) -> None:
+    """What cannot be an id of the model is not found, whatever it is, and the database is not asked."""
+    for value in IMPOSSIBLE:
+        assert lookup.get(db, Owner, value) is None
+        with pytest.raises(PublicIdNotFound) as caught:
+            lookup.get_one(db, Owner, value)
+        assert len(str(caught.value)) < 500
+    assert lookup.get_many(db, Owner, IMPOSSIBLE) == {}
+    assert lookup.keys_of(db, Owner, IMPOSSIBLE) == {}
+    assert lookup.get_many(db, Owner, []) == lookup.keys_of(db, Owner, []) == lookup.public_ids_of(db, Owner, []) == {}
+
+    assert statements == []
+
+
+def test_pending_objects_are_found(db: Session) -> None:
+    """A lookup flushes first, as every query of a session does."""
+    owner = Owner(name="new")
+    db.add(owner)
+
+    assert lookup.get(db, Owner, owner.public_id) is owner
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(("option", "sent"), [(joinedload, 1), (selectinload, 2)])
+def test_options(db: Session, statements: list[str], option: Any, sent: int) -> None:
+    """Loader options are passed on, a joined collection included, in one statement or as many as they say."""
+    options = [option(Owner.cars)]
+    for ask in (
+        lambda: lookup.get(db, Owner, ADA, options=options),
+        lambda: lookup.get_one(db, Owner, ADA, options=options),
+        lambda: lookup.get_many(db, Owner, [ADA], options=options)[ADA],
+        lambda: lookup.resolve(db, ADA, options=options),
+    ):
+        db.expunge_all()
+        statements.clear()
+        assert [car.public_id for car in ask().cars] == CARS
+        assert len(statements) == sent
+
+
+def test_populate_existing(db: Session) -> None:
+    """An object that is there already is loaded anew only where that is asked for."""
+    ada = lookup.get_one(db, Owner, ADA)
+    db.connection().execute(update(Owner.__table__).values(name="Countess"))
+
+    assert lookup.get_one(db, Owner, ADA).name == "Ada"
+    assert lookup.get_one(db, Owner, ADA, populate_existing=True) is ada
+    assert ada.name == "Countess"
+    db.connection().execute(update(Owner.__table__).values(name="Ada"))
+
+    assert lookup.get_many(db, Owner, [ADA])[ADA].name == "Countess"
+    assert lookup.get_many(db, Owner, [ADA], populate_existing=True) == {ADA: ada}
+    assert ada.name == "Ada"
+
+
+def test_execution_options(db: Session) -> None:
+    """Execution options reach the statement, and a mapping that is passed is not changed."""
+    seen: list[Any] = []
+    event.listen(db, "do_orm_execute", lambda state: seen.append(state.execution_options.get("mine")))
+    given = {"mine": "yes"}
+    lookup.get(db, Owner, ADA, execution_options=given, populate_existing=True)
+    lookup.get_one(db, Owner, ADA, execution_options=given)
+    lookup.get_many(db, Owner, [ADA], execution_options=given)
+    lookup.resolve(db, ADA, execution_options=given)
+    key = lookup.keys_of(db, Owner, [ADA], execution_options=given)[ADA]
+    lookup.public_ids_of(db, Owner, [key], execution_options=given)
+
+    assert seen == ["yes"] * 6
+    assert given == {"mine": "yes"}
+
+
+def ask_many(db: Session, model: type[Owner], public_id: str, **how: Any) -> Owner | None:
+    """``get_many`` for one row."""
+    return lookup.get_many(db, model, [public_id], **how).get(public_id)
+
+
+@pytest.mark.backend
+@since_mariadb(10, 6, "SKIP LOCKED")
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("ask", [lookup.get, lookup.get_one, ask_many], ids=["get", "get_one", "get_many"])
+def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner]) -> None:
+    """The row is locked: another session cannot lock it without waiting, and can lock the next one."""
+    assert ask(db, Owner, ADA, with_for_update=True).name == "Ada"
+    with Session(engine) as other:
+        assert lookup.get(other, Owner, ADA) is not None
+        assert ask(other, Owner, GRACE, with_for_update={"nowait": True}).name == "Grace"
+        assert lookup.get(other, Owner, ADA, with_for_update={"skip_locked": True}) is None
+        with pytest.raises(OperationalError):
+            ask(other, Owner, ADA, with_for_update={"nowait": True})
+    db.rollback()
+    with Session(engine) as other:
+        assert ask(other, Owner, ADA, with_for_update={"nowait": True}).name == "Ada"
+
+
+# --- many rows
+
+
+@pytest.mark.backend
+def test_get_many(db: Session, statements: list[str]) -> None:
+    """The rows come in the order asked for, once each, without those that are unknown; in one statement."""
+    asked = [GRACE, UNKNOWN, str(ADA), None, GRACE, *IMPOSSIBLE]
+    found = lookup.get_many(db, Owner, iter(asked))
+
+    assert [(type(key), key, owner.name) for key, owner in found.items()] == [(str, GRACE, "Grace"), (str, ADA, "Ada")]
+    assert len(statements) == 1
+
+
+def test_unknown_ids_of_a_field(db: Session) -> None:
+    """With the name of an input, the first id without a row is an error that names both; otherwise rows come back."""
+    ada = lookup.get_one(db, Owner, ADA, field="owner")
+
+    assert lookup.get_many(db, Owner, iter([ADA]), field="owners") == {ADA: ada}
+    assert lookup.get_many(db, Owner, [], field="owners") == {}
+    for wrong in (UNKNOWN, "no id", None, 1, ada.id, []):
+        with pytest.raises(PublicIdNotFound, match=r"^owner: no Owner has the public id") as one:
+            lookup.get_one(db, Owner, wrong, field="owner")
+        with pytest.raises(PublicIdNotFound, match=r"^owners: no Owner has the public id") as many:
+            lookup.get_many(db, Owner, iter([ADA, wrong, "later"]), field="owners")
+        assert (one.value.field, many.value.field) == ("owner", "owners")
+        assert one.value.value is many.value.value is wrong
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_get_many_of_an_adopted_column(db: Session) -> None:
+    """A column whose collation ignores case may return other rows than were asked for: they are left out."""
+
+    class Other(DeclarativeBase): ...
+
+    class Coupon(Other):
+        __tablename__ = "coupon"
+        id: Mapped[int] = bigint_key()
+        code: Mapped[str] = public_id_column(NanoId(length=4, alphabet=BASE62))
+
+    connection = db.connection()
+    collation = "NOCASE" if connection.dialect.name == "sqlite" else "utf8mb4_general_ci"
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE coupon (id INTEGER PRIMARY KEY, code VARCHAR(4) COLLATE {collation})"
+    )
+    connection.exec_driver_sql("INSERT INTO coupon VALUES (1, 'aBcD'), (2, 'AbCd'), (3, 'zzzz')")
+
+    found = lookup.get_many(db, Coupon, ["AbCd", "xxxx"])
+    assert {code: coupon.id for code, coupon in found.items()} == {"AbCd": 2}
+    db.rollback()
+
+
+@pytest.mark.backend
+def test_get_many_after_an_update(db: Session) -> None:
+    """Rows are found by the ids that they have now, even if objects of the session show earlier ones."""
+    owners = [Owner(name="Ada"), Owner(name="Bea")]
+    db.add_all(owners)
+    db.flush()
+    first, second, third = owners[0].public_id, owners[1].public_id, OwnerId()
+    table: Any = Owner.__table__
+    for old, new in ((first, third), (second, first)):
+        db.execute(update(table).values(public_id=new).where(table.c.public_id == old))
+
+    assert [owner.public_id for owner in owners] == [first, second]
+    assert lookup.get_many(db, Owner, [first, second, third]) == {first: owners[1], third: owners[0]}
+
+
+def test_keys_of(db: Session, statements: list[str]) -> None:
+    """Keys come in the order asked for, and no row is loaded."""
+    keys = lookup.keys_of(db, Owner, [GRACE, UNKNOWN, ADA, GRACE, 1])
+
+    assert list(keys) == [GRACE, ADA]
+    assert len(statements) == 1
+    assert not db.identity_map
+    assert {key: db.get_one(Owner, key).public_id for key in keys.values()} == {
+        value: key for key, value in keys.items()
+    }
+
+
+@pytest.mark.backend
+def test_public_ids_of(db: Session, statements: list[str]) -> None:
+    """Public ids come in the order asked for, typed, and no row is loaded; a key that is missing is left out."""
+    keys = lookup.keys_of(db, Owner, [ADA, GRACE])
+    statements.clear()
+    found = lookup.public_ids_of(db, Owner, iter([keys[GRACE], 999, None, keys[ADA], keys[GRACE]]))
+
+    assert list(found.items()) == [(keys[GRACE], GRACE), (keys[ADA], ADA)]
+    assert {type(public_id) for public_id in found.values()} == {OwnerId}
+    assert len(statements) == 1
+    assert not db.identity_map
+
+
+STATEMENTS = {"sqlite": 10, "postgresql": 1, "mysql": 1, "mariadb": 1}
+
+
+@pytest.mark.backend
+def test_a_hundred_thousand(db: Session, statements: list[str]) -> None:
+    """All ids are one statement; on SQLite, 10 000 are."""
+    database = db.get_bind().dialect.name
+    made = [f"{number:012}" for number in range(100_000)]
+    there = made[::200]
+    db.execute(insert(Plain), [{"public_id": public_id} for public_id in there])
+    statements.clear()
+
+    assert list(lookup.get_many(db, Plain, made)) == there
+    assert len(statements) == STATEMENTS[database]
+    keys = lookup.keys_of(db, Plain, made)
+    assert list(keys) == there
+    assert len(statements) == 2 * STATEMENTS[database]
+    found = lookup.public_ids_of(db, Plain, range(100_000))
+    assert found == {key: public_id for public_id, key in keys.items()}
+    assert len(statements) == 3 * STATEMENTS[database]
+
+
+# --- models of all kinds
+
+
+def test_inheritance(db: Session) -> None:
+    """A row is found as what it is, through its model and those above, and not through another one below."""
+    assert type(lookup.get(db, Car, CARS[2])) is Truck
+    assert type(lookup.get(db, Truck, CARS[2])) is Truck
+    assert lookup.get(db, Truck, CARS[0]) is None
+    assert [type(car) for car in lookup.get_many(db, Car, CARS).values()] == [Car, Car, Truck]
+    assert list(lookup.get_many(db, Truck, CARS)) == list(lookup.keys_of(db, Truck, CARS)) == [CARS[2]]
+    assert lookup.keys_of(db, Truck, CARS)[CARS[2]] == lookup.keys_of(db, Car, CARS)[CARS[2]]
+    assert list(lookup.public_ids_of(db, Truck, lookup.keys_of(db, Car, CARS).values()).values()) == [CARS[2]]
+
+
+@pytest.mark.backend
+def test_composite_key(db: Session) -> None:
+    """A composite key comes as a tuple; the way back has no single key to ask for."""
+    seats = [Seat(row=1, number=number) for number in (3, 1, 2)]
+    db.add_all(seats)
+    db.flush()
+    ids = [seat.public_id for seat in seats]
+
+    assert lookup.get(db, Seat, ids[0]) is seats[0]
+    assert lookup.get_many(db, Seat, ids) == dict(zip(ids, seats, strict=True))
+    assert lookup.keys_of(db, Seat, ids) == {ids[0]: (1, 3), ids[1]: (1, 1), ids[2]: (1, 2)}
+    with pytest.raises(ConfigurationError, match="composite"):
+        lookup.public_ids_of(db, Seat, [(1, 3)])
+
+
+def test_several_public_ids(db: Session) -> None:
+    """``attribute`` says which one is meant; it is ``public_id`` where nothing is said."""
+    ticket = Ticket()
+    db.add(ticket)
+    db.flush()
+    shown, code = ticket.public_id, ticket.code
+
+    assert lookup.get(db, Ticket, shown) is lookup.get(db, Ticket, code, attribute="code") is ticket
+    assert lookup.get(db, Ticket, code) is lookup.get(db, Ticket, shown, attribute="code") is None
+    assert lookup.get_many(db, Ticket, [code], attribute="code") == {code: ticket}
+    assert lookup.keys_of(db, Ticket, [code], attribute="code") == {code: ticket.id}
+    assert lookup.public_ids_of(db, Ticket, [ticket.id], attribute="code") == {ticket.id: code}
+
+
+def test_several_public_ids_of_other_names(db: Session) -> None:
+    """Of a model with several ids, and none called ``public_id``, every function takes the one that is named."""
+    pair = Pair()
+    db.add(pair)
+    db.flush()
+    left = pair.left
+    always = true()
+
+    assert lookup.get(db, Pair, left, attribute="left", where=always) is pair
+    assert lookup.get_one(db, Pair, left, attribute="left", options=[]) is pair
+    assert lookup.get_many(db, Pair, [left], attribute="left") == {left: pair}
+    assert lookup.keys_of(db, Pair, [left], attribute="left") == {left: pair.id}
+    assert lookup.public_ids_of(db, Pair, [pair.id], attribute="left") == {pair.id: left}
+    assert list(lookup.page(db, Pair, limit=1, attribute="left", where=always)) == [pair]
+
+
+def test_public_id_of_another_name(db: Session) -> None:
+    """The only public id of a model needs no naming."""
+    page = Page()
+    db.add(page)
+    db.flush()
+
+    assert lookup.get(db, Page, page.slug) is page
+    assert lookup.public_ids_of(db, Page, [page.id]) == {page.id: page.slug}
+
+
+@pytest.mark.parametrize(
+    ("model", "attribute", "message"),
+    [
+        (Note, None, "no public id"),
+        (Pair, None, "left, right"),
+        (Owner, "name", "name one of public_id"),
+        (Owner, "slug", "name one of public_id"),
+        (int, None, "not a mapped class"),
+        (Owner(name="object"), None, "not a mapped class"),
+        (Owner.__table__, None, "not a mapped class"),
+        ("Owner", None, "not a mapped class"),
+    ],
+)
+def test_what_cannot_be_searched(model: Any, attribute: str | None, message: str) -> None:
+    """A model without public ids, or with several and none named, is a mistake of the program."""
+    with Session() as session:
+        for ask in (
+            lambda: lookup.get(session, model, ADA, attribute=attribute),
+            lambda: lookup.get_one(session, model, 1, attribute=attribute),
+            lambda: lookup.get_many(session, model, [], attribute=attribute),
+            lambda: lookup.keys_of(session, model, [], attribute=attribute),
+            lambda: lookup.public_ids_of(session, model, [], attribute=attribute),
+        ):
+            with pytest.raises(ConfigurationError, match=message):
+                ask()

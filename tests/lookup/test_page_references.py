@@ -1,0 +1,317 @@
+"""``lookup.page(references=…)``: what references show is selected by the statement of the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, delete, event, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    aliased,
+    defer,
+    joinedload,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
+from support.marks import on
+
+from conftest import Statements
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdMixin,
+    ReferenceNotReadable,
+    TypedId,
+    Uuid7,
+    lookup,
+)
+from sqlalchemy_public_id.asyncio import lookup as async_lookup
+from sqlalchemy_public_id.references import public_ref
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class AuthorId(TypedId, format=Uuid7(prefix="pgraut")): ...
+
+
+class Author(PublicIdMixin[AuthorId], Base):
+    __tablename__ = "author"
+    name: Mapped[str] = mapped_column(String(20))
+    is_gone: Mapped[bool] = mapped_column(default=False)
+
+
+class Shelf(PublicIdMixin, Base):
+    __tablename__ = "shelf"
+    __public_id__ = NanoId(prefix="pgrshelf")
+    code: Mapped[str] = mapped_column(String(8), unique=True)
+
+
+class Book(PublicIdMixin, Base):
+    __tablename__ = "book"
+    __public_id__ = NanoId(prefix="pgrbook")
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "book"}  # noqa: RUF012  # as SQLAlchemy has it
+    kind: Mapped[str] = mapped_column(String(10))
+    title: Mapped[str] = mapped_column(String(20))
+    author_id: Mapped[int] = mapped_column(ForeignKey(Author.id))
+    author: Mapped[Author] = relationship(foreign_keys=author_id)
+    author_public_id: Mapped[AuthorId] = public_ref("author")
+    editor_id: Mapped[int | None] = mapped_column(ForeignKey(Author.id))
+    editor: Mapped[Author | None] = relationship(foreign_keys=editor_id)
+    editor_public_id: Mapped[AuthorId | None] = public_ref("editor")
+    shelf_code: Mapped[str | None] = mapped_column(ForeignKey(Shelf.code))
+    shelf: Mapped[Shelf | None] = relationship()
+    shelf_public_id: Mapped[str | None] = public_ref("shelf")
+    sequel_of_id: Mapped[int | None] = mapped_column(ForeignKey("book.id"))
+    sequel_of: Mapped[Book | None] = relationship(remote_side="Book.id", foreign_keys=sequel_of_id)
+    sequel_of_public_id: Mapped[str | None] = public_ref("sequel_of")
+
+
+class Translation(Book):
+    __mapper_args__ = {"polymorphic_identity": "translated"}  # noqa: RUF012  # as SQLAlchemy has it
+    translator_id: Mapped[int | None] = mapped_column(ForeignKey(Author.id))
+    translator: Mapped[Author | None] = relationship(foreign_keys=translator_id)
+    translator_public_id: Mapped[AuthorId | None] = public_ref("translator")
+
+
+REFERENCES = ["author_public_id", "editor_public_id", "shelf_public_id", "sequel_of_public_id"]
+ROWS = 12
+
+
+def filled() -> list[Any]:
+    ada, grace = Author(name="Ada"), Author(name="Grace")
+    shelves = [Shelf(code="A1"), Shelf(code="B2"), None]
+    books: list[Book] = []
+    for number in range(ROWS):
+        book = Book(title=f"book {number}", author=(ada, grace)[number % 2], shelf=shelves[number % 3])
+        book.editor = None if number % 3 else ada
+        book.sequel_of = books[-1] if number % 4 else None
+        books.append(book)
+    return [ada, grace, *books]
+
+
+@pytest.fixture
+def db(engine: Engine) -> Iterator[Session]:
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all(filled())
+        session.commit()
+        session.expunge_all()
+        yield session
+    Base.metadata.drop_all(engine)
+
+
+def every(entity: Any = Book) -> list[Any]:
+    return [getattr(entity, name) for name in REFERENCES]
+
+
+def shown(book: Book) -> list[Any]:
+    return [getattr(book, name) for name in REFERENCES]
+
+
+def expected(db: Session) -> dict[str, list[Any]]:
+    """The public ids by the relationships, book by book."""
+    with Session(db.get_bind()) as other:
+        return {
+            book.public_id: [row and row.public_id for row in (book.author, book.editor, book.shelf, book.sequel_of)]
+            for book in other.scalars(select(Book))
+        }
+
+
+def test_one_statement(db: Session, statements: Statements) -> None:
+    """The page and all of its references are one statement, forwards and backwards."""
+    stored = expected(db)
+    statements.clear()
+    first = lookup.page(db, Book, limit=5, references=every())
+    second = lookup.page(db, Book, limit=5, after=first.next, references=every())
+    back = lookup.page(db, Book, limit=5, before=second.previous, references=every())
+    newest = lookup.page(db, Book, limit=2, newest_first=True, references=every())
+    pages = {book.public_id: shown(book) for page in (first, second, newest) for book in page}
+
+    assert list(back) == list(first)
+    assert pages == stored
+    assert all(type(book.author_public_id) is AuthorId for book in first)
+    assert len(statements) == 4
+
+
+def test_other_pages(db: Session, statements: Statements) -> None:
+    """So are those of an alias, of a condition, of an order that may be NULL, and those that lock their rows."""
+    stored = expected(db)
+    alias = aliased(Book)
+    pages: dict[str, Any] = {
+        "alias": (select(alias).where(alias.id > 0), {"references": every(alias)}),
+        "alias, with the attributes of the model": (select(alias), {"references": every()}),
+        "condition": (Book, {"where": Book.title != "", "references": every()}),
+        "order": (Book, {"order_by": [Book.editor_id.desc(), Book.author_public_id], "references": every()}),
+        "lock": (select(Book).with_for_update(), {"references": every()}),
+        "join": (select(Book).join(Book.author), {"references": every()}),
+        "deferred": (select(Book).options(defer(Book.editor_id)), {"references": [Book.author_public_id]}),
+        "objects": (select(Book).options(joinedload(Book.author)), {"references": every()}),
+    }
+    for name, (rows, options) in pages.items():
+        db.expunge_all()
+        statements.clear()
+        page = lookup.page(db, rows, limit=ROWS, **options)
+        assert {book.public_id: book.author_public_id for book in page} == {
+            public_id: references[0] for public_id, references in stored.items()
+        }, name
+        assert len(statements) == 1, name
+        if name != "deferred":
+            assert {book.public_id: shown(book) for book in page} == stored, name
+            assert len(statements) == 1, name
+
+
+def test_iterator(db: Session, statements: Statements) -> None:
+    """The attributes may come from any iterable, and be none."""
+    page = lookup.page(db, Book, limit=1, references=iter([Book.author_public_id]))
+    statements.clear()
+    assert page[0].author_public_id
+    assert not statements
+    assert len(lookup.page(db, Book, limit=ROWS, references=())) == ROWS
+
+
+def test_objects_of_the_session(db: Session) -> None:
+    """An object that has changed, and is not flushed, shows its own reference and not that of its row."""
+    ada, grace = db.scalars(select(Author).order_by(Author.id))
+    book = db.scalars(select(Book).where(Book.author_id == ada.id)).first()
+    assert book is not None
+    with db.no_autoflush:
+        book.author_id = grace.id
+        page = lookup.page(db, Book, limit=ROWS, references=every())
+        assert book in page
+        assert book.author_public_id == grace.public_id
+        book.author_id = ada.id
+        assert book.author_public_id == ada.public_id
+
+
+def test_changed_by_another_transaction(db: Session, engine: Engine) -> None:
+    """An object that is not refreshed shows the public id of the foreign key that it has."""
+    ada, grace = db.scalars(select(Author).order_by(Author.id))
+    book = db.scalars(select(Book).where(Book.author_id == ada.id)).first()
+    assert book is not None
+    old, new = ada.public_id, grace.public_id
+    changed = update(Book).where(Book.public_id == book.public_id).values(author_id=grace.id)
+    db.rollback()  # and expires the objects
+    with Session(engine, expire_on_commit=False) as own:
+        mine = lookup.get_one(own, Book, book.public_id)
+        own.commit()
+        db.execute(changed.execution_options(synchronize_session=False))
+        db.commit()
+        page = lookup.page(own, Book, limit=ROWS, references=[Book.author_public_id])
+        assert mine in page
+        assert mine.author_public_id == old
+        own.refresh(mine)
+        assert mine.author_public_id == new
+
+
+def test_hidden_rows(db: Session, statements: Statements) -> None:
+    """Conditions that the application adds to a model hide no public id of a foreign key, as elsewhere."""
+    db.execute(update(Author).values(is_gone=True))
+    stored = expected(db)
+    statements.clear()
+    rows = select(Book).options(with_loader_criteria(Author, Author.is_gone.is_(False)))
+    page = lookup.page(db, rows, limit=ROWS, references=every())
+    assert [book.author_public_id for book in page] == [stored[book.public_id][0] for book in page]
+    assert len(statements) == 1
+
+
+@on("sqlite")
+def test_row_that_is_missing(db: Session, statements: Statements) -> None:
+    """A foreign key without its row raises where it is read, and without a statement. SQLite does not enforce it."""
+    db.execute(delete(Author).where(Author.name == "Ada").execution_options(synchronize_session=False))
+    page = lookup.page(db, Book, limit=ROWS, references=every())
+    statements.clear()
+    readable = 0
+    for book in page:
+        try:
+            readable += bool(book.author_public_id)
+        except ReferenceNotReadable as error:
+            assert error.field == "Book.author_public_id"  # noqa: PT017  # some are readable
+    assert readable == ROWS / 2
+    assert len(statements.starting("SELECT")) <= ROWS / 2
+
+
+def test_subclasses(db: Session, statements: Statements) -> None:
+    """A page of subclasses has their references; a page of the base can have only its own."""
+    ada = db.scalars(select(Author)).first()
+    db.add(Translation(title="translated", author=ada, translator=ada))
+    db.commit()
+    assert ada is not None
+    public_id = ada.public_id
+    db.expunge_all()
+    statements.clear()
+    references = [Translation.translator_public_id, Book.author_public_id]
+    (book,) = lookup.page(db, Translation, limit=5, references=references)
+    assert (book.translator_public_id, book.author_public_id) == (public_id, public_id)
+    assert len(statements) == 1
+    with pytest.raises(ConfigurationError, match=r"expected references of Book, which are Book\.author_public_id"):
+        lookup.page(db, Book, limit=5, references=[Translation.translator_public_id])
+
+
+@pytest.mark.parametrize(
+    "wrong", [Book.author, Book.author_id, Author.public_id, "author_public_id", None, Book], ids=str
+)
+def test_no_reference(db: Session, statements: Statements, wrong: Any) -> None:
+    """What is no reference of the model is refused, before anything is sent."""
+    statements.clear()
+    with pytest.raises(ConfigurationError, match=r"references has .*, expected references of Book"):
+        lookup.page(db, Book, limit=5, references=[wrong])
+    assert not statements
+
+
+def test_no_iterable(db: Session) -> None:
+    """One attribute instead of several is refused, with the remedy."""
+    with pytest.raises(TypeError, match=r"expected several references.*\[Book.author_public_id\]"):
+        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # type: ignore[arg-type]  # the mistake
+
+
+def test_another_database() -> None:
+    """References whose rows are in another database are fetched from there, by one more statement."""
+    here, there = create_engine("sqlite://"), create_engine("sqlite://")
+    sent: list[str] = []
+    for engine, name in ((here, "here"), (there, "there")):
+        Base.metadata.create_all(engine)
+        event.listen(engine, "before_cursor_execute", lambda *given, name=name: sent.append(name))
+    with Session(binds={Book: here, Shelf: here, Author: there}) as session:
+        session.add_all(filled())
+        session.commit()
+        session.expunge_all()
+        sent.clear()
+        page = lookup.page(session, Book, limit=ROWS, references=every())
+        assert sent == ["here", "there"]
+        assert len({book.author_public_id for book in page}) == 2
+        assert sum(book.shelf_public_id is not None for book in page) == ROWS * 2 / 3
+        assert sent == ["here", "there"]
+    here.dispose()
+    there.dispose()
+
+
+def test_async(async_engine: AsyncEngine) -> None:
+    """An asynchronous session reads the attributes without waiting for the database."""
+
+    async def story() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        try:
+            async with AsyncSession(async_engine) as session:
+                session.add_all(filled())
+                await session.commit()
+                session.expunge_all()
+                page = await async_lookup.page(session, Book, limit=ROWS, references=every())
+                assert len({book.author_public_id for book in page}) == 2
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())

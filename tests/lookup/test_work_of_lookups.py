@@ -1,0 +1,145 @@
+"""Lookups cost the same however many other objects the session has, and however many types there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, insert, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from support.work import at_each_step, steps_of
+
+from conftest import Statements
+from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Customer(PublicIdMixin, Base):
+    __tablename__ = "customer"
+
+
+class Order(PublicIdMixin, Base):
+    __tablename__ = "order"
+    customer_id: Mapped[int] = mapped_column(ForeignKey("customer.id"))
+    customer: Mapped[Customer] = relationship()
+    customer_public_id: Mapped[str] = public_ref("customer")
+
+
+class Other(Base):
+    """A model without public ids."""
+
+    __tablename__ = "other"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+OTHERS = 1000
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], session: Session) -> tuple[str, str]:
+    """A customer and an order, as their public ids, and many other rows."""
+    create(Base.metadata)
+    session.add(order := Order(customer=Customer()))
+    session.execute(insert(Other), [{"id": number} for number in range(1, OTHERS + 1)])
+    session.commit()
+    ids = order.customer.public_id, order.public_id
+    session.close()
+    return ids
+
+
+def get(session: Session, customer: str, order: str) -> Callable[[], object]:
+    return lambda: lookup.get(session, Customer, customer)
+
+
+def get_many(session: Session, customer: str, order: str) -> Callable[[], object]:
+    return lambda: lookup.get_many(session, Customer, [customer])
+
+
+def read_reference(session: Session, customer: str, order: str) -> Callable[[], object]:
+    found = lookup.get_one(session, Order, order)
+    return lambda: found.customer_public_id
+
+
+@pytest.mark.parametrize("prepare", [get, get_many, read_reference])
+def test_large_session(session: Session, stored: tuple[str, str], prepare: Callable[..., Callable[[], object]]) -> None:
+    """A lookup of one row does not walk through the other objects of the session."""
+    prepare(session, *stored)()  # what is done once a process, such as compiling the statement
+    session.close()
+    alone = steps_of(prepare(session, *stored))
+    session.close()
+    others = session.scalars(select(Other)).all()
+    among_others = steps_of(prepare(session, *stored))
+
+    assert len(others) == OTHERS
+    assert among_others <= 1.2 * alone
+
+
+def test_objects_that_are_collected_meanwhile(session: Session, stored: tuple[str, str]) -> None:
+    """``get_many()`` returns its rows although other objects of the session are collected meanwhile.
+
+    The garbage collector can run at any time, in another thread as well.
+    """
+    others = list(session.scalars(select(Other)))
+    found: dict[str, Any] = {}
+
+    def collect_one(frame: object) -> None:
+        if others:
+            others.pop()
+
+    at_each_step(lambda: found.update(lookup.get_many(session, Customer, [stored[0]])), collect_one)
+
+    assert [stored[0]] == list(found)
+
+
+def test_parsing_among_many_types() -> None:
+    """``TypedId.parse`` finds the type by its prefix, and does not ask each one."""
+    types: list[type[TypedId]] = []
+
+    def steps_among(number: int) -> int:
+        while len(types) < number:
+            prefix = f"rptparse{chr(97 + len(types) // 26)}{chr(97 + len(types) % 26)}"
+            types.append(type(f"Parsed{len(types)}", (TypedId,), {}, prefix=prefix))
+        text = str(types[0]())
+        TypedId.parse(text)
+        return steps_of(lambda: TypedId.parse(text))
+
+    few = steps_among(1)
+
+    assert steps_among(200) <= 1.2 * few
+
+
+def test_objects_that_nobody_read(session: Session, stored: tuple[str, str], statements: Statements) -> None:
+    """References are read together although thousands of other objects were collected before they were read."""
+    key = session.scalars(select(Customer.id)).one()
+    session.execute(insert(Order), [{"customer_id": key} for _ in range(1500)])
+    for _ in session.scalars(select(Order).execution_options(yield_per=100)):
+        pass
+    orders = session.scalars(select(Order).limit(20)).all()
+    statements.clear()
+
+    assert {order.customer_public_id for order in orders} == {stored[0]}
+    assert len(statements.starting("SELECT")) == 1
+
+
+def test_keys_that_were_assigned(session: Session, stored: tuple[str, str], statements: Statements) -> None:
+    """References are read together after their foreign keys were assigned, of new objects and of stored ones."""
+    customers = [Customer() for _ in range(40)]
+    session.add_all(customers)
+    session.flush()
+    ids = {customer.id: customer.public_id for customer in customers}
+    orders = [Order(customer_id=key) for key in ids]
+    session.add_all(orders)
+    session.flush()
+    session.expunge_all()
+    session.add_all(orders)
+    statements.clear()
+
+    assert [order.customer_public_id for order in orders] == [ids[order.customer_id] for order in orders]
+    for order, key in zip(orders, reversed(ids), strict=True):
+        order.customer_id = key
+    assert [order.customer_public_id for order in orders] == [ids[order.customer_id] for order in orders]
+    assert len(statements.starting("SELECT")) == 2

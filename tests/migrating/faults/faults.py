@@ -1,0 +1,185 @@
+"""Faults in the middle of an operation: the connection is lost, the user presses Ctrl-C, another session has a lock.
+
+A migration of a few rows sends about a hundred statements. :func:`meet` lets something happen at one of them, before or
+after the server has executed it.
+
+``PUBLIC_ID_EVERY_FAULT=1`` runs every fault at every statement on the servers, too, which takes half an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import NullPool
+from support.people import send
+
+EVERY_FAULT = bool(os.environ.get("PUBLIC_ID_EVERY_FAULT"))
+
+Kind = Literal["lost", "interrupted", "lock timeout", "deadlock"]
+Moment = Literal["before", "after"]
+
+_CHANGE = re.compile(r"\s*(ALTER|CREATE|DROP|UPDATE|INSERT|WITH|GRANT|COMMENT|COMMIT|PRAGMA \w+=)", re.IGNORECASE)
+"""How a statement begins that changes something, or commits it; WITH is the batch of the backfill on PostgreSQL."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A statement, by its place among those that an operation sends, and what happens to it."""
+
+    kind: Kind
+    number: int
+    moment: Moment = "before"
+
+
+@dataclass
+class Sent:
+    """The statements that an operation has sent so far, and whether something has happened at the chosen one."""
+
+    statements: list[str] = field(default_factory=list)
+    is_hit: bool = False
+
+
+def is_change(statement: str) -> bool:
+    """Return True if *statement* changes something, or commits it."""
+    return _CHANGE.match(statement) is not None
+
+
+def faults_at(statements: Sequence[str], kind: Kind, *, every: bool = False, few: int = 0) -> list[Fault]:
+    """Return *every* fault of *kind*; or those after each change if the connection is lost, and a *few* others."""
+    # a statement that only reads leaves the server as it was, so a fault after it is the one before the next statement
+    # a server that refuses a statement does so before its effect
+    befores = [Fault(kind, number) for number in range(1, len(statements) + 1)]
+    afters = [
+        Fault(kind, number, "after")
+        for number, statement in enumerate(statements, 1)
+        if is_change(statement) and kind in ("lost", "interrupted")
+    ]
+    if every or EVERY_FAULT:
+        return [*befores, *afters]
+    drawn = random.Random(kind)
+    if kind == "lost":
+        return [*afters, *drawn.sample(befores, few)]
+    changes = [fault for fault in [*befores, *afters] if is_change(statements[fault.number - 1])]
+    return drawn.sample(changes, min(few, len(changes)))
+
+
+@contextmanager
+def meet(engine: Engine, number: int | None, moment: Moment, happens: Callable[[Any], object]) -> Iterator[Sent]:
+    """Record the statements that are sent to *engine*, and call *happens* with the cursor of one of them."""
+    sent = Sent()
+
+    def pass_on(cursor: Any, statement: str, execute: Callable[[], object]) -> bool:
+        if "innodb_trx" in statement:
+            return False  # repeated until the server has refreshed the view, which takes a different number of times
+        sent.statements.append(statement)
+        if sent.is_hit or len(sent.statements) != number:
+            return False
+        sent.is_hit = True
+        if moment == "after":
+            execute()
+        happens(cursor)
+        return moment == "after"
+
+    def one(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        return pass_on(cursor, statement, lambda: cursor.execute(statement, parameters))
+
+    def many(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        return pass_on(cursor, statement, lambda: cursor.executemany(statement, parameters))
+
+    def bare(cursor: Any, statement: str, context: Any) -> bool:
+        return pass_on(cursor, statement, lambda: cursor.execute(statement))
+
+    listeners: dict[str, Callable[..., bool]] = {
+        "do_execute": one,
+        "do_executemany": many,
+        "do_execute_no_params": bare,
+    }
+    for name, listener in listeners.items():
+        event.listen(engine, name, listener)
+    try:
+        yield sent
+    finally:
+        for name, listener in listeners.items():
+            event.remove(engine, name, listener)
+
+
+@contextmanager
+def failing(engine: Engine, fault: Fault | None) -> Iterator[Sent]:
+    """Record the statements that are sent to *engine*, and let *fault* happen."""
+    if fault is None:
+        with meet(engine, None, "before", int) as sent:
+            yield sent
+        return
+    with meet(engine, fault.number, fault.moment, lambda cursor: _FAULTS[fault.kind](engine, cursor)) as sent:
+        yield sent
+
+
+# --- each fault ends in an exception of the driver
+
+
+def _lose(engine: Engine, cursor: Any) -> NoReturn:
+    connection = cursor.connection
+    if engine.name == "sqlite":
+        connection.rollback()  # a cursor that is still referred to would keep the transaction open
+        connection.close()
+    elif engine.name == "postgresql":
+        end_session(engine, connection.info.backend_pid)
+    else:
+        end_session(engine, connection.thread_id())
+    cursor.execute("SELECT 1")  # fails
+    raise AssertionError("the connection is alive")
+
+
+def _interrupt(engine: Engine, cursor: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _refuse(engine: Engine, cursor: Any, sqlstate: str, number: int) -> NoReturn:
+    if engine.name == "sqlite":
+        raise sqlite3.OperationalError("database is locked")
+    # by the server, so that it aborts the transaction as it does after the real error
+    if engine.name == "postgresql":
+        cursor.execute(f"DO $$ BEGIN RAISE 'refused by a test' USING ERRCODE = '{sqlstate}'; END $$")
+    if sqlstate == "40P01":
+        cursor.execute("ROLLBACK")  # what MySQL and MariaDB do at a deadlock
+    cursor.execute(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'refused by a test'")
+    raise AssertionError("the statement has not failed")
+
+
+_FAULTS: dict[Kind, Callable[[Engine, Any], NoReturn]] = {
+    "lost": _lose,
+    "interrupted": _interrupt,
+    "lock timeout": lambda engine, cursor: _refuse(engine, cursor, "55P03", 1205),
+    "deadlock": lambda engine, cursor: _refuse(engine, cursor, "40P01", 1213),
+}
+
+_administrators: dict[str, Connection] = {}
+
+
+def administrator(engine: Engine) -> Connection:
+    """Return a connection of its own to the server of *engine*, which all tests of this process share."""
+    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
+    name = url.render_as_string(hide_password=False)
+    if name not in _administrators:
+        made = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        _administrators[name] = made.connect()
+    return _administrators[name]
+
+
+def end_session(engine: Engine, number: int) -> None:
+    """End a session, and wait until it has released its locks."""
+    own = administrator(engine)
+    if engine.name == "postgresql":
+        assert send(own, f"SELECT pg_terminate_backend({number}, 10000)").scalar()
+        return
+    send(own, f"KILL {number}")
+    while number in [process.Id for process in send(own, "SHOW PROCESSLIST").all()]:
+        pass

@@ -1,0 +1,198 @@
+"""A table of an attached database of SQLite, while the main one has a table of the same name: that one never counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+from support.attached import OTHER, attach, contents, in_both
+from support.people import People
+
+from sqlalchemy_public_id import NanoId, audit, backfill
+from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import live_table
+
+ID = "izkpm55j334u"
+
+
+@pytest.fixture
+def engine(new_engine: Callable[..., Engine], tmp_path: Path) -> Engine:
+    """Two tables ``person``: two rows in the main database, three in the other one, which has counted to 41.
+
+    The namesake has one more column.
+    """
+    engine = new_engine("sqlite")
+    attach(engine, tmp_path / "other.db")
+    in_both(
+        engine,
+        "CREATE TABLE {schema}.person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "CREATE TABLE {schema}.log (what TEXT)",
+        "CREATE INDEX {schema}.by_name ON person (name)",
+        "INSERT INTO {schema}.person (name) VALUES ('Ada'), ('Grace')",
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO other.person VALUES (3, 'Emmy'), (41, 'gone')")
+        connection.exec_driver_sql("DELETE FROM other.person WHERE id = 41")
+        connection.exec_driver_sql("CREATE TABLE main.visit (person INT)")
+        connection.exec_driver_sql("ALTER TABLE main.person ADD COLUMN age INT")
+    return engine
+
+
+@pytest.fixture
+def people(engine: Engine) -> People:
+    return People(engine, schema=OTHER)
+
+
+def execute(engine: Engine, *statements: str) -> Any:
+    with engine.begin() as connection:
+        return [connection.exec_driver_sql(statement) for statement in statements]
+
+
+def main(engine: Engine) -> dict[str, list[Any]]:
+    with engine.connect() as connection:
+        return contents(connection, "main")
+
+
+def other(engine: Engine) -> dict[str, list[Any]]:
+    with engine.connect() as connection:
+        return contents(connection, OTHER)
+
+
+TRIGGER = "CREATE TRIGGER other.log_it AFTER UPDATE ON person BEGIN INSERT INTO log VALUES ('updated'); END"
+
+
+def test_operations(people: People, engine: Engine) -> None:
+    """Each operation leaves the namesake, its rows and its counter alone, and keeps index, trigger and counter."""
+    execute(engine, TRIGGER)
+    People(engine).add()
+    untouched, before = main(engine), other(engine)
+
+    people.add(update_triggers="skip")
+    people.check_complete(3)
+    people.run("loosen_public_id")
+    people.check_expanded()
+    people.run("contract_public_id")
+    people.check_complete(3)
+    people.run("drop_public_id")
+
+    assert main(engine) == untouched
+    after = other(engine)
+    assert {name for _, name, _ in after["definitions"]} == {name for _, name, _ in before["definitions"]}
+    assert (after["person"], after["log"], after["sqlite_sequence"]) == (before["person"], [], [("person", 41)])
+
+
+def test_counter(people: People, engine: Engine) -> None:
+    """AUTOINCREMENT goes on counting where the other database was, not where the main one is."""
+    people.add()
+
+    execute(engine, "INSERT INTO other.person (name) VALUES ('new')", "INSERT INTO main.person (name) VALUES ('new')")
+
+    assert [row[0] for row in other(engine)["person"]] == [1, 2, 3, 42]
+    assert [row[0] for row in main(engine)["person"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("triggers", ["fire", "skip"])
+def test_triggers_of_a_backfill(people: People, engine: Engine, triggers: str) -> None:
+    """Triggers that a backfill leaves out are there again, in the database of their table."""
+    execute(engine, TRIGGER)
+    people.run("expand_public_id")
+    untouched = main(engine)
+
+    progress = backfill.run(engine, "person", schema=OTHER, update_triggers=triggers)  # type: ignore[arg-type]
+
+    assert (progress.filled, progress.total) == (3, 3)
+    assert main(engine) == untouched
+    after = other(engine)
+    assert after["log"] == [("updated",)] * (3 if triggers == "fire" else 0)
+    assert [name for kind, name, _ in after["definitions"] if kind == "trigger"] == ["log_it"]
+
+
+COLUMN = "ALTER TABLE {schema}.person ADD COLUMN public_id"
+OBSTACLES = {
+    "name-taken": ["CREATE INDEX {schema}.uq_person_public_id ON log (what)"],
+    "wrong-index": [COLUMN, "CREATE INDEX {schema}.uq_person_public_id ON person (public_id)"],
+    "constant-default": [f"{COLUMN} VARCHAR(12) DEFAULT 'x'"],
+    "duplicates": [COLUMN, f"UPDATE {{schema}}.person SET public_id = '{ID}'"],
+    "invalid-ids": [COLUMN, "UPDATE {schema}.person SET public_id = 'no id' WHERE id = 1"],
+    "update-triggers": ["CREATE TRIGGER {schema}.t AFTER UPDATE ON person BEGIN SELECT 1; END"],
+    "foreign-keys": [
+        "DROP TABLE IF EXISTS {schema}.visit",
+        "CREATE TABLE {schema}.visit (person INT REFERENCES person (id))",
+    ],
+}
+
+
+@pytest.fixture
+def foreign_keys(engine: Engine) -> None:
+    """Foreign keys are checked on each connection."""
+    engine.dispose()
+    event.listen(engine, "connect", lambda driver, record: driver.execute("PRAGMA foreign_keys=ON"))
+
+
+@pytest.mark.usefixtures("foreign_keys")
+@pytest.mark.parametrize("code", OBSTACLES)
+def test_obstacles(people: People, engine: Engine, code: str) -> None:
+    """What stands in the way of a table counts in its own database, and not in the namesake."""
+    execute(engine, *(statement.format(schema=OTHER) for statement in OBSTACLES[code]))
+
+    with pytest.raises(MigrationRefused) as caught:
+        people.add()
+    assert {obstacle.code for obstacle in caught.value.obstacles} == {code}
+    People(engine).add()
+
+
+@pytest.mark.usefixtures("foreign_keys")
+@pytest.mark.parametrize("code", OBSTACLES)
+def test_obstacles_of_the_namesake(people: People, engine: Engine, code: str) -> None:
+    """What would stand in the way of the table of the main database does not stand in the way of the other one."""
+    execute(engine, *(statement.format(schema="main") for statement in OBSTACLES[code]))
+
+    people.add()
+
+    people.check_complete(3)
+
+
+def test_ids_that_are_replaced(people: People, engine: Engine) -> None:
+    """Duplicates and malformed ids are replaced in the database of the table alone."""
+    in_both(
+        engine,
+        "ALTER TABLE {schema}.person ADD COLUMN public_id VARCHAR(12)",
+        f"UPDATE {{schema}}.person SET public_id = CASE id WHEN 3 THEN 'no id' ELSE '{ID}' END",
+    )
+    untouched = main(engine)
+
+    people.add(on_duplicate="replace", on_invalid="replace")
+
+    people.check_complete(3)
+    assert people.ids()[0] == ID
+    assert main(engine) == untouched
+
+
+@pytest.mark.parametrize(
+    ("complete", "found"), [(OTHER, set()), ("main", {"missing-ids", "nullable", "unique-missing"})]
+)
+def test_audit(engine: Engine, complete: str, found: set[str]) -> None:
+    """An audit of the attached database reads its tables, its rows and its indexes."""
+    in_both(engine, "ALTER TABLE {schema}.person ADD COLUMN public_id VARCHAR(12)")
+    People(engine, schema=complete).add()
+
+    with engine.connect() as connection:
+        report = audit.run(connection, schema=OTHER, formats={"person": NanoId()})
+
+    assert {finding.problem for finding in report.at_least("warning")} == found
+
+
+def test_name_of_a_constraint(engine: Engine) -> None:
+    """A unique constraint of a table that only the attached database has is found by its name."""
+    execute(
+        engine,
+        "CREATE TABLE other.user (id INTEGER PRIMARY KEY, public_id VARCHAR(12), CONSTRAINT old UNIQUE (public_id))",
+    )
+    target = PublicIdColumn.of("user", schema=OTHER, unique_name="old")
+
+    with engine.connect() as connection:
+        assert live_table(connection, target).read_state().constraint

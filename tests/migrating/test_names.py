@@ -1,0 +1,197 @@
+"""Tables, columns and schemas may be called anything that their database takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from alembic.autogenerate import render_python_code
+from alembic.operations.ops import UpgradeOps
+from sqlalchemy import Engine, event
+from support.clients import command_in, run_script
+from support.marks import on
+from support.odd_names import NAMES, beside
+from support.pasting import paste
+from support.people import People, send
+
+from sqlalchemy_public_id import ConfigurationError, NanoId, audit
+from sqlalchemy_public_id.alembic import AddPublicIdOp
+
+pytestmark = pytest.mark.backend
+
+FORMAT = NanoId(prefix="p", separator="$public_id$", alphabet="ABCDEFGHIJKLMNOPQRSTUVWXYZ'%{}\":;`?")
+ROWS = 7
+SERVERS = ("postgresql", "mysql", "mariadb")
+ODD = [pytest.param(name, id=what) for what, name in NAMES.items()]
+
+
+@pytest.fixture(params=ODD)
+def name(request: pytest.FixtureRequest, database: str) -> str:
+    """Each name, but for those that SQLAlchemy does not reflect."""
+    if "\n" in request.param and database in {"mysql", "mariadb"}:
+        pytest.skip(f"SQLAlchemy does not reflect it from {database}; test_refused has it")
+    return str(request.param)
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table; it is gone after the test."""
+    made: list[People] = []
+
+    def make(name: str, **options: Any) -> People:
+        people = People(engine, table=name, column=beside(name), **{"format": FORMAT, **options})
+        made.append(people)
+        people.create(ROWS)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+def test_all_operations(new_people: Callable[..., People], name: str) -> None:
+    """Each operation works beside any name, in both directions, and leaves nothing."""
+    people = new_people(name, comment=f"{name} of %s {{x}} $public_id$ :x")
+
+    people.add()
+    people.check_complete(ROWS)
+    people.run("loosen_public_id")
+    people.check_expanded()
+    people.run("contract_public_id")
+    people.check_complete(ROWS)
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+def test_inside_a_transaction(new_people: Callable[..., People], name: str) -> None:
+    """A default that goes works beside any name, inside one transaction."""
+    people = new_people(name, server_default="drop", online=False)
+
+    people.add()
+    people.check_complete(ROWS)
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on(*SERVERS)
+def test_scripts(new_people: Callable[..., People], name: str) -> None:
+    """Scripts work beside any name, and have the command that fills this column of this table."""
+    people = new_people(name, comment=f"{name} of %s {{x}} $public_id$ :x")
+    sql = people.script("expand_public_id")
+
+    run_script(people.engine, sql)
+    people.check_expanded()
+    words = command_in(sql)
+    assert (words[-1], words[words.index("--column") + 1]) == (name, people.column)
+    run_script(people.engine, people.script("drop_public_id"))
+    people.check_gone()
+
+
+@on(*SERVERS)
+def test_schemas(new_people: Callable[..., People], engine: Engine, name: str) -> None:
+    """A schema may have the name, too."""
+    schema = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"[:64].rstrip()
+    quoted = People(engine, table="x", schema=schema).name.removesuffix(".x")
+    with engine.begin() as connection:
+        send(connection, f"CREATE SCHEMA {quoted}")
+    try:
+        people = new_people(name, schema=schema)
+        people.add()
+        people.check_complete(ROWS)
+        assert [found.problem for found in looked_at(people).at_least("warning")] == []
+        run_script(engine, people.script("drop_public_id"))
+        people.check_gone()
+        sql = people.script("expand_public_id")
+        run_script(engine, sql)
+        people.check_expanded()
+        words = command_in(sql)
+        assert (words[-1], words[words.index("--schema") + 1]) == (name, schema)
+    finally:
+        with engine.begin() as connection:
+            send(connection, f"DROP SCHEMA {quoted}" + " CASCADE" * (engine.name == "postgresql"))
+
+
+@on("sqlite")
+def test_attached(new_people: Callable[..., People], engine: Engine, name: str, tmp_path: Path) -> None:
+    """A database that SQLite attaches may have the name, too."""
+    quoted = engine.dialect.identifier_preparer.quote_identifier(name)
+    other = str(tmp_path / "other.db")
+    event.listen(engine, "connect", lambda connection, record: connection.execute(f"ATTACH ? AS {quoted}", (other,)))
+    people = new_people(name, schema=name)
+
+    people.add()
+    people.check_complete(ROWS)
+    people.run("loosen_public_id")
+    people.run("contract_public_id")
+    assert looked_at(people).at_least("warning") == []
+
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on("sqlite")
+def test_rendered(name: str) -> None:
+    """What autogenerate writes is the same operation again."""
+    op = AddPublicIdOp(name, beside(name), schema=name, comment=name, unique_name=name, format=FORMAT)
+
+    written = render_python_code(UpgradeOps([op]))
+    again = eval(f"({written}\n)", {"op": SimpleNamespace(add_public_id=AddPublicIdOp), "NanoId": NanoId})
+
+    assert again.target == op.target
+
+
+def looked_at(people: People) -> audit.Report:
+    return audit.run(
+        people.engine,
+        schema=people.schema,
+        tables=[people.table],
+        column=people.column,
+        formats={people.table: FORMAT},
+        defaults=True,
+    )
+
+
+def test_audit(new_people: Callable[..., People], engine: Engine, name: str) -> None:
+    """An audit finds what is wrong beside any name, and nothing more; its remedies can be pasted."""
+    people = new_people(name)
+    people.run("expand_public_id")
+
+    found = {each.problem: each for each in looked_at(people).findings}
+    paste(engine, found["missing-ids"].remedy)
+    paste(engine, found["unique-missing"].remedy)
+
+    assert found.keys() >= {"missing-ids", "nullable", "unique-missing"}
+    assert ("default-missing" in found) == (engine.name == "sqlite")
+    assert looked_at(people).at_least("warning") == []
+
+
+@pytest.mark.parametrize(
+    ("databases", "refused", "wrong"),
+    [
+        (("postgresql",), "n" * 64, "more than 63 bytes"),
+        (("postgresql",), "ü" * 32, "more than 63 bytes"),
+        (("mysql", "mariadb"), "n" * 65, "more than 64 characters"),
+        (("mysql", "mariadb"), "blank ", "ends with a blank"),
+        (("mysql", "mariadb"), "new\nline", "several lines"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "nul\0", "NUL"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "", "is empty"),
+        (("postgresql", "mysql", "mariadb", "sqlite"), "line\n", "ends with a newline"),
+    ],
+)
+@pytest.mark.parametrize("place", ["table", "column", "schema"])
+def test_refused(
+    engine: Engine, new_people: Callable[..., People], databases: tuple[str, ...], refused: str, wrong: str, place: str
+) -> None:
+    """A name that the database does not take is an error that says so, before anything is done."""
+    if engine.name not in databases or (place == "schema" and (not refused or "li" in refused)):
+        pytest.skip("is a name here")
+    people = new_people("person")
+    setattr(people, place, refused)
+
+    with pytest.raises(ConfigurationError, match=f"{place}.*{wrong}"):
+        people.add()

@@ -1,0 +1,72 @@
+"""Tables that a migration names in another way than the database does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Column, Engine, Text, inspect
+from support.marks import on
+from support.people import People, people, send
+
+pytestmark = pytest.mark.backend
+
+
+def add_note(table: People) -> None:
+    """Add a column by an operation of Alembic."""
+    with table.migrating() as op:
+        op.add_column(table.table, Column("note", Text))
+
+
+migrations = pytest.mark.parametrize("migrate", [add_note, People.add], ids=["add_column", "add_public_id"])
+
+
+@migrations
+@on("sqlite")
+def test_other_capital_letters(engine: Engine, migrate: Callable[[People], None]) -> None:
+    """SQLite finds a table whatever the capital letters of its name are, and an operation does so as well."""
+    with people(engine, 1, table="Person") as table:
+        migrate(People(engine, "person"))
+
+        assert len(table.columns()) == 3
+
+
+@on("sqlite")
+def test_way_back_by_other_capital_letters(engine: Engine) -> None:
+    """Each operation finds the table, and the copy has the name and the counter that the table has."""
+    with people(engine, 2, table="Person") as table:
+        table.execute("DELETE FROM Person WHERE id = 2")
+        other = People(engine, "person")
+        for operation in ("expand", "backfill", "contract", "loosen", "contract"):
+            other.run(f"{operation}_public_id")
+        other.check_complete(1)
+        other.run("drop_public_id")
+        table.write(1)
+
+        with engine.connect() as connection:
+            assert send(connection, "SELECT max(id) FROM Person").scalar() == 3
+            assert send(connection, "SELECT sql FROM sqlite_master WHERE name = 'Person'").scalar() is not None
+
+
+@pytest.fixture
+def schema(engine: Engine) -> Iterator[str]:
+    """A schema with a table of people, beside that of the default schema."""
+    with people(engine, 1) as table:
+        table.execute("CREATE SCHEMA tenant; CREATE TABLE tenant.person (id bigint PRIMARY KEY, name text)")
+        table.execute("INSERT INTO tenant.person VALUES (1, 'Ada')")
+        yield "tenant"
+        table.execute("DROP SCHEMA tenant CASCADE")
+
+
+@migrations
+@on("postgresql")
+def test_translated_schema(
+    engine: Engine, schema: str, new_engine: Callable[..., Engine], migrate: Callable[[People], None]
+) -> None:
+    """An operation ends, and changes one table, on a connection whose ``schema_translate_map`` names a schema."""
+    options = {"schema_translate_map": {None: schema}}
+
+    migrate(People(new_engine("postgresql", engine.url, execution_options=options)))
+    columns = [len(inspect(engine).get_columns("person", schema=each)) for each in (None, schema)]
+
+    assert sorted(columns) == [2, 3]

@@ -1,0 +1,228 @@
+"""``alembic upgrade --sql``: scripts of DDL, which the client of the database really runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, inspect
+from support import command
+from support.clients import command_in, give_script, run_script
+from support.marks import on
+from support.people import People, send
+from support.projects import Project
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+
+ROWS = 300
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"server_default": "none"},
+    {"format": NanoId(prefix="per", separator="'%", length=30), "comment": "it's 100 % %s"},
+    {"format": NanoId(prefix="per", check_digit=True), "server_default": "none"},
+]
+
+servers = on("postgresql", "mysql", "mariadb")
+with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table; it is gone after the test."""
+    made: list[People] = []
+
+    def make(**options: Any) -> People:
+        people = People(engine, **options)
+        made.append(people)
+        people.create(ROWS)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+@servers
+@with_options
+def test_whole_way(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+    """A script adds the column, the command in it fills the rows, and the contract completes it with a connection."""
+    people = new_people(**options)
+    sql = people.script("expand_public_id")
+    run_script(people.engine, sql)
+    people.check_expanded()
+    assert people.state().comment == options.get("comment")
+
+    url = people.engine.url.render_as_string(hide_password=False)
+    done = command.run(*[url if word == "$DATABASE_URL" else word for word in command_in(sql)[1:]])
+    assert done.exit_code == 0, done.stderr
+    people.run("contract_public_id")
+
+    people.check_complete(ROWS)
+
+
+@servers
+@with_options
+def test_drop(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+    """The script of the way down leaves nothing behind, whichever phase was reached."""
+    people = new_people(**options)
+    for operation in ("expand_public_id", "add_public_id"):
+        people.run(operation)
+
+        run_script(people.engine, people.script("drop_public_id"))
+
+        people.check_gone()
+
+
+@servers
+def test_backfill(new_people: Callable[..., People]) -> None:
+    """A script of the backfill has the command alone, and no statement."""
+    lines = new_people().script("backfill_public_id").split("\n")
+
+    assert [line for line in lines if line and not line.startswith(("-- ", "BEGIN", "COMMIT"))] == []
+    assert command_in("\n".join(lines))[:2] == ["public-id", "backfill"]
+
+
+@servers
+@pytest.mark.parametrize("operation", ["add_public_id", "contract_public_id", "loosen_public_id"])
+def test_what_needs_a_connection(new_people: Callable[..., People], operation: str) -> None:
+    """What depends on rows, indexes and triggers is refused when the script is written, and the error says why."""
+    message = r"looks at the rows, indexes and triggers of the table: run this migration without --sql"
+    if operation == "add_public_id":
+        message += r"; op\.expand_public_id\(\) can be a script"
+
+    with pytest.raises(ConfigurationError, match=message + "$"):
+        new_people().script(operation)
+
+
+@pytest.mark.parametrize("operation", ["expand_public_id", "backfill_public_id", "add_public_id", "drop_public_id"])
+@on("sqlite")
+def test_sqlite(new_people: Callable[..., People], operation: str) -> None:
+    """There is no script for SQLite, whose tables are copied."""
+    with pytest.raises(ConfigurationError, match="needs a connection"):
+        new_people().script(operation)
+
+
+@servers
+def test_dry_run(new_people: Callable[..., People]) -> None:
+    """A report needs a connection, and no script is written in its place."""
+    with pytest.raises(ConfigurationError, match="needs a connection"):
+        new_people().script("expand_public_id", dry_run=True)
+
+
+@servers
+def test_column_that_exists(new_people: Callable[..., People]) -> None:
+    """A script fails at a column that exists, and the column keeps its default and its comment."""
+    people = new_people()
+    is_postgresql = people.engine.name == "postgresql"
+    definition = (
+        'varchar(36) COLLATE "C" DEFAULT gen_random_uuid()::text'
+        if is_postgresql
+        else "varchar(36) CHARACTER SET ascii COLLATE ascii_bin DEFAULT (uuid()) COMMENT 'shown in URLs'"
+    )
+    people.create(3, f", public_id {definition}")
+    before = people.state()
+
+    done = give_script(people.engine, people.script("expand_public_id", comment="another one"))
+
+    assert ("already exists" if is_postgresql else "Duplicate column") in done.stderr
+    assert people.state() == before
+
+
+@servers
+def test_locked_table(new_people: Callable[..., People]) -> None:
+    """A script gives up after ``lock_timeout`` and changes nothing; run again, it does its work."""
+    people = new_people()
+    sql = people.script("expand_public_id")
+    with people.engine.connect() as other:
+        send(other, f"SELECT count(*) FROM {people.name}")
+        done = give_script(people.engine, sql)
+
+    assert re.search("lock timeout|Lock wait timeout", done.stderr)
+    assert people.columns() == ["id", "name"]
+    run_script(people.engine, sql)
+    people.check_expanded()
+
+
+@on("postgresql")
+def test_version(new_project: Callable[..., Project], new_people: Callable[..., People]) -> None:
+    """psql goes on after an error, and stores no version all the same: the transaction is undone as a whole."""
+    project, people = new_project(), new_people()
+    project.config.attributes["metadata"] = MetaData()
+    project.write("op.expand_public_id('person')")
+    sql = project.script()
+    with people.engine.connect() as other:
+        send(other, f"SELECT count(*) FROM {people.name}")
+        give_script(people.engine, sql)
+
+    assert inspect(people.engine).get_table_names() == ["person"]
+    run_script(people.engine, sql)
+    people.check_expanded()
+    assert inspect(people.engine).has_table("alembic_version")
+
+
+@servers
+def test_settings(new_people: Callable[..., People]) -> None:
+    """After a script, the session has the settings of the server."""
+    people = new_people()
+    question = "SHOW lock_timeout;" if people.engine.name == "postgresql" else "SELECT @@SESSION.lock_wait_timeout;"
+
+    answer = give_script(people.engine, question).stdout
+    done = give_script(people.engine, people.script("expand_public_id", "drop_public_id") + question)
+
+    assert (done.stdout, done.stderr) == (answer, "")
+
+
+@on("mysql", "mariadb")
+def test_table_without_instant_changes(new_people: Callable[..., People]) -> None:
+    """A script changes a table beside writers that the server cannot change at once."""
+    people = new_people()
+    people.create(ROWS, after="ROW_FORMAT=COMPRESSED")
+
+    run_script(people.engine, people.script("expand_public_id"))
+    people.check_expanded()
+    run_script(people.engine, people.script("drop_public_id"))
+    people.check_gone()
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("kind", [{"more": ", FULLTEXT KEY (name)"}, {"after": "ENGINE=MyISAM"}], ids=str)
+def test_table_that_is_locked(new_people: Callable[..., People], kind: dict[str, str]) -> None:
+    """A script stops at a table whose writers would wait, and changes nothing; with ``allow_lock=True``, they wait."""
+    people = new_people()
+    people.create(ROWS, **kind)
+    if people.engine.name == "mariadb" and (people.engine.dialect.server_version_info or ()) >= (11, 2):
+        pytest.skip("MariaDB 11.2 copies a table beside writers")
+
+    done = give_script(people.engine, people.script("expand_public_id"))
+    assert "LOCK=NONE is not supported" in done.stderr
+    assert people.columns() == ["id", "name"]
+
+    run_script(people.engine, people.script("expand_public_id", allow_lock=True))
+    people.check_expanded()
+    run_script(people.engine, people.script("drop_public_id", allow_lock=True))
+    people.check_gone()
+
+
+@on("postgresql")
+def test_squawk(new_people: Callable[..., People], tmp_path: Path) -> None:
+    """The linter squawk has no objection but those that are answered, and none is answered that it does not have."""
+    answered = {
+        "prefer-text-field": "VARCHAR(n) is the type that the models declare",
+        "ban-drop-column": "this is the purpose of drop, the downgrade",
+        "require-statement-timeout": "no statement looks at rows; what takes time is the wait for a lock",
+    }
+    found: set[str] = set()
+    for options in OPTIONS:
+        file = tmp_path / "migration.sql"
+        file.write_text(new_people(**options).script("expand_public_id", "drop_public_id"))
+        squawk = [str(Path(sys.executable).with_name("squawk")), "--reporter", "json", "--pg-version", "13"]
+        done = subprocess.run([*squawk, str(file)], capture_output=True, text=True, timeout=60)
+        found |= {report["rule_name"] for report in json.loads(done.stdout)}
+
+    assert found == answered.keys()

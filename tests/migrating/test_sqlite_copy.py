@@ -1,0 +1,350 @@
+"""The copy of a table on SQLite: whatever the table has, it has afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+from support.interrupt import interrupted
+from support.people import People, migrating, send
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.errors import MigrationRefused
+
+
+@pytest.fixture
+def engine(new_engine: Callable[..., Engine]) -> Engine:
+    return new_engine("sqlite")
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A connection that commits by itself."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
+def rows(connection: Connection, query: str) -> list[Any]:
+    return [tuple(row) for row in send(connection, query)]
+
+
+def add(engine: Engine, table: str = "person", **options: Any) -> People:
+    people = People(engine, table=table, **options)
+    people.add()
+    return people
+
+
+def script(connection: Connection, *statements: str) -> None:
+    for statement in statements:
+        send(connection, statement)
+
+
+# --- what belongs to the table
+
+
+def test_triggers(engine: Engine, connection: Connection) -> None:
+    """Triggers on the table, and triggers of other tables that write to it, go on working."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "CREATE TABLE log (what TEXT)",
+        "CREATE TABLE city (name TEXT)",
+        "INSERT INTO person (name) VALUES ('Ada')",
+        "CREATE TRIGGER log_it AFTER INSERT ON person BEGIN INSERT INTO log VALUES (NEW.name || ' it''s; -- 1'); END",
+        "CREATE TRIGGER city_person AFTER INSERT ON city BEGIN INSERT INTO person (name) VALUES (NEW.name); END",
+    )
+
+    add(engine)
+    send(connection, "INSERT INTO city VALUES ('Rome')")
+
+    assert rows(connection, "SELECT what FROM log") == [("Rome it's; -- 1",)]
+    assert all(NanoId().is_valid(id) for (id,) in rows(connection, "SELECT public_id FROM person"))
+
+
+def test_views(engine: Engine, connection: Connection) -> None:
+    """Views of the table, and INSTEAD OF triggers on them, are as before."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "INSERT INTO person (name) VALUES ('Ada')",
+        "CREATE VIEW names AS SELECT name FROM person",
+        "CREATE TRIGGER names_in INSTEAD OF INSERT ON names BEGIN INSERT INTO person (name) VALUES (NEW.name); END",
+    )
+    before = rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'")
+
+    add(engine)
+    send(connection, "INSERT INTO names VALUES ('Grace')")
+
+    assert rows(connection, "SELECT name FROM names") == [("Ada",), ("Grace",)]
+    assert rows(connection, "SELECT sql FROM sqlite_master WHERE name LIKE 'names%'") == before
+
+
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
+def test_indexes(engine: Engine, connection: Connection) -> None:
+    """Indexes on expressions, partial, descending and with collations are made again, word for word."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, age INT)",
+        "CREATE INDEX by_lower ON person (lower(name))",
+        "CREATE UNIQUE INDEX adults ON person (name) WHERE age >= 18",
+        "CREATE INDEX by_age ON person (age DESC, name COLLATE NOCASE)",
+    )
+    query = "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND name NOT LIKE 'uq%' ORDER BY 1"
+    before = rows(connection, query)
+
+    people = add(engine)
+    assert rows(connection, query) == before
+
+    people.run("drop_public_id")
+    assert rows(connection, query) == before
+
+
+def test_no_warning_for_indexes_on_expressions(engine: Engine, connection: Connection) -> None:
+    """An index on an expression, which SQLAlchemy cannot reflect, is nobody's business here: no warning is given."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+        "CREATE INDEX by_lower ON person (lower(name))",
+    )
+
+    add(engine)
+
+
+@pytest.mark.parametrize(
+    ("create", "insert", "refused"),
+    [
+        ("(id INTEGER PRIMARY KEY, age INT, CHECK (age > 0))", "(age) VALUES (1)", "(age) VALUES (0)"),
+        ("(id INTEGER PRIMARY KEY, age INT CHECK (age IN (1, 2)))", "(age) VALUES (1)", "(age) VALUES (3)"),
+        ("(id INTEGER PRIMARY KEY, n TEXT COLLATE NOCASE UNIQUE)", "(n) VALUES ('a')", "(n) VALUES ('A')"),
+        ("(a INT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID", "(a, b) VALUES (1, 2)", "(a, b) VALUES (1, 2)"),
+        ("(id INTEGER PRIMARY KEY, n INT) STRICT", "(n) VALUES (1)", "(n) VALUES ('x')"),
+        ("(id INTEGER PRIMARY KEY, a INT, b INT AS (a + 1) STORED, c AS (a * 2))", "(a) VALUES (1)", "(b) VALUES (1)"),
+        (
+            "(id INTEGER PRIMARY KEY /* the key, ) */, -- no (comma,\n 'na me' TEXT NOT NULL DEFAULT 'a,b)' -- end\n)",
+            "DEFAULT VALUES",
+            "('na me') VALUES (NULL)",
+        ),
+        ("([id] INTEGER PRIMARY KEY, `b``c` TEXT DEFAULT '(', \"d\"\"e\" NUMERIC(10, 2) NOT NULL DEFAULT 1)",
+         "DEFAULT VALUES", '("d""e") VALUES (NULL)'),
+        ("(id INTEGER PRIMARY KEY, p INT REFERENCES person (id), UNIQUE (p))", "(p) VALUES (1)", "(p) VALUES (1)"),
+    ],
+    ids=["check", "column check", "collation", "without rowid", "strict", "generated", "comments", "quotes", "self"],
+)  # fmt: skip
+def test_table(engine: Engine, connection: Connection, create: str, insert: str, refused: str) -> None:
+    """What the table refuses it still refuses, and the other columns are described in the same words."""
+    script(connection, f"CREATE TABLE person {create}", f"INSERT INTO person {insert}")
+    columns = rows(connection, "SELECT * FROM pragma_table_xinfo('person')")
+    before = rows(connection, "SELECT * FROM person")
+
+    add(engine)
+
+    assert rows(connection, "SELECT * FROM pragma_table_xinfo('person') WHERE name <> 'public_id'") == columns
+    names = ", ".join('"{}"'.format(column[1].replace('"', '""')) for column in columns)
+    assert rows(connection, f"SELECT {names} FROM person") == before
+    with pytest.raises(Exception, match=r"(?i)constraint|cannot|generated"):
+        send(connection, f"INSERT INTO person {refused}")
+
+
+def test_counter(engine: Engine, connection: Connection) -> None:
+    """AUTOINCREMENT goes on counting: no key is used twice, also where the last rows are gone."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "INSERT INTO person (name) VALUES ('a'), ('b'), ('c')",
+        "DELETE FROM person WHERE id > 1",
+    )
+
+    add(engine)
+    send(connection, "INSERT INTO person (name) VALUES ('d')")
+
+    assert rows(connection, "SELECT id FROM person ORDER BY id") == [(1,), (4,)]
+    assert rows(connection, "SELECT name, seq FROM sqlite_sequence") == [("person", 4)]
+
+
+def test_counter_of_an_empty_table(engine: Engine, connection: Connection) -> None:
+    """AUTOINCREMENT goes on counting where all rows are gone."""
+    script(
+        connection,
+        "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "INSERT INTO person (name) VALUES ('a'), ('b')",
+        "DELETE FROM person",
+    )
+
+    add(engine)
+    send(connection, "INSERT INTO person (name) VALUES ('c')")
+
+    assert rows(connection, "SELECT id FROM person") == [(3,)]
+
+
+def test_rowids_without_a_name(engine: Engine, connection: Connection) -> None:
+    """A key that is not the rowid is copied as it is."""
+    script(
+        connection,
+        "CREATE TABLE person (code TEXT PRIMARY KEY, n)",
+        "INSERT INTO person VALUES ('x', 1), ('a', x'00ff')",
+    )
+
+    add(engine)
+
+    assert rows(connection, "SELECT code, n FROM person ORDER BY code") == [("a", b"\x00\xff"), ("x", 1)]
+
+
+# --- other tables
+
+
+CHILDREN = (
+    "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
+    "CREATE TABLE card (id INTEGER PRIMARY KEY, owner INT NOT NULL REFERENCES person (id) ON DELETE CASCADE)",
+    "INSERT INTO person (name) VALUES ('Ada'), ('Grace')",
+    "INSERT INTO card (owner) VALUES (1), (1), (2)",
+)
+
+
+def test_children_stay(engine: Engine, connection: Connection) -> None:
+    """With foreign keys off, as they are by default, rows of other tables stay, and refer to the same table."""
+    script(connection, *CHILDREN)
+
+    people = add(engine)
+    people.run("drop_public_id")
+    people.add()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+    assert rows(connection, "PRAGMA foreign_key_check") == []
+    assert "REFERENCES person" in rows(connection, "SELECT sql FROM sqlite_master WHERE name = 'card'")[0][0]
+    script(connection, "PRAGMA foreign_keys=ON", "DELETE FROM person WHERE id = 1")
+    assert rows(connection, "SELECT count(*) FROM card") == [(1,)]
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_foreign_keys_on(engine: Engine, connection: Connection, online: bool) -> None:
+    """With foreign keys on, the copy would delete rows of other tables: it is refused, and nothing is deleted."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with (
+            pytest.raises(ConfigurationError, match="PRAGMA foreign_keys is ON, and other tables refer to 'person'"),
+            migrating(other) as op,
+        ):
+            op.add_public_id("person", online=online)
+        other.rollback()
+        other.invalidate()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+    assert rows(connection, "SELECT count(*) FROM person") == [(2,)]
+    add(engine).check_complete(2)
+
+
+@pytest.mark.parametrize("parent", ["PERSON", "Person", '"pErson"', "[PERSON]"])
+@pytest.mark.parametrize("operation", ["add_public_id", "loosen_public_id"])
+def test_foreign_keys_in_another_case(engine: Engine, connection: Connection, parent: str, operation: str) -> None:
+    """A foreign key that writes the name of the table in other letters counts too: SQLite ignores their case."""
+    script(connection, *(each.replace("REFERENCES person", f"REFERENCES {parent}") for each in CHILDREN))
+    if operation != "add_public_id":
+        add(engine)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with pytest.raises(MigrationRefused, match="other tables refer to 'person'"), migrating(other) as op:
+            getattr(op, operation)("person")
+        other.invalidate()
+
+    assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
+
+
+def test_foreign_keys_on_without_children(engine: Engine, connection: Connection) -> None:
+    """With foreign keys on, a table that nobody refers to is copied."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        send(other, "PRAGMA foreign_keys=ON")
+        other.commit()
+        with migrating(other) as op:
+            op.add_public_id("card")
+        other.invalidate()
+
+    People(engine, table="card").run("backfill_public_id")
+    assert rows(connection, "SELECT count(*) FROM card WHERE public_id IS NOT NULL") == [(3,)]
+
+
+@pytest.mark.parametrize("more", ["NOT NULL UNIQUE", "UNIQUE"])
+def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, more: str) -> None:
+    """A column that is unique by a constraint without a name, and by an index beside it, is dropped with both."""
+    script(
+        connection,
+        f"CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, public_id VARCHAR(12) {more})",
+        "CREATE UNIQUE INDEX one_more ON person (public_id)",
+        "INSERT INTO person VALUES (1, 'Ada', 'izkpm55j334u')",
+    )
+
+    People(engine).run("drop_public_id")
+
+    assert rows(connection, "SELECT * FROM person") == [(1, "Ada")]
+
+
+def test_settings_stay(engine: Engine, connection: Connection) -> None:
+    """PRAGMA legacy_alter_table is what it was, on and off."""
+    script(connection, *CHILDREN)
+
+    with engine.connect() as other:
+        for value in (1, 0):
+            send(other, f"PRAGMA legacy_alter_table={value}")
+            other.commit()
+            with migrating(other) as op:
+                op.add_public_id("person")
+                op.drop_public_id("person")
+                op.add_public_id("person")
+                op.loosen_public_id("person")
+                op.drop_public_id("person")
+            assert send(other, "PRAGMA legacy_alter_table").scalar() == value
+        other.invalidate()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE person RENAME", "CREATE TABLE", "INSERT INTO person", "DROP TABLE", "CREATE UNIQUE INDEX"],
+)
+def test_settings_stay_after_an_error(
+    engine: Engine, connection: Connection, statement: str, error: type[BaseException], value: int
+) -> None:
+    """PRAGMA legacy_alter_table, which no ROLLBACK undoes, is what it was when an error has ended the copy."""
+    script(connection, *CHILDREN, "CREATE UNIQUE INDEX one ON person (name)")
+
+    with engine.connect() as other:
+        send(other, f"PRAGMA legacy_alter_table={value}")
+        other.commit()
+        with (
+            pytest.raises(error),
+            interrupted(engine, 2 if statement == "CREATE UNIQUE INDEX" else 1, error, "between", only=(statement,)),
+            migrating(other) as op,
+        ):
+            op.add_public_id("person")
+        assert send(other, "PRAGMA legacy_alter_table").scalar() == value
+        other.invalidate()
+    assert rows(connection, "SELECT name FROM person ORDER BY id") == [("Ada",), ("Grace",)]
+
+
+@pytest.mark.parametrize("work", ["backfill", "contract"])
+def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine, work: str) -> None:
+    """A COMMIT that waits in vain for a reader of the file is tried again, as a lock is that is not acquired."""
+    writer = new_engine("sqlite", engine.url, connect_args={"timeout": 0.05})
+    people = People(writer)
+    people.create(3)
+    people.run("expand_public_id")
+    if work == "contract":
+        people.run("backfill_public_id")
+
+    with engine.connect() as reader:
+        cursor = reader.connection.cursor()
+        cursor.execute("SELECT id FROM person")  # the lock of a reader lasts until it has fetched all rows
+        cursor.fetchone()
+        event.listen(writer, "handle_error", lambda context: cursor.close())
+        people.run(f"{work}_public_id")
+
+    assert None not in people.ids()

@@ -1,0 +1,194 @@
+"""Every way to map a model: it is written, collides, and is read back, on every database."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlmodel
+from sqlalchemy import Engine, ForeignKey, MetaData, Table, event, func, inspect, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, relationship
+from support.shapes import FOR_SERVERS, SHAPES, BoxId, CrateId, Named, mixin, new_base
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, guard, lookup, public_id_column, testing
+from sqlalchemy_public_id.formats import BASE62
+
+pytestmark = pytest.mark.backend
+
+
+def table_of(model: Any) -> Table:
+    return inspect(model).local_table
+
+
+def round_trip(bind: Any, model: Any, attributes: dict[str, type[str]]) -> None:
+    """Objects of *model* are written, alone and together, with and without collisions, and found by each public id."""
+    with Session(bind) as session:
+        objects = [model(name="first")]
+        session.add_all(objects)
+        session.commit()
+        names = (f"number {number}" for number in itertools.count())
+        for attribute in attributes:
+            format = inspect(model).attrs[attribute].columns[0].type.id_format
+            for rows in (1, 3):
+                taken = getattr(objects[0], attribute)
+                new = [model(name=next(names)) for _ in range(rows)]
+                with testing.collisions(model, taken, times=3, attribute=attribute):
+                    session.add_all(new)
+                    session.flush()
+                    assert format.generate() != taken, "the forced ids were not used"
+                objects += new
+        session.commit()
+        written = [{name: getattr(each, name) for name in (*attributes, "name")} for each in objects]
+    with Session(bind) as session:
+        assert len(written) == session.scalar(select(func.count()).select_from(model))
+        for row in written:
+            for attribute, kind in attributes.items():
+                found = lookup.get_one(session, model, row[attribute], attribute=attribute)
+                assert row == {name: getattr(found, name) for name in row}
+                assert type(getattr(found, attribute)) is type(row[attribute]) is kind
+
+
+@pytest.mark.backend(name=FOR_SERVERS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_round_trip(engine: Engine, create: Callable[[MetaData], None], name: str) -> None:
+    """Whatever way a model is mapped, its objects get ids, collide, and are found again."""
+    model, attributes = SHAPES[name]()
+    create(table_of(model).metadata)
+
+    round_trip(engine, model, attributes)
+
+
+def test_round_trip_needs_the_guard(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The collisions of these tests are real: without the guard they are errors."""
+    model, attributes = mixin()
+    create(table_of(model).metadata)
+    guard.uninstall(engine)
+
+    with pytest.raises(IntegrityError):
+        round_trip(engine, model, attributes)
+
+
+# --- schemas
+
+
+@pytest.fixture
+def other_schema(engine: Engine) -> Iterator[str]:
+    """A second schema: a database on MySQL and MariaDB, an attached file on SQLite."""
+    name = f"public_id_other_{os.getpid()}"
+    if engine.dialect.name == "sqlite":
+        path = f"{engine.url.database}.other"
+        attach = f"ATTACH DATABASE '{path}' AS {name}"
+        event.listen(engine, "connect", lambda connection, record: connection.execute(attach))
+        yield name
+        return
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA IF EXISTS {name}"))
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    yield name
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {name}"))
+
+
+def boxes(**options: Any) -> Any:
+    """A model with one public id, and one that points to it."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(**options)
+
+    class Box(Named, PublicIdMixin, Base):
+        __tablename__ = "box"
+        crates: Mapped[list[Any]] = relationship("Crate", back_populates="box")
+
+    class Crate(Named, PublicIdMixin[CrateId], Base):
+        __tablename__ = "crate"
+        box_id: Mapped[int | None] = mapped_column(ForeignKey(Box.id))
+        box: Mapped[Any] = relationship("Box", back_populates="crates")
+
+    return Box, Crate
+
+
+def test_schema(other_schema: str, engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """Tables of another schema, with a table of the same name in the default one."""
+    here, there = boxes(), boxes(schema=other_schema)
+    create(here[0].metadata)
+    create(there[0].metadata)
+
+    round_trip(engine, here[0], {"public_id": str})
+    round_trip(engine, there[0], {"public_id": str})
+
+
+def test_schema_translate_map(other_schema: str, engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """Tables whose schema the engine decides: nothing of them is looked for in the default one."""
+    model, pointing = boxes()
+    translated = engine.execution_options(schema_translate_map={None: other_schema})
+    model.metadata.create_all(translated)
+    try:
+        round_trip(translated, model, {"public_id": str})
+        round_trip(translated, pointing, {"public_id": CrateId})
+    finally:
+        model.metadata.drop_all(translated)
+
+
+# --- what else a mapping brings
+
+
+def test_foreign_keys_to_the_key(create: Callable[[MetaData], None], session: Session) -> None:
+    """An integer foreign key points to the row, also when the ids of both rows collided."""
+    box, crate = boxes()
+    create(box.metadata)
+    first = crate(name="first", box=box(name="first"))
+    session.add(first)
+    session.commit()
+    with testing.collisions(box, first.box.public_id, times=3), testing.collisions(crate, first.public_id, times=3):
+        new = box(name="new", crates=[crate(name=str(number)) for number in range(3)])
+        session.add(new)
+        session.commit()
+    session.expire_all()
+
+    assert sorted(each.name for each in lookup.get_one(session, box, new.public_id).crates) == ["0", "1", "2"]
+    assert {each.box_id for each in new.crates} == {new.id}
+
+
+def test_capitals_make_another_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """``aB`` and ``Ab`` are two ids: neither collides with the other."""
+
+    class Box(Named, PublicIdMixin, new_base()):
+        __tablename__ = "box"
+        __public_id__ = NanoId(alphabet=BASE62)
+
+    create(Box.metadata)
+    given = [letters * 6 for letters in ("aB", "Ab", "ab", "AB")]
+    with testing.fixed_ids(Box, *given):
+        for name in given:
+            session.add(Box(name=name))
+            session.flush()
+
+    assert {name: lookup.get_one(session, Box, name).name for name in given} == dict(zip(given, given, strict=True))
+
+
+def test_sqlmodel_early_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """A SQLModel sets every field when it is made; without the ``None`` its id is known before the flush."""
+
+    class Own(sqlmodel.SQLModel, registry=registry()): ...
+
+    class Box(Own, table=True):
+        id: int | None = sqlmodel.Field(default=None, sa_column=bigint_key().column)
+        public_id: str = sqlmodel.Field(default=None, sa_column=public_id_column(BoxId).column)
+
+        def model_post_init(self, context: Any) -> None:
+            if self.public_id is None:
+                del self.__dict__["public_id"]
+
+    create(Box.metadata)
+    given, made = Box(public_id="box_000000000000"), Box()
+    early = made.public_id
+    session.add_all([given, made])
+    session.flush()
+
+    assert type(early) is BoxId
+    assert early == made.public_id
+    assert given.public_id == "box_000000000000"

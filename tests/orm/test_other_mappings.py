@@ -1,0 +1,406 @@
+"""Models of other programs in the same process, and the ways of SQLAlchemy to map what is no table of its own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Column,
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    column,
+    func,
+    insert,
+    inspect,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.ext.declarative import AbstractConcreteBase
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    configure_mappers,
+    registry,
+    relationship,
+)
+from sqlalchemy.orm.exc import UnmappedClassError
+from sqlalchemy.pool import QueuePool
+from support.marks import on
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, lookup
+from sqlalchemy_public_id.columns import public_id_columns
+from sqlalchemy_public_id.keys import cluster_key
+
+pytestmark = on("sqlite")
+
+
+class Other(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Elsewhere(PublicIdMixin, Other):
+    """One model with a public id, anywhere in the process."""
+
+    __tablename__ = "elsewhere"
+
+
+# --- models on what is no table
+
+SELECTABLES: dict[str, Callable[[Table], Any]] = {
+    "labelled expression": lambda sale: (
+        select(func.coalesce(sale.c.year, 0).label("key"), func.sum(sale.c.amount).label("total"))
+        .group_by("key")
+        .subquery()
+    ),
+    "text": lambda sale: (
+        text("SELECT year AS key, sum(amount) AS total FROM sale GROUP BY year")
+        .columns(column("key", Integer), column("total", Integer))
+        .subquery("t")
+    ),
+    "lightweight table": lambda sale: table("sale", column("id", Integer), column("amount", Integer)),
+    "cte": lambda sale: select(func.max(sale.c.id).label("key"), sale.c.year).group_by(sale.c.year).cte("latest"),
+}
+
+
+@pytest.mark.parametrize("way", SELECTABLES)
+def test_model_on_a_query(session: Session, way: str) -> None:
+    """A model without a public id may be mapped to a query, a text, a CTE or a lightweight table."""
+
+    class Base(DeclarativeBase): ...
+
+    sale = Table(
+        "sale",
+        Base.metadata,
+        Column("id", Integer, primary_key=True),
+        Column("year", Integer),
+        Column("amount", Integer),
+    )
+    Base.metadata.create_all(session.get_bind())
+    session.execute(insert(sale), [{"year": 2025, "amount": 1}, {"year": 2026, "amount": 2}])
+    selectable = SELECTABLES[way](sale)
+    report = type(
+        "Report", (Base,), {"__table__": selectable, "__mapper_args__": {"primary_key": [next(iter(selectable.c))]}}
+    )
+
+    assert len(session.scalars(select(report)).all()) == 2
+
+
+def test_model_on_a_query_of_a_model_with_a_public_id(session: Session) -> None:
+    """A model mapped to a query of another one reads its ids as they are, and makes none."""
+
+    class Base(DeclarativeBase): ...
+
+    class User(PublicIdMixin, Base):
+        __tablename__ = "user"
+        __public_id__ = NanoId(prefix="queried")
+
+    class Report(Base):
+        __table__ = select(User.__table__).subquery()
+        __mapper_args__ = {"primary_key": [__table__.c.id]}  # noqa: RUF012
+
+    Base.metadata.create_all(session.get_bind())
+    user = User()
+    session.add(user)
+    session.flush()
+
+    assert session.scalars(select(Report)).one().public_id == user.public_id  # type: ignore[attr-defined]
+    assert lookup.resolve(session, user.public_id) is user
+
+
+# --- sessions with what is not mapped
+
+
+@pytest.fixture
+def pooled(database: str, new_engine: Callable[..., Engine]) -> Engine:
+    return new_engine(database, poolclass=QueuePool)
+
+
+def checked_out(engine: Engine) -> int:
+    pool = engine.pool
+    assert isinstance(pool, QueuePool)
+    return pool.checkedout()
+
+
+def test_close_after_an_unmapped_object(pooled: Engine) -> None:
+    """``close()`` gives the connection back after ``add()`` has refused an object of an unmapped subclass."""
+    configure_mappers()
+
+    class Thing: ...
+
+    class Special(Thing): ...
+
+    registry().map_imperatively(Thing, Table("thing", MetaData(), Column("id", Integer, primary_key=True)))
+    session = Session(pooled)
+    session.execute(text("SELECT 1"))
+    special = Special()
+    with pytest.raises(UnmappedClassError):
+        session.add(special)
+    session.close()
+
+    assert checked_out(pooled) == 0
+
+
+def test_close_after_the_mappers_were_disposed_of(pooled: Engine) -> None:
+    """``close()`` gives the connection back after the mappers of its objects were disposed of."""
+    configure_mappers()
+
+    class A: ...
+
+    class B: ...
+
+    metadata, mappers = MetaData(), registry()
+    mappers.map_imperatively(
+        A,
+        Table("a", metadata, Column("id", Integer, primary_key=True)),
+        properties={"bs": relationship(B, backref="a")},
+    )
+    mappers.map_imperatively(
+        B,
+        Table("b", metadata, Column("id", Integer, primary_key=True), Column("a_id", Integer, ForeignKey("a.id"))),
+    )
+    session = Session(pooled)
+    session.execute(text("SELECT 1"))
+    first, second = A(), B()
+    second.a = first  # type: ignore[attr-defined]
+    session.add(second)
+    mappers.dispose()
+    session.close()
+
+    assert checked_out(pooled) == 0
+
+
+def test_close_after_public_ids_were_disposed_of(pooled: Engine) -> None:
+    """The same for objects with a public id, read or not."""
+
+    class Base(DeclarativeBase): ...
+
+    class User(PublicIdMixin, Base):
+        __tablename__ = "user"
+
+    session = Session(pooled)
+    session.execute(text("SELECT 1"))
+    users = [User(), User()]
+    assert users[0].public_id
+    session.add_all(users)
+    Base.registry.dispose()
+    session.close()
+
+    assert checked_out(pooled) == 0
+
+
+# --- concrete tables
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Employee(PublicIdMixin, AbstractConcreteBase, Base):
+    __public_id__ = NanoId(prefix="concrete_emp")
+
+
+class Manager(Employee):
+    __tablename__ = "manager"
+    __mapper_args__ = {"polymorphic_identity": "manager", "concrete": True}  # noqa: RUF012
+
+
+class Engineer(Employee):
+    __tablename__ = "engineer"
+    __mapper_args__ = {"polymorphic_identity": "engineer", "concrete": True}  # noqa: RUF012
+
+
+def test_abstract_concrete_base(session: Session) -> None:
+    """The tables of an ``AbstractConcreteBase`` have public ids of one prefix, found in the union of them and alone."""
+    Base.metadata.create_all(session.get_bind())
+    staff = [Manager(), Engineer()]
+    session.add_all(staff)
+    session.commit()
+    ids = [each.public_id for each in staff]
+
+    assert {each.public_id for each in session.scalars(select(Employee))} == {*ids}
+    assert [lookup.get(session, Employee, each) for each in ids] == staff
+    assert [lookup.resolve(session, each) for each in ids] == staff
+    assert lookup.get(session, Manager, ids[0]) is staff[0]
+    assert lookup.get(session, Manager, ids[1]) is None
+    assert lookup.get_many(session, Employee, ids) == dict(zip(ids, staff, strict=True))
+
+
+# --- copied tables
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user_"
+    __public_id__ = NanoId(prefix="original")
+
+
+HISTORY = User.__table__.to_metadata(Base.metadata, name="user_history")  # type: ignore[attr-defined]
+HISTORY.append_column(Column("version", Integer, primary_key=True))
+HISTORY.c.id.autoincrement = False
+HISTORY.indexes.clear()
+
+
+class UserHistory(Base):
+    """What a row was before."""
+
+    __table__ = HISTORY
+
+
+COPY = User.__table__.to_metadata(Base.metadata, name="user_elsewhere")  # type: ignore[attr-defined]
+
+
+class UserElsewhere(Base):
+    """The same table once more, as for a tenant."""
+
+    __table__ = COPY
+
+
+def test_copied_table_claims_no_prefix(session: Session) -> None:
+    """A model on a copied table leaves the prefix to the model that declares it."""
+    Base.metadata.create_all(session.get_bind())
+    user = User()
+    session.add(user)
+    session.flush()
+
+    assert lookup.resolve(session, user.public_id) is user
+
+
+def test_history_has_no_ids_of_its_own(session: Session) -> None:
+    """A row of a version table keeps what it was given; a second one with the same id is no collision."""
+    Base.metadata.create_all(session.get_bind())
+    user = User()
+    session.add(user)
+    session.flush()
+    versions = [UserHistory(id=user.id, version=number, public_id=user.public_id) for number in (1, 2)]
+    session.add_all(versions)
+    session.flush()
+
+    assert [each.public_id for each in versions] == [user.public_id] * 2  # type: ignore[attr-defined]
+    assert UserHistory().public_id is None  # type: ignore[attr-defined]
+
+
+def test_default_of_a_history_column_is_none(session: Session) -> None:
+    """The column default of the original makes no id for a row of the version table."""
+    HISTORY.c.public_id.nullable = True
+    Base.metadata.create_all(session.get_bind())
+    session.connection().execute(insert(HISTORY), [{"id": 1, "version": 1}, {"id": 1, "version": 2}])
+    session.add(UserHistory(id=2, version=1))
+    session.flush()
+
+    assert session.scalars(select(HISTORY.c.public_id)).all() == [None] * 3
+
+
+def test_unique_copy_makes_ids(session: Session) -> None:
+    """A copy whose ids are unique makes them, as the original does."""
+    Base.metadata.create_all(session.get_bind())
+    row = UserElsewhere()
+    session.add(row)
+    session.flush()
+    session.connection().execute(insert(COPY), [{}, {}])
+
+    ids = session.scalars(select(COPY.c.public_id)).all()
+    assert row.public_id in ids  # type: ignore[attr-defined]
+    assert len(set(ids)) == 3
+
+
+def test_copy_of_a_plain_column(session: Session) -> None:
+    """The copy of a column that was written by hand is one, too."""
+
+    class Own(DeclarativeBase): ...
+
+    format = NanoId(prefix="plain")
+    original = Table(
+        "plain",
+        Own.metadata,
+        Column("id", Integer, primary_key=True),
+        Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
+    )
+    copied = original.to_metadata(Own.metadata, name="plain_history")
+
+    class Plain(Own):
+        __table__ = original
+
+    class PlainHistory(Own):
+        __table__ = copied
+
+    Own.metadata.create_all(session.get_bind())
+    row = Plain()
+    session.add(row)
+    session.flush()
+
+    assert lookup.resolve(session, row.public_id) is row  # type: ignore[attr-defined]
+    del PlainHistory
+    gc.collect()
+
+
+def test_copy_of_a_cluster_key(session: Session) -> None:
+    """The key in a version table is one that the database does not count up, so it gets no counter."""
+
+    class Own(DeclarativeBase): ...
+
+    class Event(Own):
+        __tablename__ = "event"
+        id: Mapped[int] = cluster_key(cluster=10)
+
+    key = Event.__table__.c.id._copy()
+    key.autoincrement = False
+    Table("event_version", Own.metadata, key, Column("version", Integer, primary_key=True, autoincrement=False))
+    Own.metadata.create_all(session.get_bind())
+
+    assert inspect(session.connection()).has_table("event_version")
+
+
+def test_copy_of_the_same_name(session: Session) -> None:
+    """A copy in another metadata is one under the same name, too; renaming a table makes no copy of it."""
+
+    class Own(DeclarativeBase): ...
+
+    class Thing(PublicIdMixin, Own):
+        __tablename__ = "thing"
+        __public_id__ = NanoId(prefix="same_name")
+
+    archive = Thing.__table__.to_metadata(MetaData())  # type: ignore[attr-defined]
+    archive.indexes.clear()
+
+    class Archived: ...
+
+    Own.registry.map_imperatively(Archived, archive)
+    Thing.__table__.schema = "main"  # type: ignore[attr-defined]
+    configure_mappers()
+    Own.metadata.create_all(session.get_bind())
+    thing = Thing()
+    session.add(thing)
+    session.flush()
+
+    assert lookup.resolve(session, thing.public_id) is thing
+    assert Archived().public_id is None  # type: ignore[attr-defined]
+    session.rollback()
+    Own.metadata.drop_all(session.get_bind())
+
+
+def test_history_that_is_unique_with_the_version(session: Session) -> None:
+    """A copied column that is unique only together with another one generates no ids."""
+
+    class Own(DeclarativeBase): ...
+
+    class Draft(PublicIdMixin, Own):
+        __tablename__ = "draft"
+
+    history = Draft.__table__.to_metadata(Own.metadata, name="draft_history")  # type: ignore[attr-defined]
+    history.indexes.clear()
+    history.append_column(Column("version", Integer))
+    history.append_constraint(UniqueConstraint("public_id", "version"))
+    history.c.public_id.nullable = True
+    Own.metadata.create_all(session.get_bind())
+    session.connection().execute(insert(history), {"version": 1})
+
+    assert public_id_columns(history) == []
+    assert session.scalars(select(history.c.public_id)).all() == [None]

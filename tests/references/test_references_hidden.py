@@ -1,0 +1,658 @@
+"""References to rows that the program's own conditions hide, and to rows that cannot be read at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, delete, event, insert, select, text, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    ORMExecuteState,
+    Session,
+    foreign,
+    joinedload,
+    load_only,
+    make_transient,
+    mapped_column,
+    relationship,
+    selectinload,
+    with_loader_criteria,
+)
+from sqlalchemy.orm.exc import DetachedInstanceError
+from support.marks import on
+from support.shard_files import tables_in
+
+from sqlalchemy_public_id import (
+    NanoId,
+    PublicIdMixin,
+    PublicIdNotFound,
+    ReferenceNotReadable,
+    lookup,
+    public_id_column,
+    references,
+)
+from sqlalchemy_public_id.asyncio import references as awaited
+from sqlalchemy_public_id.keys import ShardRouter
+from sqlalchemy_public_id.references import public_ref
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Soft:
+    """A row that is deleted for users only."""
+
+    hidden: Mapped[bool] = mapped_column(default=False)
+
+
+class Buyer(Soft, PublicIdMixin, Base):
+    __tablename__ = "hidden_buyer"
+    __public_id__ = NanoId(prefix="rhbuyer")
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "buyer"}  # noqa: RUF012
+    kind: Mapped[str] = mapped_column(String(10))
+    number: Mapped[str] = public_id_column(NanoId(prefix="rhnumber"))
+
+
+class Shop(Buyer):
+    """A joined-table subclass: its foreign keys lead to one table, and its public ids are in another."""
+
+    __tablename__ = "hidden_shop"
+    __mapper_args__ = {"polymorphic_identity": "shop"}  # noqa: RUF012
+    id: Mapped[int] = mapped_column(ForeignKey(Buyer.id), primary_key=True)
+
+
+class Region(Soft, PublicIdMixin, Base):
+    __tablename__ = "hidden_region"
+    __public_id__ = NanoId(prefix="rhregion")
+    code: Mapped[str] = mapped_column(String(3), unique=True)
+
+
+class Sale(Soft, PublicIdMixin, Base):
+    __tablename__ = "hidden_sale"
+    __public_id__ = NanoId(prefix="rhsale")
+    note: Mapped[str | None] = mapped_column(String(20))
+    buyer_id: Mapped[int | None] = mapped_column(ForeignKey(Buyer.id))
+    buyer: Mapped[Buyer | None] = relationship(foreign_keys=buyer_id)
+    buyer_public_id: Mapped[str | None] = public_ref("buyer", attribute="public_id")
+    buyer_number: Mapped[str | None] = public_ref("buyer", attribute="number")
+    shop_id: Mapped[int | None] = mapped_column(ForeignKey(Shop.id))
+    shop: Mapped[Shop | None] = relationship(foreign_keys=shop_id)
+    shop_public_id: Mapped[str | None] = public_ref("shop", attribute="public_id")
+    region_code: Mapped[str | None] = mapped_column(ForeignKey(Region.code))
+    region: Mapped[Region | None] = relationship()
+    region_public_id: Mapped[str | None] = public_ref("region")
+    origin_id: Mapped[int | None] = mapped_column(ForeignKey("hidden_sale.id"))
+    origin: Mapped[Sale | None] = relationship(remote_side="Sale.id", foreign_keys=origin_id)
+    origin_public_id: Mapped[str | None] = public_ref("origin")
+    agent_id: Mapped[int | None]
+    """A foreign key that no constraint enforces."""
+    agent: Mapped[Buyer | None] = relationship(primaryjoin=lambda: foreign(Sale.agent_id) == Buyer.id)
+    agent_public_id: Mapped[str | None] = public_ref("agent", attribute="public_id")
+
+
+SEEN, HIDDEN, SHOP = (f"rhbuyer_{number:012}" for number in range(3))
+NUMBER = "rhnumber_000000000001"
+REGION, ORIGIN = "rhregion_000000000000", "rhsale_000000000000"
+REFERENCES = {"buyer_public_id": HIDDEN, "buyer_number": NUMBER, "shop_public_id": SHOP} | {
+    "region_public_id": REGION,
+    "origin_public_id": ORIGIN,
+}
+KEYS = {"buyer_public_id": "buyer_id", "buyer_number": "buyer_id", "shop_public_id": "shop_id"} | {
+    "region_public_id": "region_code",
+    "origin_public_id": "origin_id",
+}
+
+
+def hide(session: Any, include_aliases: bool = True, everything: bool = False) -> None:
+    """Hide what is deleted from the queries of *session*, as SQLAlchemy's documentation does."""
+
+    @event.listens_for(session, "do_orm_execute")
+    def _(state: ORMExecuteState) -> None:
+        if state.is_select and not state.is_column_load and (everything or not state.is_relationship_load):
+            for model in (Buyer, Shop, Region, Sale):
+                visible = with_loader_criteria(model, model.hidden.is_(False), include_aliases=include_aliases)
+                state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[str, URL]]:
+    """Database → where the tables of this module are."""
+    made: dict[str, URL] = {}
+    yield made
+    for url in made.values():
+        engine = create_engine(url)
+        Base.metadata.drop_all(engine)
+        engine.dispose()
+
+
+@pytest.fixture
+def engine(database: str, new_engine: Callable[..., Engine], urls: dict[str, URL]) -> Engine:
+    """An engine for each database, where the tables are there."""
+    engine: Engine = new_engine(database, urls.get(database))
+    if database not in urls:
+        urls[database] = engine.url
+        Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.fixture
+def filled(engine: Engine) -> None:
+    """One sale all of whose references lead to hidden rows, and one whose buyer is seen."""
+    with Session(engine) as session, session.begin():
+        session.execute(update(Sale).values(origin_id=None))
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(delete(table))
+        fill(session)
+
+
+def fill(session: Session) -> None:
+    hidden = Buyer(public_id=HIDDEN, number=NUMBER, hidden=True)
+    shop = Shop(public_id=SHOP, hidden=True)
+    region = Region(public_id=REGION, code="EUR", hidden=True)
+    origin = Sale(public_id=ORIGIN, note="origin", hidden=True)
+    session.add(Sale(note="hidden", buyer=hidden, shop=shop, region=region, origin=origin))
+    session.add(Sale(note="seen", buyer=Buyer(public_id=SEEN)))
+    session.flush()
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, filled: None, session: Session) -> Session:
+    """A session that hides rows, in the way that the test names, or as the recipe does."""
+    hide(session, **getattr(request, "param", {}))
+    return session
+
+
+each_way = pytest.mark.parametrize(
+    "db", [{}, {"include_aliases": False}, {"everything": True}], ids=["recipe", "no-aliases", "all"], indirect=True
+)
+"""The ways in which programs hide rows."""
+
+
+def sale(session: Session, note: str = "hidden", *options: Any) -> Sale:
+    return session.scalars(select(Sale).where(Sale.note == note).options(*options)).one()
+
+
+def stored(session: Session, note: str = "hidden") -> dict[str, Any]:
+    """The foreign keys as they are in the table."""
+    table = Sale.__table__
+    columns = [table.c[name] for name in dict.fromkeys(KEYS.values())]
+    return dict(session.connection().execute(select(*columns).where(table.c.note == note)).mappings().one())
+
+
+# --- rows that the program hides
+
+
+@pytest.mark.backend
+@each_way
+def test_read(db: Session) -> None:
+    """A reference shows the id of the row that its foreign key points to, though the program hides that row."""
+    one = sale(db)
+
+    for _ in range(2):
+        assert {name: getattr(one, name) for name in REFERENCES} == REFERENCES
+        db.expire_all()
+
+
+def test_the_page_is_still_read_together(db: Session, statements: Any) -> None:
+    """The ids of hidden rows come with the others, in the same statement."""
+    sales = db.scalars(select(Sale).order_by(Sale.note)).all()
+    statements.clear()
+
+    assert [each.buyer_public_id for each in sales] == [HIDDEN, SEEN]
+    assert len(statements) == 1
+
+
+@each_way
+@pytest.mark.parametrize("before", ["read", "expired", "unread", "committed", "relationship"])
+def test_written_back(db: Session, before: str) -> None:
+    """The id that a row has can be written back, and its foreign key stays as it is."""
+    keys = stored(db)
+    for name, reference in references.public_refs(Sale).items():
+        if name not in REFERENCES:
+            continue
+        one = sale(db)
+        if before == "expired":
+            db.expire(one)
+        elif before == "relationship":
+            getattr(one, reference.relationship)
+        elif before == "committed":
+            db.commit()
+        setattr(one, name, getattr(one, name) if before == "read" else REFERENCES[name])
+        db.commit()
+
+        assert stored(db) == keys
+        assert getattr(one, name) == REFERENCES[name]
+        db.expunge_all()
+
+
+def test_merged_back(db: Session) -> None:
+    """So it is for an object that is merged, as a form makes it from what it has shown."""
+    keys = stored(db)
+    one = db.merge(Sale(id=sale(db).id, buyer_public_id=HIDDEN, shop_public_id=SHOP))
+    db.commit()
+
+    assert stored(db) == keys
+    assert one.buyer_public_id == HIDDEN
+
+
+@each_way
+def test_of_another_row(db: Session, statements: Any) -> None:
+    """The id of a hidden row is unknown to a row that does not refer to it: nothing is written."""
+    keys = stored(db, "seen")
+    for name, public_id in REFERENCES.items():
+        setattr(sale(db, "seen"), name, public_id)
+        with pytest.raises(PublicIdNotFound) as caught:
+            db.flush()
+        db.rollback()
+        assert (caught.value.value, caught.value.field) == (public_id, f"Sale.{name}")
+        assert stored(db, "seen") == keys
+        with pytest.raises(PublicIdNotFound):
+            db.execute(insert(Sale), [{"note": "new", name: public_id}])
+    assert statements.starting("UPDATE") == statements.starting("INSERT") == []
+
+
+@pytest.mark.backend
+@each_way
+def test_in_sql(db: Session) -> None:
+    """A query compares and shows what the objects show."""
+
+    def notes(condition: Any) -> list[str | None]:
+        return list(db.scalars(select(Sale.note).where(condition).order_by(Sale.note)))
+
+    for name, public_id in REFERENCES.items():
+        attribute = getattr(Sale, name)
+        assert notes(attribute == public_id) == notes(attribute.in_([public_id])) == ["hidden"]
+        assert "hidden" not in notes(attribute != public_id) + notes(attribute.not_in([public_id]))
+        assert db.scalars(select(attribute).where(Sale.note == "hidden")).one() == public_id
+        assert notes(attribute.like(f"%{public_id[-5:]}")) == ["hidden"]
+        assert len(db.scalars(select(Sale.note).order_by(attribute)).all()) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [references.eager(Sale.buyer_public_id)],
+        [selectinload(Sale.buyer)],
+        [joinedload(Sale.buyer)],
+        [load_only(Sale.note)],
+        [load_only(Sale.note), references.eager(Sale.buyer_public_id)],
+        [load_only(Sale.note), joinedload(Sale.buyer)],
+    ],
+    ids=["eager", "selectinload", "joinedload", "deferred", "deferred-eager", "deferred-joinedload"],
+)
+def test_loaded_as_nothing(db: Session, options: list[Any]) -> None:
+    """A relationship that was loaded as ``None`` leaves the reference what it is, also when it is written back."""
+    visible = with_loader_criteria(Soft, lambda cls: cls.hidden.is_(False), include_aliases=True)
+    keys = stored(db)
+    for read_first in (True, False):
+        db.expunge_all()
+        one = sale(db, "hidden", visible, *options)
+        if read_first:
+            assert one.buyer_public_id == HIDDEN
+        one.buyer_public_id = HIDDEN
+        db.commit()
+        assert stored(db) == keys
+        assert one.buyer_public_id == HIDDEN
+
+
+def test_set_to_nothing(db: Session) -> None:
+    """``None`` that the program assigns is ``None``, for the reference as for the relationship."""
+    one = sale(db)
+    one.buyer_public_id = None
+    db.commit()
+    assert stored(db)["buyer_id"] is None
+
+    other = sale(db, "seen")
+    assert other.buyer is not None
+    other.buyer = None
+    assert other.buyer_public_id is None
+    db.commit()
+    assert stored(db, "seen")["buyer_id"] is None
+
+
+def test_refreshed(db: Session) -> None:
+    """So it is after ``refresh()`` and ``populate_existing``, and after the foreign key has changed."""
+    one, other = sale(db), sale(db, "seen")
+    assert (one.buyer_public_id, other.buyer_public_id) == (HIDDEN, SEEN)
+    db.refresh(one)
+    assert one.buyer_public_id == HIDDEN
+    sale(db, "hidden").note = "again"
+    db.flush()
+    again = sale(db, "again", selectinload(Sale.buyer))
+    db.scalars(select(Sale).execution_options(populate_existing=True)).all()
+    assert again.buyer_public_id == HIDDEN
+    other.buyer_id = one.buyer_id
+    assert other.buyer_public_id == HIDDEN
+
+
+def test_loaded_ahead(db: Session, statements: Any) -> None:
+    """``load()`` brings the ids of hidden rows, which then leave the session with their objects."""
+    one = sale(db)
+    statements.clear()
+    references.load(db, [one])
+    assert len(statements) == 5
+    db.expunge_all()
+
+    assert {name: getattr(one, name) for name in REFERENCES} == REFERENCES
+
+
+def test_two_tenants(filled: None, engine: Engine) -> None:
+    """Where conditions keep tenants apart, a foreign key that crosses shows the opaque id, which opens nothing."""
+    with Session(engine) as session:
+        criteria = with_loader_criteria(Buyer, Buyer.public_id == SEEN, include_aliases=True)
+
+        @event.listens_for(session, "do_orm_execute")
+        def _(state: ORMExecuteState) -> None:
+            state.statement = state.statement.options(criteria)  # type: ignore[union-attr]
+
+        one, other = sale(session), sale(session, "seen")
+
+        assert (one.buyer_public_id, other.buyer_public_id) == (HIDDEN, SEEN)
+        assert lookup.get(session, Buyer, HIDDEN) is None
+        assert one.buyer is None
+        other.buyer_public_id = HIDDEN
+        with pytest.raises(PublicIdNotFound):
+            session.flush()
+
+
+# --- queries of the program
+
+
+@pytest.mark.backend
+@each_way
+def test_lookup(db: Session, statements: Any) -> None:
+    """Every function that looks rows up is a query of the program: what it hides is not found, in either direction."""
+    keys = stored(db)["buyer_id"], stored(db, "seen")["buyer_id"]
+
+    assert lookup.get(db, Buyer, HIDDEN, attribute="public_id") is None
+    assert lookup.get(db, Buyer, NUMBER, attribute="number") is None
+    assert lookup.resolve(db, HIDDEN) is None
+    with pytest.raises(PublicIdNotFound):
+        lookup.get_one(db, Buyer, HIDDEN)
+    assert list(lookup.get_many(db, Buyer, [HIDDEN, SEEN])) == [SEEN]
+    assert lookup.keys_of(db, Buyer, [HIDDEN, SEEN]) == {SEEN: keys[1]}
+    assert lookup.public_ids_of(db, Buyer, keys) == {keys[1]: SEEN}
+    assert [each.public_id for each in lookup.page(db, Buyer, limit=9, attribute="public_id")] == [SEEN]
+    with Session(db.get_bind()) as other:
+        assert list(lookup.get_many(other, Buyer, [HIDDEN, SEEN])) == [HIDDEN, SEEN]
+
+
+# --- rows that cannot be read
+
+
+@pytest.fixture
+def dangling(filled: None, session: Session) -> Session:
+    """A session where two sales have an agent that is not there, and one has none."""
+    session.execute(update(Sale).where(Sale.note != "origin").values(agent_id=10**9))
+    session.commit()
+    return session
+
+
+@pytest.mark.backend
+def test_not_readable(dangling: Session, statements: Any) -> None:
+    """A foreign key that leads nowhere is an error that names the attribute, and is asked for once."""
+    one, origin, other = dangling.scalars(select(Sale).order_by(Sale.note)).all()
+    statements.clear()
+    for each in (one, other, one):
+        with pytest.raises(ReferenceNotReadable, match=r"Sale\.agent_public_id") as caught:
+            each.agent_public_id  # noqa: B018
+        error = caught.value
+        assert (error.field, error.model, error.key) == ("Sale.agent_public_id", "Buyer", 10**9)
+        assert str(10**9) not in str(error)
+
+    assert origin.agent_public_id is None
+    assert len(statements) == 1
+    assert one.buyer_public_id == HIDDEN
+
+
+def test_a_page_with_one_that_is_not_readable(dangling: Session, statements: Any) -> None:
+    """``load()`` raises for none of them, so that a page can show all that it has; each call asks again."""
+    sales = dangling.scalars(select(Sale).order_by(Sale.note)).all()
+    references.load(dangling, sales)
+    shown: list[str | None] = []
+    for each in sales:
+        try:
+            shown.append(each.agent_public_id)
+        except ReferenceNotReadable as error:
+            shown.append(error.field)
+    assert shown == ["Sale.agent_public_id", None, "Sale.agent_public_id"]
+    key = stored(dangling, "seen")["buyer_id"]
+    with dangling.no_autoflush:
+        dangling.connection().execute(update(Sale.__table__).values(agent_id=key))
+        dangling.expire(sales[0], ["agent_id"])
+    references.load(dangling, sales)
+    assert sales[0].agent_public_id == SEEN
+
+
+def test_what_is_not_readable_can_be_replaced(dangling: Session) -> None:
+    """Another id, or none, can be assigned to it."""
+    one, other = sale(dangling), sale(dangling, "seen")
+    one.agent_public_id, other.agent_public_id = SEEN, None
+    dangling.commit()
+
+    assert one.agent_public_id == SEEN
+    assert other.agent_id is other.agent_public_id is None
+
+
+def test_not_readable_after_pickling(dangling: Session) -> None:
+    """What could not be read is no ``None`` in another process either."""
+    one = sale(dangling)
+    references.load(dangling, [one])
+    dangling.expunge_all()
+
+    with pytest.raises(ReferenceNotReadable):
+        pickle.loads(pickle.dumps(one)).agent_public_id  # noqa: B018
+
+
+def test_a_row_without_a_public_id(create: Callable[[MetaData], None], session: Session) -> None:
+    """While a table is being filled, a row that has no id yet is no ``None``, which a form would write back."""
+
+    class Filling(DeclarativeBase): ...
+
+    class Author(PublicIdMixin, Filling):
+        __tablename__ = "hidden_author"
+
+    class Book(PublicIdMixin, Filling):
+        __tablename__ = "hidden_book"
+        author_id: Mapped[int | None] = mapped_column(ForeignKey(Author.id))
+        author: Mapped[Any] = relationship(Author)
+        author_public_id: Mapped[str | None] = public_ref("author")
+
+    Author.__table__.c.public_id.nullable = True
+    create(Filling.metadata)
+    session.add(Book(author=Author()))
+    session.commit()
+    session.execute(update(Author).values(public_id=None), execution_options={"synchronize_session": False})
+    session.expire_all()
+    book = session.scalars(select(Book)).one()
+
+    with pytest.raises(ReferenceNotReadable):
+        book.author_public_id  # noqa: B018
+
+
+def test_pending(db: Session) -> None:
+    """An object that is not flushed yet shows the id of the row of its key; for a key without a row, it is an error."""
+    key = stored(db)["buyer_id"]
+    one, other = Sale(buyer_id=key), Sale(agent_id=10**9)
+    db.add_all([one, other])
+    with db.no_autoflush:
+        assert one.buyer_public_id == HIDDEN
+        with pytest.raises(ReferenceNotReadable):
+            other.agent_public_id  # noqa: B018
+
+
+def test_without_a_session() -> None:
+    """An object that is in no session cannot show what its foreign key leads to."""
+    with pytest.raises(DetachedInstanceError, match=r"Sale\.buyer_public_id.*in no session"):
+        Sale(buyer_id=1).buyer_public_id  # noqa: B018
+    with pytest.raises(DetachedInstanceError, match=r"Sale\.buyer_number.*in no session"):
+        Sale(buyer_public_id=SEEN).buyer_number  # noqa: B018
+    assert Sale().buyer_public_id is None
+
+
+def test_made_transient(db: Session) -> None:
+    """A clone of a row has its foreign key, and is no clone without a reference."""
+    one = sale(db)
+    db.expunge(one)
+    make_transient(one)
+    with pytest.raises(DetachedInstanceError):
+        one.buyer_public_id  # noqa: B018
+
+
+def test_the_other_id_of_an_assigned_row(db: Session) -> None:
+    """An object that knows a row by one id shows its other id, before the flush and after it."""
+    number = db.connection().scalar(select(Buyer.__table__.c.number).where(Buyer.__table__.c.public_id == SEEN))
+    one = Sale(buyer_public_id=SEEN)
+    db.add(one)
+    with db.no_autoflush:
+        assert one.buyer_number == number
+    new = Buyer()
+    db.add(new)
+    other = Sale(buyer_public_id=new.public_id)
+    db.add(other)
+    with db.no_autoflush:
+        assert other.buyer_number == new.number
+        missing = Sale(buyer_public_id=HIDDEN)
+        db.add(missing)
+        with pytest.raises(PublicIdNotFound):
+            missing.buyer_number  # noqa: B018
+    db.expunge(missing)
+    db.flush()
+    assert (one.buyer_number, other.buyer_number) == (number, new.number)
+
+
+# --- rows that PostgreSQL hides
+
+
+@pytest.fixture
+def role(engine: Engine) -> Iterator[str]:
+    """A role for which row-level security counts."""
+    name = f"public_id_test_role_{os.getpid()}"
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {name}"))
+    yield name
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP OWNED BY {name}"))
+        connection.execute(text(f"DROP ROLE {name}"))
+
+
+@pytest.mark.backend
+@on("postgresql")
+def test_row_level_security(role: str, filled: None, session: Session) -> None:
+    """A row that the database hides is an error; nothing of it is shown, and writing changes nothing."""
+    session.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"))
+    session.execute(text("ALTER TABLE hidden_buyer ENABLE ROW LEVEL SECURITY"))
+    session.execute(text("CREATE POLICY seen ON hidden_buyer USING (NOT hidden)"))
+    session.commit()
+    keys = stored(session)
+    session.execute(text(f"SET LOCAL ROLE {role}"))
+    one, other = sale(session), sale(session, "seen")
+
+    assert other.buyer_public_id == SEEN
+    with pytest.raises(ReferenceNotReadable) as caught:
+        one.buyer_public_id  # noqa: B018
+    assert (caught.value.model, caught.value.key) == ("Buyer", keys["buyer_id"])
+    one.buyer_public_id = HIDDEN
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    assert stored(session) == keys
+    assert one.buyer_public_id == HIDDEN
+
+
+# --- several databases
+
+
+def test_shards(new_engine: Callable[..., Engine]) -> None:
+    """In each shard, a reference shows the hidden row of that shard, and takes its id back."""
+    engines = {name: new_engine("sqlite") for name in ("north", "south")}
+    with tables_in(engines, Base.metadata):
+        for name, engine in engines.items():
+            with Session(engine) as session, session.begin():
+                for number in range(3 if name == "south" else 0):
+                    session.add(Buyer(number=f"rhnumber_{number:012}"))
+                    session.flush()
+                buyer = Buyer(public_id=f"rhbuyer_00000000{name[:4]}", hidden=True)
+                session.add(Sale(note=name, public_id=f"rhsale_00000000{name[:4]}", buyer=buyer))
+        router = ShardRouter(engines, by={range(1, 2): "north", range(2, 99): "south"}, place={Sale: lambda _: "north"})
+        with router.session() as session:
+            hide(session)
+            found = {each.note: each for each in session.scalars(select(Sale))}
+            assert {note: each.buyer_public_id for note, each in found.items()} == {
+                name: f"rhbuyer_00000000{name[:4]}" for name in engines
+            }
+            for name, each in found.items():
+                session.expire(each)
+                each.buyer_public_id = f"rhbuyer_00000000{name[:4]}"
+            session.commit()
+            assert [each.buyer_id for each in (found["north"], found["south"])] == [1, 4]
+            new = Sale(buyer_id=4)
+            session.add(new)
+            with session.no_autoflush:
+                assert new.buyer_public_id == "rhbuyer_00000000sout"
+
+
+def test_a_key_of_several_shards(new_engine: Callable[..., Engine]) -> None:
+    """Before its shard is known, a new object shows the id of a row in any shard; two are an error."""
+    engines = {name: new_engine("sqlite") for name in ("north", "south")}
+    with tables_in(engines, Base.metadata):
+        for at, engine in enumerate(engines.values()):
+            with Session(engine) as session, session.begin():
+                session.add(Buyer(id=1, hidden=True))
+                session.add(Buyer(id=2 + at, hidden=True, public_id=f"rhbuyer_00000000000{at}"))
+        with ShardRouter(engines).session() as session:
+            hide(session)
+            one, other = Sale(buyer_id=1), Sale(buyer_id=3)
+            session.add_all([one, other])
+            with session.no_autoflush:
+                assert other.buyer_public_id == "rhbuyer_000000000001"
+                with pytest.raises(ReferenceNotReadable):
+                    one.buyer_public_id  # noqa: B018
+
+
+# --- with AsyncSession
+
+
+@pytest.mark.backend
+def test_async(async_engine: AsyncEngine) -> None:
+    """``load()`` brings the ids of hidden rows; where ``eager()`` found none, the error says to use it."""
+
+    async def main() -> None:
+        async with async_engine.begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.run_sync(Base.metadata.create_all)
+        try:
+            async with AsyncSession(async_engine, expire_on_commit=False) as session:
+                await session.run_sync(fill)
+                await session.commit()
+                session.expunge_all()
+                hide(session.sync_session, everything=True)
+                eager = select(Sale).where(Sale.note == "hidden").options(references.eager(Sale.buyer_public_id))
+                one = (await session.scalars(eager)).one()
+                with pytest.raises(MissingGreenlet, match=r"references\.load\(session, objects\)"):
+                    one.buyer_public_id  # noqa: B018
+                await awaited.load(session, [one])
+                assert {name: getattr(one, name) for name in REFERENCES} == REFERENCES
+                one.buyer_public_id = one.buyer_public_id
+                one.agent_id = 10**9
+                await session.commit()
+                await awaited.load(session, [one])
+                assert one.buyer_public_id == HIDDEN
+                with pytest.raises(ReferenceNotReadable):
+                    one.agent_public_id  # noqa: B018
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(main())

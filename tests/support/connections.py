@@ -1,0 +1,57 @@
+"""Connections of a server, what they execute, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+from support.private_servers import wait_until
+
+
+def own_number(name: str) -> str:
+    """SQL for the number of the connection that executes it."""
+    return "SELECT pg_backend_pid()" if name == "postgresql" else "SELECT connection_id()"
+
+
+def number_of(session: Session | Connection) -> int:
+    """Return the number of the connection that *session* has."""
+    bind = session.get_bind() if isinstance(session, Session) else session
+    return session.scalar(text(own_number(bind.dialect.name))) or 0
+
+
+@contextmanager
+def monitor(engine: Engine) -> Iterator[Connection]:
+    """Open a connection that can read the statements of all others, whose bytes need not be text."""
+    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
+    own = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with own.connect() as connection:
+        yield connection
+
+
+def processes(connection: Connection) -> list[Any]:
+    """Return the connections of MySQL or MariaDB; *connection* is that of :func:`monitor`.
+
+    MySQL refuses to read ``information_schema.processlist`` while another connection sends bytes that are no text
+    (error 3854).
+    """
+    return list(connection.exec_driver_sql("SHOW PROCESSLIST").all())
+
+
+def is_alive(connection: Connection, number: int) -> bool:
+    """Return True if the server has a connection of that *number*; *connection* is that of :func:`monitor`."""
+    if connection.dialect.name == "postgresql":
+        return bool(connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {number}")))
+    return number in [process.Id for process in processes(connection)]
+
+
+def kill(engine: Engine, number: int) -> None:
+    """End a connection, and wait until the server has done so."""
+    with monitor(engine) as own:
+        own.exec_driver_sql(
+            f"SELECT pg_terminate_backend({number})" if engine.name == "postgresql" else f"KILL {number}"
+        )
+        wait_until(lambda: not is_alive(own, number), f"the end of connection {number}", seconds=30)

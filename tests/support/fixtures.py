@@ -1,0 +1,100 @@
+"""Fixtures that tests of several packages use: listeners, requests, busy threads, and projects with migrations."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy.engine import URL
+from support.parcel_table import KEYS, NAME, Parcels
+from support.projects import Project
+
+from sqlalchemy_public_id.alembic import drop_cluster_config
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns a hundred times more often than usual."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(usual / 100)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[..., None]]:
+    """Listen to an event until the end of the test."""
+    listening: list[tuple[Any, str, Callable[..., Any]]] = []
+
+    def listen(target: Any, name: str, fn: Callable[..., Any], **options: Any) -> None:
+        event.listen(target, name, fn, **options)
+        listening.append((target, name, fn))
+
+    yield listen
+    for each in reversed(listening):
+        event.remove(*each)
+
+
+@pytest.fixture
+def send() -> Callable[..., httpx.Response]:
+    """Send one request to an application: ``send(app, "GET", "/items")``. A crash of the application is a 500."""
+
+    def send(app: Any, method: str, path: str, **options: Any) -> httpx.Response:
+        async def request() -> httpx.Response:
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(request())
+
+    return send
+
+
+@pytest.fixture
+def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Project]]:
+    """Make a project for *engine*; its database is emptied after the test."""
+
+    _empty(engine)
+
+    def make(template: str = "generic", url: URL | None = None) -> Project:
+        return Project(tmp_path, engine, template, url)
+
+    yield make
+    _empty(engine)
+
+
+def _empty(engine: Engine) -> None:
+    """Remove whatever is in the database, be it from an earlier run."""
+    engine.dispose()
+    if engine.name == "sqlite":
+        Path(str(engine.url.database)).unlink(missing_ok=True)
+        return
+    with engine.begin() as connection:
+        if engine.name == "postgresql":
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+            connection.execute(text("GRANT USAGE ON SCHEMA public TO PUBLIC"))  # as PostgreSQL creates it
+        if engine.name in {"mysql", "mariadb"}:
+            connection.execute(text("SET FOREIGN_KEY_CHECKS = 0"))
+            for name in inspect(connection).get_table_names():
+                connection.execute(text(f"DROP TABLE {engine.dialect.identifier_preparer.quote(name)}"))
+            connection.execute(text("SET FOREIGN_KEY_CHECKS = 1"))
+
+
+@pytest.fixture
+def parcels(engine: Engine) -> Iterator[Parcels]:
+    """The table, empty; it is gone after the test, with what operations have left."""
+    made = Parcels(engine)
+    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    made.execute(f"CREATE TABLE {NAME} (id {KEYS[engine.name]}, name varchar(50))")
+    yield made
+    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    if engine.name != "sqlite":
+        made.execute(f"DROP {'SEQUENCE' if engine.name == 'postgresql' else 'TABLE'} IF EXISTS cluster_sequence_{NAME}")
+        made.run(drop_cluster_config)

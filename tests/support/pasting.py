@@ -1,0 +1,38 @@
+"""Do what the remedy of a finding says, as somebody does who pastes it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from sqlalchemy import Engine
+from support import command
+from support.people import send
+
+from sqlalchemy_public_id.audit import Finding, Remedy, Report
+
+
+def paste(engine: Engine, remedy: Remedy | None) -> None:
+    """Run the lines of *remedy*."""
+    assert remedy is not None
+    if remedy.language == "sh":
+        (line,) = remedy.lines
+        words = shlex.split(line.replace("$DATABASE_URL", engine.url.render_as_string(hide_password=False)))
+        assert command.run(*words[1:]).exit_code == 0
+    else:
+        assert remedy.language == "sql", remedy
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for line in remedy.lines:
+                if not line.startswith("--"):
+                    send(connection, line)
+
+
+def mend(engine: Engine, look: Callable[[], Report]) -> list[Finding]:
+    """Paste the remedies of the first finding that has one, and look again, until none has; return what is left."""
+    for _ in range(10):
+        findings = look().findings
+        remedies = [one.remedy for one in findings if one.remedy is not None and one.remedy.language != "text"]
+        if not remedies:
+            break
+        paste(engine, remedies[0])
+    return findings

@@ -1,0 +1,225 @@
+"""``sqlalchemy_public_id.testing``: ids that are known beforehand, and collisions on demand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import MetaData
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from support.marks import on
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    TypedId,
+    bulk,
+    public_id_column,
+    testing,
+)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    slug: Mapped[str] = public_id_column(NanoId(length=5))
+
+
+class GadgetId(TypedId, prefix="testing_gadget"): ...
+
+
+class Gadget(PublicIdMixin[GadgetId], Base):
+    __tablename__ = "gadget"
+
+
+A, B, C = "a" * 12, "b" * 12, "c" * 12
+GADGET = f"testing_gadget_{A}"
+
+
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+def test_ids_come_in_their_order() -> None:
+    """The next ids are the fixed ones, the first one first, and random ones follow."""
+    format = NanoId()
+    with testing.fixed_ids(format, A, B):
+        made = [format.generate() for _ in range(4)]
+
+    assert made[:2] == [A, B]
+    assert len(set(made)) == 4
+
+
+def test_ids_made_at_once() -> None:
+    """Many ids made by one call begin with the fixed ones."""
+    format = NanoId()
+    with testing.fixed_ids(format, A, B):
+        assert format.generate_many(5)[:2] == [A, B]
+
+
+def test_unused_ids_are_forgotten() -> None:
+    """What was not used inside does not appear outside."""
+    format = NanoId()
+    with testing.fixed_ids(format, A, B, C):
+        format.generate()
+
+    assert {B, C}.isdisjoint(format.generate_many(1000))
+
+
+def test_unused_ids_are_forgotten_after_an_error() -> None:
+    """Nor after a test that failed."""
+    format = NanoId()
+    with pytest.raises(ZeroDivisionError), testing.fixed_ids(format, A):
+        raise ZeroDivisionError
+
+    assert A not in format.generate_many(1000)
+
+
+def test_nested() -> None:
+    """The inner ids come first; those of the outer block that were not used come after it."""
+    format = NanoId()
+    with testing.fixed_ids(format, A):
+        with testing.fixed_ids(format, B, C):
+            assert format.generate() == B
+        assert format.generate() == A
+
+
+def test_equal_formats_are_told_apart() -> None:
+    """Another format with the same settings goes on making random ids."""
+    with testing.fixed_ids(NanoId(), A):
+        assert NanoId().generate() != A
+
+
+def test_model() -> None:
+    """A model stands for the format of its ``public_id``."""
+    with testing.fixed_ids(User, A):
+        assert User().public_id == A
+
+
+def test_model_with_several_ids() -> None:
+    """``attribute`` says which one is fixed; the others are random."""
+    with testing.fixed_ids(User, "slug1", attribute="slug"):
+        user = User()
+        assert user.public_id != "slug1"
+        assert user.slug == "slug1"
+
+
+@pytest.mark.parametrize("target", [GadgetId, Gadget], ids=["type", "model"])
+def test_typed_id(target: type) -> None:
+    """A typed id and a model that has it share their ids, which keep their type."""
+    with testing.fixed_ids(target, GADGET, GADGET):
+        assert GadgetId() == GADGET
+        assert type(Gadget().public_id) is GadgetId
+
+
+def test_malformed_id_is_refused() -> None:
+    """An id that the format would never make is a mistake of the test."""
+    with pytest.raises(InvalidPublicId), testing.fixed_ids(User, "nonsense"):
+        raise AssertionError("not reached")
+
+
+@pytest.mark.parametrize(("target", "message"), [(User, "'name'"), (int, "'int'"), ("User", "'User'")])
+def test_wrong_target_is_refused(target: object, message: str) -> None:
+    """What has no such public id is named in the error."""
+    with pytest.raises(ConfigurationError, match=message), testing.fixed_ids(target, A, attribute="name"):
+        raise AssertionError("not reached")
+
+
+def test_collisions_are_what_they_say() -> None:
+    """The taken id is made as often as was asked for, and then others."""
+    with testing.collisions(User, A, times=2):
+        made = [User().public_id for _ in range(4)]
+
+    assert made.count(A) == 2
+    assert made[:2] == [A, A]
+
+
+@pytest.mark.backend
+@pytest.mark.usefixtures("tables")
+def test_forced_collision_is_retried(session: Session) -> None:
+    """A program under test meets the collision, and gets through."""
+    session.add(User(public_id=A))
+    session.commit()
+    with testing.collisions(User, A, times=3):
+        users = [User(), User()]
+        bulk.insert(session, users)
+
+    assert A not in {user.public_id for user in users}
+
+
+@on("sqlite")
+@pytest.mark.usefixtures("tables")
+def test_forced_id_of_the_caller_is_an_error(session: Session) -> None:
+    """The collision is a real one, of the database: an id that is given does not get through."""
+    session.add_all([User(public_id=A), User(public_id=A)])
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+CONFTEST = 'pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]\n'
+PROGRAM = """
+from sqlalchemy import create_engine
+from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy_public_id import PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+
+engine = create_engine("sqlite://")
+Base.metadata.create_all(engine)
+
+def add(session, user):
+    session.add(user)
+    session.flush()
+    return user.public_id
+
+def test_fixed(fixed_public_ids):
+    fixed_public_ids(User, "a" * 12, "b" * 12)
+    with Session(engine) as session:
+        assert [add(session, User()) for _ in range(2)] == ["a" * 12, "b" * 12]
+
+def test_unused(fixed_public_ids):
+    fixed_public_ids(User, "c" * 12)
+
+def test_forced(forced_collisions):
+    with Session(engine) as session:
+        taken = add(session, User())
+        assert taken != "c" * 12
+        forced_collisions(User, taken, times=3)
+        assert add(session, User()) != taken
+"""
+
+
+@pytest.mark.slow
+def test_pytest_fixtures(tmp_path: Path) -> None:
+    """The fixtures work in a project that names the plugin in its ``conftest.py``; what they fix ends with the test."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_program.py").write_text(PROGRAM)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert "3 passed" in run.stdout, run.stdout + run.stderr

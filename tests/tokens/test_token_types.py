@@ -1,0 +1,310 @@
+"""Tokens without a database: their form, and that nothing but ``reveal`` shows the text."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import hmac
+import io
+import json
+import logging
+import pickle
+import pprint
+import re
+import string
+import traceback
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import any_text, junk
+
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.formats import BASE62, Uuid7
+from sqlalchemy_public_id.tokens import IssuedToken, Token, TokenType
+
+SESS = Token(prefix="sess")
+KINDS = pytest.mark.parametrize("token", [SESS, Token("a", bytes=16)], ids=repr)
+
+PRINTABLE = string.digits + string.ascii_letters + string.punctuation
+
+
+def base62(number: int, width: int) -> str:
+    """*number* in *width* digits, written otherwise than in the library."""
+    return "".join(BASE62[number // 62**place % 62] for place in reversed(range(width)))
+
+
+def checked(text: str) -> str:
+    """*text* with a checksum that is right."""
+    return text + base62(zlib.crc32(text.encode()), 6)
+
+
+# --- making
+
+
+@KINDS
+def test_a_token_is_its_own(token: Token) -> None:
+    """What is issued is a token of its kind, and verifies against its digest and no other's."""
+    issued, other = token.issue(), token.issue()
+    text = issued.reveal()
+
+    assert token.is_token(text)
+    assert token.verify(text, issued.digest)
+    assert not token.verify(text, other.digest)
+    assert token.digest(text) == issued.digest == hashlib.sha256(text.encode()).digest()
+
+
+@pytest.mark.parametrize(("size", "width"), [(16, 22), (24, 33), (32, 43), (64, 86)])
+def test_random_characters(size: int, width: int) -> None:
+    """The random part has as many characters as it takes for the bits, and not one more."""
+    token = Token("sess", bytes=size)
+
+    assert len(token.issue().reveal()) == len("sess_") + width + 6
+    assert 62 ** (width - 1) < 2 ** (8 * size) <= 62**width
+
+
+def test_tokens_are_random() -> None:
+    """Every character of the alphabet comes up, at every place; no token comes twice."""
+    bodies = [SESS.issue().reveal()[5:-6] for _ in range(2000)]
+
+    assert len(set(bodies)) == len(bodies)
+    assert [set(place) for place in zip(*bodies, strict=True)] == [set(BASE62)] * 43
+
+
+def test_the_form_is_fixed() -> None:
+    """A token that was written down once is one for good, and so is its checksum."""
+    text = "sess_0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aAz1iCbhh"
+
+    assert checked(text[:-6]) == text
+    assert SESS.is_token(text)
+    assert SESS.digest(text) == hashlib.sha256(text.encode()).digest()
+
+
+# --- checking
+
+
+@KINDS
+@given(data=st.data())
+def test_every_changed_character_is_found(token: Token, data: st.DataObject) -> None:
+    """Whichever character is replaced by whichever other one, prefix included, it is no token."""
+    text = token.issue().reveal()
+    at = data.draw(st.integers(0, len(text) - 1))
+    instead = data.draw(st.sampled_from(PRINTABLE) | st.characters())
+
+    assert token.is_token(text[:at] + instead + text[at + 1 :]) == (instead == text[at])
+
+
+def test_every_changed_character_of_one_token() -> None:
+    """The same for all changes of one token within its alphabet."""
+    text = SESS.issue().reveal()
+    changed = [
+        text[:at] + instead + text[at + 1 :] for at in range(len(text)) for instead in PRINTABLE if instead != text[at]
+    ]
+
+    assert len(changed) > 5000
+    assert not any(map(SESS.is_token, changed))
+
+
+@KINDS
+def test_a_truncated_or_swapped_text_is_no_token(token: Token) -> None:
+    """Neither a part of a token is one, nor one with more around it, nor one with two neighbours swapped."""
+    text = token.issue().reveal()
+    parts = [text[:end] for end in range(len(text))] + [text[start:] for start in range(1, len(text))]
+    longer = [f" {text}", f"{text} ", f"{text}\n", f"{text}0", text * 2, text.upper(), text.swapcase()]
+    swapped = [text[:at] + text[at + 1] + text[at] + text[at + 2 :] for at in range(len(text) - 1)]
+
+    assert not any(map(token.is_token, parts + longer))
+    assert not any(token.is_token(each) for each in swapped if each != text)
+
+
+@KINDS
+@given(value=junk | any_text)
+def test_anything_may_be_asked_about(token: Token, value: object) -> None:
+    """What is no text, or another text, is no token, and no error."""
+    assert not token.is_token(value)
+    assert token.digest(value) is None
+    assert not token.verify(value, bytes(32))
+
+
+@pytest.mark.parametrize("digest", [None, "0" * 32])
+def test_digests_are_bytes(digest: Any) -> None:
+    """A digest that is none, as in a nullable column, is refused for every text, without showing it."""
+    for text in (SESS.issue().reveal(), "sess_guessed"):
+        with pytest.raises(
+            ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes"
+        ) as caught:
+            SESS.verify(text, digest)
+        assert text not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, f"sess_{'0' * 10_000_000}", b"sess_", "sess_" + "0" * 49])
+def test_other_values_are_no_token(text: Any) -> None:
+    """Neither are texts of any length, bytes, nor a text of the right form with a wrong checksum."""
+    assert not SESS.is_token(text)
+
+
+def test_another_prefix_is_another_kind() -> None:
+    """A token of one kind is none of another."""
+    text = SESS.issue().reveal()
+
+    assert Token(prefix="shar").is_token(checked(f"shar{text[4:-6]}"))
+    assert not Token(prefix="shar").is_token(text)
+    assert not SESS.is_token(checked(f"shar{text[4:-6]}"))
+
+
+def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest is compared by ``hmac.compare_digest``, in its full length."""
+    compared: list[tuple[Any, Any]] = []
+    real = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+    issued = SESS.issue()
+
+    assert SESS.verify(issued.reveal(), issued.digest)
+    assert compared == [(issued.digest, issued.digest)]
+
+
+# --- scanners
+
+
+@KINDS
+def test_the_pattern_finds_tokens_in_a_text(token: Token) -> None:
+    """A scanner finds a token wherever it stands by itself, and the checksum tells it from a dummy."""
+    text = token.issue().reveal()
+    dummy = text[:-6] + ("000000" if text[-6:] != "000000" else "111111")
+    leaked = f"GET /reset?t={text}&x=1\n{{'token': '{text}'}} {text}. {dummy} x{text} {text}x"
+    found = re.findall(token.pattern, leaked)
+
+    assert found == [text, text, text, dummy]
+    assert list(map(token.is_token, found)) == [True, True, True, False]
+
+
+# --- secrecy
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{self.format(record)} {record.__dict__}")
+
+
+def logged(issued: IssuedToken) -> str:
+    logger, lines = logging.Logger("tokens"), Lines()
+    logger.addHandler(lines)
+    logger.error("%s %r", issued, issued, extra={"issued": issued})
+    return "".join(lines.lines)
+
+
+def raised(issued: IssuedToken) -> str:
+    try:
+        raise RuntimeError(issued)
+    except RuntimeError as error:
+        return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+
+
+def printed(issued: IssuedToken) -> str:
+    out = io.StringIO()
+    print(issued, [issued], {issued: issued}, file=out)
+    return out.getvalue()
+
+
+SHOW = {
+    "str": str,
+    "repr": repr,
+    "ascii": ascii,
+    "format": "{}".format,
+    "f-string": lambda issued: f"{issued} {issued!r}",
+    "percent": lambda issued: "%s %r" % (issued, issued),  # noqa: UP031
+    "print": printed,
+    "pprint": pprint.pformat,
+    "logging": logged,
+    "traceback": raised,
+    "json with default=str": lambda issued: json.dumps(issued, default=str),
+}
+
+
+@pytest.mark.parametrize("show", SHOW.values(), ids=SHOW)
+def test_an_issued_token_is_not_shown(show: Any) -> None:
+    """However it is printed, formatted or logged, the prefix is shown and the rest is not."""
+    issued = SESS.issue()
+    shown = show(issued)
+
+    assert "sess_" in shown
+    assert issued.reveal()[5:15] not in shown
+
+
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars])
+def test_an_issued_token_is_not_kept(keep: Any) -> None:
+    """It cannot be pickled, copied, written as JSON or taken apart."""
+    issued = SESS.issue()
+
+    with pytest.raises(TypeError) as caught:
+        keep(issued)
+
+    assert issued.reveal() not in str(caught.value)
+
+
+def test_kind_of_tokens() -> None:
+    """A kind of tokens has no secret: it is shown, and can be pickled."""
+    assert repr(SESS) == "Token('sess', bytes=32)"
+    assert repr(TokenType(SESS)) == "TokenType(Token('sess', bytes=32))"
+    assert pickle.loads(pickle.dumps(SESS)).is_token(SESS.issue().reveal())
+
+
+def test_the_text_is_no_state() -> None:
+    """What pickles or copies by other ways does not get the text either."""
+    with pytest.raises(TypeError, match="neither pickled nor copied"):
+        SESS.issue().__getstate__()
+
+
+@pytest.mark.parametrize("kind", [Token, IssuedToken])
+def test_object_that_was_never_made(kind: type[Any]) -> None:
+    """One whose settings were refused can still be printed, as reports of errors do."""
+    assert repr(kind.__new__(kind)) == f"<{kind.__name__}>"
+
+
+# --- settings
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"prefix": ""}, "the prefix '' is not allowed"),
+    ({"prefix": None}, "the prefix None is not allowed"),
+    ({"prefix": "se ss"}, "ASCII letters, digits and '_'"),
+    ({"prefix": "é"}, "ASCII letters, digits and '_'"),
+    ({"prefix": "x" * 33}, "up to 32"),
+    ({"prefix": "sess\n"}, "is not allowed"),
+    ({"bytes": 15}, "from 16 to 64"),
+    ({"bytes": 65}, "from 16 to 64"),
+    ({"bytes": True}, "from 16 to 64"),
+    ({"bytes": 32.0}, "from 16 to 64"),
+    ({"bytes": "32"}, "from 16 to 64"),
+    ({"keys": [b"x" * 32]}, "Token has no option keys"),
+    ({"length": 32}, "Token has no option length; expected prefix and bytes"),
+    ({"format": NanoId(length=43)}, "a token takes no format"),
+    ({"prefix": NanoId(length=43)}, "a token takes no format"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> None:
+    """They are refused where the token is declared."""
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        Token(**{"prefix": "sess"} | settings)
+
+
+def test_ordered_formats_are_refused() -> None:
+    """Ids that tell when they were made are refused as tokens, and the message says why."""
+    with pytest.raises(ConfigurationError, match="in the order of time, and can be guessed"):
+        Token("sess", format=Uuid7())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("declared", [NanoId(), "sess", None, Token])
+def test_a_column_takes_a_kind_of_tokens(declared: Any) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ConfigurationError, match="is no kind of token"):
+        TokenType(declared)

@@ -1,0 +1,449 @@
+"""Tokens in a database: only the digest is stored, and only a genuine token costs a statement."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import aiomysql.connection
+import pytest
+from sqlalchemy import Engine, MetaData, bindparam, delete, insert, inspect, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
+from support.marks import on
+
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, tokens
+from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens
+from sqlalchemy_public_id.tokens import IssuedToken, Token, token_column
+
+RESET = Token("reset")
+SHARE = Token("share")
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Reset(PublicIdMixin, Base):
+    __tablename__ = "reset"
+    token: Mapped[bytes] = token_column(RESET)
+    expires_at: Mapped[datetime]
+
+
+class Share(PublicIdMixin, Base):
+    """Has two tokens."""
+
+    __tablename__ = "share"
+    reading: Mapped[bytes] = token_column(SHARE, name="r")
+    writing: Mapped[bytes] = token_column(Token("write"))
+
+
+class Plain(PublicIdMixin, Base):
+    """Has none."""
+
+    __tablename__ = "plain"
+
+
+NOW = datetime(2026, 11, 21, 12)  # naive: not every database keeps a zone
+LATER = NOW + timedelta(hours=1)
+
+IMPOSSIBLE: list[Any] = [
+    Token("reset", bytes=16).issue().reveal(),
+    SHARE.issue().reveal(),
+    "",
+    "reset_",
+    "x" * 1_000_000,
+    None,
+    1,
+    b"reset_",
+    [],
+]
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], session: Session) -> Iterator[IssuedToken]:
+    """A token with a row; another row has another one."""
+    create(Base.metadata)
+    issued = RESET.issue()
+    session.add_all([Reset(token=issued.digest, expires_at=LATER), Reset(token=RESET.issue().digest, expires_at=NOW)])
+    session.commit()
+    session.connection()
+    yield issued
+    session.rollback()  # before the tables are dropped
+
+
+def found(session: Session, condition: Any) -> list[bytes]:
+    """The digests of the rows for which *condition* holds."""
+    return list(session.scalars(select(Reset.token).where(condition)))
+
+
+# --- finding
+
+
+@pytest.mark.backend
+def test_get(session: Session, stored: IssuedToken, statements: list[str]) -> None:
+    """The row of a token is found in one statement, which the index answers."""
+    row = tokens.get(session, Reset, stored.reveal())
+
+    assert row is not None
+    assert (row.token, row.expires_at) == (stored.digest, LATER)
+    assert RESET.verify(stored.reveal(), row.token)
+    assert len(statements) == 1
+
+
+def test_token_of_a_row_that_may_not_be_seen(session: Session, stored: IssuedToken, statements: list[str]) -> None:
+    """A token of a row that does not meet ``where`` has none, by the same statement."""
+    text = stored.reveal()
+    assert tokens.get(session, Reset, text, where=Reset.expires_at < NOW) is None
+    assert len(statements) == 1
+    assert tokens.get(session, Reset, text, where=Reset.expires_at > NOW) is not None
+    assert tokens.get(session, Reset, text, where=lambda model: model.expires_at == LATER) is not None
+
+
+def test_an_unknown_token_is_not_found(session: Session, stored: IssuedToken, statements: list[str]) -> None:
+    """A genuine token that has no row, or no longer, has none."""
+    unknown = RESET.issue().reveal()
+
+    assert tokens.get(session, Reset, unknown) is None
+    assert len(statements) == 1
+
+
+def test_impossible_tokens_send_nothing(session: Session, stored: IssuedToken, statements: list[str]) -> None:
+    """What is malformed, mistyped or of another kind is answered without the database."""
+    text = stored.reveal()
+    mistyped = [text[:at] + "~" + text[at + 1 :] for at in range(len(text))] + [text[:-1], text.swapcase()]
+
+    assert [tokens.get(session, Reset, each) for each in IMPOSSIBLE + mistyped] == [None] * (
+        len(IMPOSSIBLE) + len(mistyped)
+    )
+    assert statements == []
+
+
+def test_the_digest_is_no_token(session: Session, stored: IssuedToken) -> None:
+    """Whoever reads the database has nothing to show at the door."""
+    for stolen in (stored.digest, stored.digest.hex()):
+        assert tokens.get(session, Reset, stolen) is None
+
+
+def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedToken) -> None:
+    """Options, execution options, locks and ``populate_existing`` are passed on, as by a lookup."""
+    row = tokens.get(session, Reset, stored.reveal(), options=[defer(Reset.expires_at)], with_for_update=True)
+    assert row is not None
+    assert "expires_at" in inspect(row).unloaded
+
+    session.connection().execute(update(Reset.__table__).values(expires_at=NOW))
+    fresh = tokens.get(
+        session,
+        Reset,
+        stored.reveal(),
+        populate_existing=True,
+        with_for_update={"of": Reset},
+        execution_options={"a": 1},
+    )
+    assert fresh is row
+    assert row.expires_at == NOW
+
+
+@pytest.mark.backend
+@on("postgresql", "mysql", "mariadb")
+def test_with_for_update(session: Session, engine: Engine, stored: IssuedToken) -> None:
+    """Of two requests that use one token at the same time, the second waits or is refused."""
+    assert tokens.get(session, Reset, stored.reveal(), with_for_update=True) is not None
+    with Session(engine) as other, pytest.raises(DBAPIError):
+        tokens.get(other, Reset, stored.reveal(), with_for_update={"nowait": True})
+
+
+def test_several_tokens(create: Callable[[MetaData], None], session: Session) -> None:
+    """Where a model has several tokens, the call names one; the column may have another name."""
+    create(Base.metadata)
+    reading, writing = SHARE.issue(), Token("write").issue()
+    share = Share(reading=reading.digest, writing=writing.digest)
+    session.add(share)
+
+    assert tokens.get(session, Share, reading.reveal(), attribute="reading") is share
+    assert tokens.get(session, Share, writing.reveal(), attribute="writing") is share
+    assert tokens.get(session, Share, reading.reveal(), attribute="writing") is None
+    with pytest.raises(ConfigurationError, match="has several tokens; name one of reading, writing"):
+        tokens.get(session, Share, reading.reveal())
+
+
+@on("sqlite")
+def test_mistaken_calls(session: Session) -> None:
+    """What is no session, no model or has no token is refused, without showing the text."""
+    text = RESET.issue().reveal()
+    with pytest.raises(TypeError, match="expected a Session") as no_session:
+        tokens.get(session.connection(), Reset, text)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="has no token; add a token_column") as no_token:
+        tokens.get(session, Plain, text)
+    with pytest.raises(ConfigurationError, match="is not a mapped class") as no_model:
+        tokens.get(session, str, text)
+    with pytest.raises(TypeError, match=r"get\(\) has no option with_for_updates; expected options, with_for_update"):
+        tokens.get(session, Reset, text, with_for_updates=True)  # type: ignore[call-arg]
+
+    assert not any(text[6:16] in str(caught.value) for caught in (no_session, no_token, no_model))
+
+
+@on("sqlite")
+def test_swapped_arguments(session: Session) -> None:
+    """Wherever a token is given in the place of something else, its type and its length are shown, and not itself."""
+    issued = RESET.issue()
+    wrong: list[Callable[[Any], Any]] = [
+        lambda value: tokens.get(value, Reset, value),
+        lambda value: tokens.get(session, value, Reset),
+        lambda value: tokens.get(session, value, value),
+        lambda value: tokens.get(session, Reset, value, attribute=value),
+        lambda value: tokens.get(session, Share, value, attribute=value),
+        lambda value: tokens.get(session, Share, value),
+        lambda value: tokens.get(session, Plain, value, attribute=value),
+        lambda value: asyncio.run(asyncio_tokens.get(session, value, Reset)),  # type: ignore[arg-type]
+        lambda value: asyncio.run(asyncio_tokens.get(session, Reset, value, attribute=value)),  # type: ignore[arg-type]
+        token_column,
+        Token,
+        lambda value: Token("reset", bytes=value),
+    ]
+    text = issued.reveal()
+    for value in (text, text.encode(), [text], {"token": text}, issued.digest):
+        for call in wrong:
+            with pytest.raises((ConfigurationError, TypeError)) as caught:
+                call(value)
+            shown = "".join(traceback.format_exception_only(caught.value))
+            assert text[6:16] not in shown
+            assert repr(issued.digest)[2:20] not in shown
+
+
+@on("sqlite")
+def test_what_is_shown_of_swapped_arguments(session: Session) -> None:
+    """The message says enough to find the mistake."""
+    text = RESET.issue().reveal()
+    with pytest.raises(ConfigurationError, match=rf"^an object of type str \({len(text)} long\) is not a mapped"):
+        tokens.get(session, text, Reset)  # type: ignore[type-var]
+    with pytest.raises(
+        ConfigurationError, match=rf"^attribute is an object of type str \({len(text)} long\), .*'token'$"
+    ):
+        tokens.get(session, Reset, text, attribute=text)
+    with pytest.raises(ConfigurationError, match=r"^<class 'str'> is not a mapped class"):
+        tokens.get(session, str, text)
+
+
+# --- in statements
+
+
+@pytest.mark.backend
+def test_compared_with_a_digest(session: Session, stored: IssuedToken) -> None:
+    """In a statement, the digest of a text is compared, alone, in a list, and in an alias."""
+    digest, other = RESET.digest(stored.reveal()), aliased(Reset)
+
+    assert digest == stored.digest
+    assert found(session, Reset.token == digest) == [stored.digest]
+    assert found(session, Reset.token.in_([digest, RESET.issue().digest])) == [stored.digest]
+    assert session.scalars(select(other.token).where(other.token == digest)).all() == [stored.digest]
+    assert session.query(Reset).filter_by(token=digest).one().token == stored.digest
+    assert stored.digest not in found(session, Reset.token != digest)
+
+
+TEXTS = [each for each in IMPOSSIBLE if isinstance(each, str)]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken, text: str) -> None:
+    """The digest of a text that is no token is ``None``, which matches no row."""
+    digest = RESET.digest(text)
+
+    assert digest is None
+    assert found(session, Reset.token == digest) == found(session, Reset.token.in_([digest])) == []
+    assert len(found(session, Reset.token != digest)) == 2
+    other = aliased(Reset)
+    joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # whose token is NULL
+    assert session.scalars(joined.where(other.token == digest)).all() == []
+
+
+@pytest.mark.backend
+def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
+    """Joins, subqueries and comparisons with NULL are as with any column."""
+    other = aliased(Reset)
+
+    assert len(session.execute(select(Reset).join(other, Reset.token == other.token)).all()) == 2
+    assert len(found(session, Reset.token.in_(select(other.token)))) == 2
+    assert len(found(session, Reset.token.in_(session.query(other.token)))) == 2
+    assert len(found(session, Reset.token.in_([Reset.token]))) == 2
+    assert found(session, Reset.token.is_(None)) == found(session, Reset.token == None) == []  # noqa: E711
+
+
+@pytest.mark.backend
+def test_a_token_is_used_once(session: Session, engine: Engine, stored: IssuedToken) -> None:
+    """One DELETE checks, uses up and expires a token: the first one has a row, and the next one none."""
+    use = delete(Reset).where(Reset.token == RESET.digest(stored.reveal()), Reset.expires_at > NOW)
+
+    assert [session.execute(use).rowcount for _ in range(2)] == [1, 0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.backend
+def test_literals(session: Session, stored: IssuedToken) -> None:
+    """A digest can be written into the statement."""
+    query = select(Reset.token).where(Reset.token == stored.digest)
+    sql = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
+
+    assert session.connection().exec_driver_sql(str(sql)).scalar_one() == stored.digest
+
+
+# --- storing
+
+
+@pytest.mark.backend
+def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> None:
+    """32 bytes, never null, with a named unique index and no other."""
+    table = inspect(engine)
+    [column] = [column for column in table.get_columns("reset") if column["name"] == "token"]
+    types = {"sqlite": "BLOB", "postgresql": "BYTEA", "mysql": "BINARY(32)", "mariadb": "BINARY(32)"}
+    indexes = {index["name"]: index for index in table.get_indexes("reset")}
+
+    assert str(column["type"].compile(engine.dialect)) == types[engine.dialect.name]
+    assert column["nullable"] is False
+    assert sorted(indexes) == ["uq_reset_public_id", "uq_reset_token"]
+    assert indexes["uq_reset_token"]["column_names"] == ["token"]
+    assert indexes["uq_reset_token"]["unique"]
+
+
+@pytest.mark.backend
+def test_every_byte_comes_back(session: Session, stored: IssuedToken) -> None:
+    """Digests are bytes, zeros and high ones among them, and no blank at the end is lost."""
+    digests = [bytes(32), bytes([255]) * 32, bytes(range(32)), b"a" + b" " * 31, b"a" + b"\0" * 31]
+    session.add_all(Reset(token=digest, expires_at=NOW) for digest in digests)
+    session.commit()
+
+    assert set(found(session, Reset.token.in_(digests))) == set(digests)
+
+
+@pytest.mark.backend
+def test_two_rows_cannot_share_a_token(session: Session, stored: IssuedToken) -> None:
+    """The database refuses it, and the guard of public ids does not mistake it for a collision."""
+    session.add(Reset(token=stored.digest, expires_at=NOW))
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+@pytest.mark.backend
+def test_a_row_needs_a_token(session: Session, stored: IssuedToken) -> None:
+    """The column is never null."""
+    session.add(Reset(expires_at=NOW))
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+WAYS: dict[str, Callable[[Session, Any], Any]] = {
+    "add": lambda session, value: (session.add(Reset(token=value, expires_at=NOW)), session.flush()),
+    "insert": lambda session, value: session.execute(insert(Reset).values(token=value, expires_at=NOW)),
+    "rows": lambda session, value: session.execute(insert(Reset), [{"token": value, "expires_at": NOW}] * 2),
+    "update": lambda session, value: session.execute(update(Reset).values(token=value)),
+    "where": lambda session, value: session.execute(select(Reset).where(Reset.token == bindparam("a")), {"a": value}),
+    "equal": lambda session, value: session.execute(select(Reset).where(Reset.token == value)),
+    "in": lambda session, value: session.execute(select(Reset).where(Reset.token.in_([value]))),
+    "less": lambda session, value: session.execute(select(Reset).where(Reset.token < value)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["text", "issued", "hex", "short"])
+def test_only_digests_are_sent(session: Session, stored: IssuedToken, way: str, kind: str) -> None:
+    """A text or an issued token is refused before it is sent, with a message that says what to write instead."""
+    issued = RESET.issue()
+    value = {"text": issued.reveal(), "issued": issued, "hex": issued.digest.hex(), "short": issued.digest[:16]}[kind]
+    with pytest.raises(TypeError, match=r"store issued\.digest, and compare with the digest\(text\)") as caught:
+        WAYS[way](session, value)
+
+    assert issued.reveal()[6:16] not in f"{caught.value} {caught.value.args}"
+
+
+@pytest.mark.parametrize("option", ["nullable", "unique", "index", "default", "primary_key"])
+def test_options_of_the_column(option: str) -> None:
+    """What the column says itself is not an option."""
+    with pytest.raises(ConfigurationError, match=f"sets {option} itself"):
+        token_column(RESET, **{option: True})
+
+
+# --- secrecy
+
+
+@pytest.mark.backend
+def test_nothing_is_logged(
+    engine: Engine, session: Session, stored: IssuedToken, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ``echo`` on, neither the INSERT nor the look-up shows more than the digest."""
+    issued = RESET.issue()
+    with caplog.at_level("DEBUG", logger="sqlalchemy"), Session(engine) as other:
+        other.add(Reset(token=issued.digest, expires_at=NOW))
+        other.commit()
+        assert tokens.get(other, Reset, issued.reveal()) is not None
+
+    assert "INSERT INTO reset" in caplog.text
+    assert issued.reveal()[6:16] not in caplog.text
+
+
+@pytest.mark.backend
+def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, create: Callable[[MetaData], None]) -> None:
+    """Where the database fails, a report with the variables of every frame of ours does not hold the text."""
+    session.rollback()
+    Base.metadata.drop_all(session.get_bind())
+    text = RESET.issue().reveal()
+    try:
+        tokens.get(session, Reset, text)
+    except DBAPIError as error:
+        report = traceback.TracebackException.from_exception(error, capture_locals=True)
+    create(Base.metadata)
+    ours = [frame for frame in report.stack if frame.name not in {"test_no_traceback_shows_the_text"}]
+
+    assert any("tokens" in frame.filename and frame.name == "get" for frame in ours)
+    assert not [frame for frame in ours if text[6:16] in str(frame.locals)]
+    assert text[6:16] not in str(report)
+
+
+def test_rows_can_be_pickled(session: Session, stored: IssuedToken) -> None:
+    """A row holds the digest alone, so that it can go to a cache."""
+    row = tokens.get(session, Reset, stored.reveal())
+    kept = pickle.dumps(row)
+
+    assert pickle.loads(kept).token == stored.digest
+    assert stored.reveal()[6:16].encode() not in kept
+
+
+# --- async
+
+
+@pytest.mark.backend
+def test_async(async_engine: AsyncEngine) -> None:
+    """The twin for ``AsyncSession`` finds what is genuine, and sends nothing for what is not."""
+    if async_engine.driver == "aiomysql" and not callable(aiomysql.connection.escape_bytes_prefixed):
+        pytest.skip("this aiomysql cannot send bytes with this PyMySQL: aio-libs/aiomysql#1080")
+
+    async def story() -> None:
+        try:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.create_all)
+            async with AsyncSession(async_engine, expire_on_commit=False) as session:
+                issued = RESET.issue()
+                session.add(Reset(token=issued.digest, expires_at=LATER))
+                await session.commit()
+
+                row = await asyncio_tokens.get(session, Reset, issued.reveal(), with_for_update=True)
+                assert row is not None
+                assert row.token == issued.digest
+                assert await asyncio_tokens.get(session, Reset, RESET.issue().reveal()) is None
+                await session.rollback()
+                with pytest.raises(TypeError, match="has no option with_for_updates"):
+                    await asyncio_tokens.get(session, Reset, "", with_for_updates=True)  # type: ignore[call-arg]
+                for text in IMPOSSIBLE:
+                    assert await asyncio_tokens.get(session, Reset, text) is None
+                assert not session.in_transaction()
+        finally:
+            async with async_engine.begin() as connection:
+                await connection.run_sync(Base.metadata.drop_all)
+            await async_engine.dispose()
+
+    asyncio.run(story())

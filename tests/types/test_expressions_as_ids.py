@@ -1,0 +1,129 @@
+"""An SQL expression as the value of a public id, which every other attribute takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, String, func, literal_column, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.marks import on
+from support.rows import agree, stored
+
+from sqlalchemy_public_id import ConfigurationError, ImmutablePublicId, NanoId, PublicIdMixin, bulk, testing
+from sqlalchemy_public_id.idempotency import insert_once
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+A, B = "a" * 12, "b" * 12
+EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
+pytestmark = pytest.mark.usefixtures("tables")
+
+
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
+    create(Base.metadata)
+
+
+WAYS: dict[str, Callable[[Session, Any], User]] = {
+    "constructor": lambda session, value: User(public_id=value),
+    "assignment": lambda session, value: _assigned(User(), value),
+    "assignment after a read": lambda session, value: _assigned(_read(User()), value),
+}
+
+
+def _assigned(user: User, value: Any) -> User:
+    user.public_id = value
+    return user
+
+
+def _read(user: User) -> User:
+    assert user.public_id
+    return user
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("way", WAYS)
+def test_expression_is_evaluated_by_the_database(session: Session, way: str) -> None:
+    """The row has what the database has made of the expression, and the object shows it."""
+    user = WAYS[way](session, func.lower("A" * 12))
+    others = [User(), User()]
+    session.add_all([others[0], user, others[1]])
+    session.commit()
+
+    assert user.public_id == A
+    agree(session, [user, *others])
+
+
+@EVERYWHERE
+def test_subquery_as_id(session: Session) -> None:
+    """The expression may be a query."""
+    session.add(User(public_id=select(func.lower("B" * 12)).scalar_subquery()))
+    session.commit()
+
+    assert set(stored(session, User).values()) == {B}
+
+
+@EVERYWHERE
+def test_expression_whose_value_is_taken(session: Session) -> None:
+    """The duplicate of an id that the caller gave as an expression is an error."""
+    session.add(User(public_id=A))
+    session.commit()
+    session.add(User(public_id=func.lower("A" * 12)))
+
+    with pytest.raises(IntegrityError):
+        session.flush()
+
+
+@on("sqlite", "postgresql")
+def test_expression_beside_a_collision(session: Session) -> None:
+    """A collision of another object in the same flush is retried."""
+    session.add(User(public_id=A))
+    session.commit()
+    with testing.collisions(User, A):
+        users = [User(), User(public_id=func.lower("B" * 12)), User()]
+        session.add_all(users)
+        session.commit()
+
+    agree(session, users)
+
+
+@on("sqlite")
+def test_expression_in_bulk_insert(session: Session) -> None:
+    """``bulk.insert()`` leaves such objects to the unit of work."""
+    users = [User(public_id=func.lower("A" * 12)), User()]
+    bulk.insert(session, users)
+
+    agree(session, users)
+
+
+@on("sqlite")
+@pytest.mark.parametrize("expire", [True, False])
+def test_expression_for_a_stored_row(session: Session, expire: bool) -> None:
+    """The id of a stored row does not become an expression, loaded or not."""
+    user = User()
+    session.add(user)
+    session.commit()
+    if not expire:
+        session.refresh(user)
+
+    with pytest.raises(ImmutablePublicId):
+        user.public_id = literal_column("'abcdefghijkl'")
+
+
+@on("sqlite")
+def test_expression_in_insert_once(session: Session) -> None:
+    """An expression is no id that could be sent again."""
+    with pytest.raises(ConfigurationError):
+        insert_once(session, User(public_id=func.lower("A" * 12)))

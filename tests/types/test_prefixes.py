@@ -1,0 +1,383 @@
+"""One prefix, one model: duplicates are refused when mappers are configured, and ``lookup.resolve`` finds the model."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, String, text
+from sqlalchemy.exc import InvalidRequestError, SAWarning
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column, relationship
+from support.marks import classes_die, on
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, lookup, public_id_column
+from sqlalchemy_public_id.errors import DuplicatePrefix
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class GuestId(TypedId, prefix="pxguest", aliases=("pxvisitor",)): ...
+
+
+class SharedId(TypedId, prefix="pxshared", aliases=("pxformer",)): ...
+
+
+VEHICLE = {"polymorphic_on": "kind", "polymorphic_identity": "vehicle"}
+CAR = {"polymorphic_identity": "car"}
+TRAM = {"polymorphic_identity": "tram"}
+
+
+class Guest(PublicIdMixin[GuestId], Base):
+    __tablename__ = "guest"
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
+class Vehicle(PublicIdMixin, Base):
+    __tablename__ = "vehicle"
+    __public_id__ = NanoId(prefix="pxcar").accepting(NanoId(length=6, prefix="pxauto"))
+    __mapper_args__ = VEHICLE
+    kind: Mapped[str] = mapped_column(String(10))
+
+
+class Car(Vehicle):
+    """In the same table."""
+
+    __mapper_args__ = CAR
+
+
+class Tram(Vehicle):
+    """In a joined table, with a second public id."""
+
+    __tablename__ = "tram"
+    __mapper_args__ = TRAM
+    id: Mapped[int] = mapped_column(ForeignKey(Vehicle.id), primary_key=True)
+    line: Mapped[str] = public_id_column(NanoId(length=5, prefix="pxline"))
+
+
+class Plain(PublicIdMixin, Base):
+    """Its ids have no prefix."""
+
+    __tablename__ = "plain"
+
+
+@pytest.fixture
+def new_base() -> Iterator[Callable[[], Any]]:
+    """Make declarative bases whose models are gone after the test, those that could not be configured above all."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(type("Base", (DeclarativeBase,), {}))
+        return made[-1]
+
+    yield make
+    for base in made:
+        base.registry.dispose()
+
+
+def declare(base: Any, name: str, declared: Any) -> Any:
+    """A model of *base* with this name and these ids, which lives as long as the base, as that of a module does."""
+    model = type(name, (PublicIdMixin, base), {"__tablename__": name.lower(), "__public_id__": declared})
+    base.kept = [*getattr(base, "kept", ()), model]
+    return model
+
+
+# --- duplicates
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (NanoId(prefix="pxa"), NanoId(prefix="pxa")),
+        (NanoId(prefix="pxa"), NanoId(length=20, prefix="pxa")),
+        (NanoId(prefix="pxa"), NanoId(prefix="PXA")),
+        (NanoId(prefix="pxa"), NanoId(prefix="pxb").accepting(NanoId(prefix="pxa"))),
+        (NanoId(prefix="pxa"), NanoId(prefix="pxa_b", separator="~")),
+        (SharedId, SharedId),
+        (SharedId, NanoId(prefix="pxshared")),
+        (SharedId, NanoId(prefix="pxformer")),
+    ],
+    ids=repr,
+)
+def test_two_models_of_one_base(new_base: Callable[[], Any], first: Any, second: Any) -> None:
+    """A prefix that two models have, or that cannot be told from another, is an error that names both."""
+    base = new_base()
+    declare(base, "First", first)
+    declare(base, "Second", second)
+    with pytest.raises(DuplicatePrefix) as caught:
+        configure_mappers()
+
+    assert {caught.value.holder, caught.value.newcomer} == {f"{__name__}.First", f"{__name__}.Second"}
+    assert caught.value.prefix in {"pxa", "PXA", "pxb", "pxa_b", "pxshared", "pxformer"}
+    assert f"{__name__}.First" in str(caught.value)
+    assert f"{__name__}.Second" in str(caught.value)
+
+
+def test_two_columns_of_one_model(new_base: Callable[[], Any]) -> None:
+    """Two public ids of one model need two prefixes as well: ``resolve`` has to know the column."""
+
+    class Both(PublicIdMixin, new_base()):
+        __tablename__ = "both"
+        __public_id__ = NanoId(prefix="pxboth")
+        code: Mapped[str] = public_id_column(NanoId(length=6, prefix="pxboth"))
+
+    with pytest.raises(DuplicatePrefix, match="pxboth"):
+        configure_mappers()
+
+
+def test_prefixes_that_look_alike(new_base: Callable[[], Any]) -> None:
+    """Prefixes that the last separator tells apart may begin alike."""
+    base = new_base()
+    for name, prefix in (("First", "pxa"), ("Second", "pxa_b"), ("Third", "pxab"), ("Fourth", "px")):
+        declare(base, name, NanoId(prefix=prefix))
+
+    configure_mappers()
+
+
+def test_no_prefix_is_no_duplicate(new_base: Callable[[], Any]) -> None:
+    """Models without a prefix are as many as one likes."""
+    base = new_base()
+    declare(base, "First", NanoId())
+    declare(base, "Second", NanoId())
+
+    configure_mappers()
+
+
+def test_two_bases(new_base: Callable[[], Any]) -> None:
+    """Two declarative bases are two applications, which may use the same prefix."""
+    declare(new_base(), "First", NanoId(prefix="pxa"))
+    declare(new_base(), "Second", NanoId(prefix="pxa"))
+
+    configure_mappers()
+
+
+@classes_die
+def test_model_that_is_gone(new_base: Callable[[], Any]) -> None:
+    """A model that exists no longer holds no prefix."""
+    base = new_base()
+    declare(base, "First", NanoId(prefix="pxa"))
+    configure_mappers()
+    base.registry.dispose()
+    base.metadata.clear()
+    base.kept = []
+    gc.collect()
+    declare(base, "Second", NanoId(prefix="pxa"))
+
+    configure_mappers()
+
+
+# --- reloading
+
+
+MODELS = """
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId
+{base}
+class LampId(TypedId, prefix="pxlamp"): ...
+
+class Lamp(PublicIdMixin[LampId], Base):
+    __tablename__ = "lamp"
+    __table_args__ = {{"extend_existing": True}}
+
+class Bulb(PublicIdMixin, Base):
+    __tablename__ = "bulb"
+    __table_args__ = {{"extend_existing": True}}
+    __public_id__ = NanoId(prefix="pxbulb")
+"""
+BASES = {
+    "with its base": "class Base(DeclarativeBase): ...",
+    "without its base": "from public_id_reloaded_base import Base",
+}
+
+
+@on("sqlite")
+@pytest.mark.parametrize("case", BASES)
+def test_reload(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    create: Callable[[MetaData], None],
+    session: Session,
+    case: str,
+) -> None:
+    """A module of models is reloaded while its old classes are still in use: ids lead to the new ones."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "public_id_reloaded_base.py").write_text(f"{MODELS.splitlines()[1]}\nclass Base(DeclarativeBase): ...")
+    (tmp_path / "public_id_reloaded.py").write_text(MODELS.format(base=BASES[case]))
+    models = importlib.import_module("public_id_reloaded")
+    old = models.Base, models.Lamp, models.Bulb
+    create(models.Base.metadata)
+    objects = [models.Lamp(), models.Bulb()]
+    session.add_all(objects)
+    session.flush()
+    ids = [each.public_id for each in objects]
+    session.expunge_all()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # two classes of one name, says SQLAlchemy
+            importlib.reload(models)
+        found = [lookup.resolve(session, public_id) for public_id in ids]
+
+        assert models.Lamp is not old[1]
+        assert [type(each) for each in found] == [models.Lamp, models.Bulb]
+        assert type(models.LampId.parse(ids[0])) is models.LampId
+    finally:
+        old[0].registry.dispose()
+        models.Base.registry.dispose()
+        del sys.modules["public_id_reloaded"]
+        sys.modules.pop("public_id_reloaded_base", None)
+
+
+# --- resolve
+
+
+GUEST, TRAMS, CARS = "pxguest_000000000000", "pxcar_000000000001", "pxcar_000000000000"
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    """A session on a database with one row of each model; its transaction has begun."""
+    create(Base.metadata)
+    session.add_all([Guest(public_id=GUEST), Car(public_id=CARS), Tram(public_id=TRAMS, line="pxline_00000")])
+    session.commit()
+    session.connection()
+    return session
+
+
+def test_resolve(db: Session, statements: list[str]) -> None:
+    """The prefix leads to the model, and to what the row is, in one statement."""
+    found = [lookup.resolve(db, each) for each in (GUEST, CARS, TRAMS, "pxline_00000", "pxguest_zzzzzzzzzzzz")]
+
+    assert [type(each) for each in found] == [Guest, Car, Tram, Tram, type(None)]
+    assert len(statements) == 5
+
+
+def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
+    """An id of no model is ``None`` without a statement; so is one without a prefix, which could be anyone's."""
+    plain = Plain()
+    impossible: list[Any] = [
+        *("pxnobody_000000000000", plain.public_id, "", "_", "pxguest_", "pxguest", f"{GUEST} ", GUEST.upper()),
+        *("pxguest_00000000000\0", "pxguest_00000000000\ud800", "pxcar_00000\u00e9", "pxcar_" * 10**6, "_" * 10**7),
+        *(1, True, None, GUEST.encode(), [GUEST], Guest),
+    ]
+    for value in impossible:
+        assert lookup.resolve(db, value) is None
+
+    assert not statements
+
+
+def test_resolve_many(db: Session, statements: list[str]) -> None:
+    """Ids of several models lead to their rows in the order of the ids, in one statement for each public id."""
+    impossible: list[Any] = ["", "000000000000", "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]
+
+    found = lookup.resolve_many(db, [TRAMS, *impossible, GUEST, "pxline_00000", CARS, GUEST])
+
+    assert [(text, type(row)) for text, row in found.items()] == [
+        (TRAMS, Tram),
+        (GUEST, Guest),
+        ("pxline_00000", Tram),
+        (CARS, Car),
+    ]
+    assert len(statements) == 3  # Guest; Vehicle, with both ids of its own; the second id of Tram
+
+
+def test_resolve_many_of_none(db: Session, statements: list[str]) -> None:
+    """No ids, and ids of no model, send no statement; one text in the place of several is an error."""
+    assert lookup.resolve_many(db, []) == lookup.resolve_many(db, ["no id", None]) == {}
+    assert not statements
+    with pytest.raises(TypeError, match=r"write \[public_id\], or use lookup.resolve\(\)"):
+        lookup.resolve_many(db, GUEST)
+
+
+def test_resolve_many_with_a_condition(db: Session) -> None:
+    """The condition is a function of each model."""
+
+    def is_seen(model: Any) -> Any:
+        return model.id < 0 if model is Guest else model.id > 0
+
+    assert [*lookup.resolve_many(db, [GUEST, CARS], where=is_seen)] == [CARS]
+
+
+def test_resolve_former_prefixes(db: Session) -> None:
+    """Aliases of a typed id and formats that are still accepted lead to the model as well."""
+    db.add_all([Guest(public_id="pxvisitor_000000000000"), Car(public_id="pxauto_000000")])
+    db.flush()
+
+    assert type(lookup.resolve(db, "pxvisitor_000000000000")) is Guest
+    assert type(lookup.resolve(db, "pxauto_000000")) is Car
+    assert lookup.resolve(db, "pxauto_000000000000") is None
+
+
+@on("sqlite")
+def test_resolve_before_anything_else(
+    new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session
+) -> None:
+    """A program may begin with ``resolve``: it does not depend on an earlier query to configure the mappers."""
+    model = declare(new_base(), "First", NanoId(prefix="pxfirst"))
+    create(model.metadata)
+    session.execute(text("INSERT INTO first (public_id) VALUES ('pxfirst_000000000000')"))
+
+    assert type(lookup.resolve(session, "pxfirst_000000000000")) is model
+
+
+@on("sqlite")
+def test_resolve_beside_a_base_that_cannot_be_mapped(db: Session, new_base: Callable[[], Any]) -> None:
+    """A model of another base that cannot be mapped does not concern an id whose model is mapped."""
+    other = new_base()
+
+    class Broken(other):
+        __tablename__ = "px_broken"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        missing: Mapped[Any] = relationship("Missing")
+
+    try:
+        with pytest.raises(InvalidRequestError, match="Missing"):
+            configure_mappers()
+        assert type(lookup.resolve(db, GUEST)) is Guest
+        with pytest.raises(InvalidRequestError, match="Missing"):
+            lookup.resolve(db, "pxnobody_000000000000")
+    finally:
+        other.registry.dispose()
+
+
+@on("sqlite")
+def test_resolve_unmapped(new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session) -> None:
+    """After ``registry.dispose()`` or ``clear_mappers()`` there is no model to find, though its class lives on."""
+    base = new_base()
+    model = declare(base, "Left", NanoId(prefix="pxleft"))
+    create(model.metadata)
+    session.add(model(public_id="pxleft_000000000000"))
+    session.flush()
+    base.registry.dispose()
+
+    assert lookup.resolve(session, "pxleft_000000000000") is None
+
+
+@on("sqlite")
+def test_resolve_with_two_bases(
+    new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session
+) -> None:
+    """Two bases may share a prefix; ``resolve`` has to be told which one is meant."""
+    bases = new_base(), new_base()
+    models = [declare(base, name, NanoId(prefix="pxtwin")) for base, name in zip(bases, ("Left", "Right"), strict=True)]
+    for model in models:
+        create(model.metadata)
+        session.add(model(public_id="pxtwin_000000000000"))
+    session.flush()
+
+    for base, model in zip(bases, models, strict=True):
+        assert type(lookup.resolve(session, "pxtwin_000000000000", base=base)) is model
+        assert type(lookup.resolve(session, "pxtwin_000000000000", base=base.registry)) is model
+    assert lookup.resolve(session, "pxtwin_000000000000", base=Base) is None
+    with pytest.raises(DuplicatePrefix) as caught:
+        lookup.resolve(session, "pxtwin_000000000000")
+    assert caught.value.prefix == "pxtwin"
+    assert {caught.value.holder, caught.value.newcomer} == {f"{__name__}.Left", f"{__name__}.Right"}

@@ -1,0 +1,362 @@
+"""The column type: what it binds, compares, reads, writes down and copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Column,
+    Integer,
+    MetaData,
+    Table,
+    bindparam,
+    create_engine,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import CompileError
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
+from sqlalchemy.pool import NullPool
+from support.marks import on
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    PublicIdType,
+    TypedId,
+    testing,
+)
+from sqlalchemy_public_id.formats import BASE62, CROCKFORD32
+
+pytestmark = pytest.mark.backend
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class TicketId(TypedId, prefix="sqlticket", aliases=("tk",)): ...
+
+
+class Account(PublicIdMixin, Base):
+    """Has ids of two lengths, in which capitals count."""
+
+    __tablename__ = "account"
+    __public_id__ = NanoId(length=16, alphabet=BASE62).accepting(NanoId(length=12, alphabet=BASE62))
+
+
+class Ticket(PublicIdMixin[TicketId], Base):
+    __tablename__ = "ticket"
+
+
+LONG, SHORT = "aBcdefghijkl0123", "abcdefghijkl"
+MALFORMED = {
+    "empty": "",
+    "NUL": "abcdef\0ghijk",
+    "only NUL": "\0",
+    "not ASCII": "abcdefghijké",
+    "full width": "\uff41bcdefghijkl",
+    "lone surrogate": "abcdefghijk\ud800",
+    "10 MB": "a" * 10_000_000,
+    "one more character": LONG + "x",
+    "blank behind": SHORT + " ",
+    "blanks behind": SHORT + "    ",
+    "blank before": " " + SHORT,
+    "new line behind": SHORT + "\n",
+    "other case": SHORT.upper(),
+    "wildcard": "%",
+    "quote": "' OR 1=1 --",
+    "backslash": "\\",
+}
+
+
+@pytest.fixture
+def accounts(create: Callable[[MetaData], None], session: Session) -> Session:
+    """A session on a database with the accounts LONG and SHORT, and one ticket."""
+    create(Base.metadata)
+    session.add_all([Account(public_id=LONG), Account(public_id=SHORT), Ticket(public_id="sqlticket_000000000000")])
+    session.commit()
+    return session
+
+
+def ids(session: Session, *conditions: Any) -> list[str]:
+    return sorted(session.scalars(select(Account.public_id).where(*conditions)))
+
+
+# --- one process, several types
+
+
+def test_two_configurations_bind_differently() -> None:
+    """The statement that was cached for one format does not check the ids of another."""
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
+        for length in (3, 6):
+            query = select(bindparam("given", type_=PublicIdType(NanoId(length=length))))
+            assert connection.scalar(query, {"given": "a" * length}) == "a" * length
+            with pytest.raises(InvalidPublicId):
+                connection.scalar(query, {"given": "a" * (9 - length)})
+
+
+def test_two_configurations_compare_differently() -> None:
+    """The statement that was cached for one format does not cut off the comparison of a longer one."""
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
+        found = [
+            connection.scalar(select(literal("a" * length, PublicIdType(NanoId(length=length))) == "a" * 6))
+            for length in (3, 6)
+        ]
+
+    assert found == [0, 1]
+
+
+def test_two_configurations_read_differently() -> None:
+    """The statement that was cached for a typed id does not make typed ids for a plain format."""
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
+        found = [
+            type(connection.scalar(select(literal("sqlticket_000000000000", PublicIdType(format)))))
+            for format in (TicketId, TicketId.id_format, TicketId)
+        ]
+
+    assert found == [TicketId, str, TicketId]
+
+
+# --- what it is
+
+
+FORMATS = [
+    NanoId(),
+    NanoId(length=10, prefix="cus"),
+    NanoId(alphabet=CROCKFORD32, prefix="a_b", separator="~"),
+    NanoId(check_digit=True),
+    NanoId(alphabet="'\"\\%{}:"),
+    NanoId(length=16).accepting(NanoId(prefix="old"), NanoId(length=8)),
+]
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
+def test_repr_is_a_constructor_call(format: NanoId) -> None:
+    """Alembic writes the type into a migration as this text."""
+    type_ = PublicIdType(format)
+
+    assert eval(repr(type_)).format == format
+
+
+def test_repr_of_a_typed_id() -> None:
+    """A typed id is written by its name."""
+    type_ = PublicIdType(TicketId)
+
+    assert repr(type_) == "PublicIdType(TicketId)"
+    assert eval(repr(type_)).format is TicketId
+
+
+COPIES: dict[str, Callable[[PublicIdType], Any]] = {
+    "copy()": lambda type_: type_.copy(),
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
+    "pickle": lambda type_: pickle.loads(pickle.dumps(type_)),
+    "to_metadata": lambda type_: Table("t", MetaData(), Column("x", type_)).to_metadata(MetaData()).c.x.type,
+    "with_variant": lambda type_: type_.with_variant(Integer(), "oracle"),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("declared", [NanoId(length=5), TicketId], ids=["format", "typed id"])
+def test_copies(declared: Any, way: str) -> None:
+    """A copy makes, checks and shows the same ids."""
+    type_ = PublicIdType(declared)
+    copied = COPIES[way](type_)
+
+    assert copied.format == type_.format
+    assert copied.python_type is type_.python_type
+    assert repr(copied) == repr(type_)
+    assert type(copied.next_id()) is type_.python_type
+    assert copied.checked(type_.next_id())
+
+
+@pytest.mark.parametrize("declared", [None, 12, "cus", NanoId, TypedId, str, [NanoId()]])
+def test_what_is_no_format(declared: Any) -> None:
+    """Anything but a format or a typed id with a prefix is refused where the column is declared."""
+    with pytest.raises(ConfigurationError):
+        PublicIdType(declared)
+
+
+# --- SQL text
+
+
+QUOTED = {
+    "sqlite://": "code = '''%:a'",
+    "postgresql+psycopg://": "code = '''%%:a'",
+    "mysql+pymysql://": "code = '''%%:a'",
+    "mariadb+pymysql://": "code = '''%%:a'",
+}
+
+
+@pytest.mark.parametrize("url", QUOTED)
+def test_literals(url: str) -> None:
+    """With ``literal_binds``, well-formed ids are quoted for the dialect, and malformed ones match nothing."""
+    table = Table(
+        "t",
+        MetaData(),
+        Column("public_id", PublicIdType(NanoId(length=5))),
+        Column("code", PublicIdType(NanoId(length=4, alphabet="'%:a"))),
+    )
+    condition = (table.c.public_id == "abcde") & table.c.public_id.in_(["abcde", "é", "\0"]) & (table.c.code == "'%:a")
+    text = str(condition.compile(dialect=make_url(url).get_dialect()(), compile_kwargs={"literal_binds": True}))
+
+    assert text.replace("t.", "") == f"public_id = 'abcde' AND public_id IN ('abcde', '', '') AND {QUOTED[url]}"
+
+
+def test_literal_that_would_be_written() -> None:
+    """A malformed id is refused in an INSERT with literals as well."""
+    table = Table("t", MetaData(), Column("public_id", PublicIdType(NanoId(length=5))))
+    with pytest.raises(CompileError) as caught:
+        insert(table).values(public_id="toolong").compile(compile_kwargs={"literal_binds": True})
+
+    assert isinstance(caught.value.__cause__, InvalidPublicId)
+
+
+# --- comparisons
+
+
+def test_malformed_text_matches_nothing(accounts: Session) -> None:
+    """No malformed text is equal to an id or in a list of them, and none is an error, on any database."""
+    column = Account.public_id
+    for why, text in MALFORMED.items():
+        assert ids(accounts, column == text) == [], why
+        assert ids(accounts, column.in_([text, LONG])) == [LONG], why
+        assert ids(accounts, column != text) == [LONG, SHORT], why
+        assert ids(accounts, column.not_in([text, LONG])) == [SHORT], why
+        assert ids(accounts, tuple_(Account.id, column).in_([(1, text), (2, SHORT)])) == [SHORT], why
+
+
+def test_distinct_from_malformed_text(accounts: Session) -> None:
+    """``IS DISTINCT FROM`` is a comparison like ``!=``."""
+    for why, text in MALFORMED.items():
+        assert ids(accounts, Account.public_id.is_distinct_from(text)) == [LONG, SHORT], why
+        assert ids(accounts, Account.public_id.is_not_distinct_from(text)) == [], why
+
+
+def test_capitals_count(accounts: Session) -> None:
+    """``aB`` and ``Ab`` are two ids, in the index and in comparisons."""
+    accounts.add_all([Account(public_id="aB" * 8), Account(public_id="Ab" * 8), Account(public_id="ab" * 8)])
+    accounts.commit()
+
+    assert ids(accounts, Account.public_id == "aB" * 8) == ["aB" * 8]
+    assert ids(accounts, Account.public_id.in_(["Ab" * 8, "AB" * 8])) == ["Ab" * 8]
+
+
+def test_none_and_nothing(accounts: Session) -> None:
+    """``None`` is NULL, and an empty list holds no id."""
+    assert ids(accounts, Account.public_id == None) == []  # noqa: E711
+    assert ids(accounts, Account.public_id != None) == [LONG, SHORT]  # noqa: E711
+    assert ids(accounts, Account.public_id.in_([])) == []
+    assert ids(accounts, Account.public_id.not_in([])) == [LONG, SHORT]
+
+
+@pytest.mark.parametrize("value", [1, b"abcdefghijkl", 1.5, object()], ids=lambda value: type(value).__name__)
+def test_compared_with_what_is_no_text(value: Any) -> None:
+    """An integer key in place of a public id is a mistake of the program, and is told as such."""
+    with (
+        create_engine("sqlite://", poolclass=NullPool).connect() as connection,
+        pytest.raises(InvalidPublicId) as caught,
+    ):
+        connection.execute(select(literal(LONG, Account.__table__.c.public_id.type) == value))
+
+    assert caught.value.value is value
+    assert caught.value.reason == f"it is of type {type(value).__name__}"
+
+
+def test_order_is_that_of_bytes(accounts: Session) -> None:
+    """``ORDER BY``, ``<`` and ``max()`` go by ASCII on every database: digits, capitals, small letters."""
+    made = [letter * 16 for letter in "b0Z9aAzB"]
+    accounts.add_all([Account(public_id=each) for each in made])
+    accounts.commit()
+    found = accounts.scalars(select(Account.public_id).order_by(Account.public_id)).all()
+
+    assert list(found) == sorted([*made, LONG, SHORT])
+    assert ids(accounts, Account.public_id < "A" * 16) == ["0" * 16, "9" * 16]
+    assert accounts.scalar(select(func.max(Account.public_id))) == "z" * 16
+
+
+def test_like(accounts: Session) -> None:
+    """Patterns are no ids: they are sent as they are."""
+    assert ids(accounts, Account.public_id.like("_Bc%0123")) == [LONG]
+    assert ids(accounts, Account.public_id.endswith("0123")) == [LONG]
+    assert ids(accounts, Account.public_id.contains("%", autoescape=True)) == []
+    assert ids(accounts, Account.public_id.like("x" * 100 + "%")) == []
+    assert accounts.scalars(select(Ticket.id).where(Ticket.public_id.like("sqlticket~_%", escape="~"))).all() == [1]
+
+
+# --- reading and writing
+
+
+def test_typed_ids_are_read(accounts: Session) -> None:
+    """Columns, aggregates and NULLs of a typed id."""
+    (found,) = accounts.scalars(select(Ticket.public_id)).all()
+    greatest = accounts.scalar(select(func.max(Ticket.public_id)))
+    missing = accounts.execute(select(Ticket.public_id).select_from(Account).outerjoin(Ticket, Ticket.id < 0)).all()
+
+    assert [type(found), type(greatest)] == [TicketId, TicketId]
+    assert [row[0] for row in missing] == [None, None]
+
+
+WRITES: dict[str, Callable[[str], Any]] = {
+    "insert": lambda text: insert(Account).values(public_id=text),
+    "update": lambda text: update(Account).values(public_id=text),
+    "update by column": lambda text: update(Account).values({Account.public_id: text}),
+    "table insert": lambda text: insert(Account.__table__).values(public_id=text),
+}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_malformed_text_is_not_written(accounts: Session, statements: list[str], way: str) -> None:
+    """A malformed id is refused by its own error before anything is sent."""
+    accounts.connection()
+    for text in MALFORMED.values():
+        if text != SHORT.upper():
+            statements.clear()
+            with pytest.raises(InvalidPublicId) as caught:
+                accounts.connection().execute(WRITES[way](text))
+            assert caught.value.value == text
+            assert not statements
+
+
+class OwnId(PublicIdType):
+    """A type of the program, which makes ids in its own way."""
+
+    cache_ok = True
+
+    def next_id(self) -> str:
+        return "own" + super().next_id()[3:]
+
+
+OWN_ID = OwnId(NanoId())
+
+
+@on("sqlite")
+def test_subclass_makes_its_own_ids(session: Session) -> None:
+    """An id that collides is replaced by ``next_id()`` of a subclass, which the column default may call as well."""
+
+    class Own(DeclarativeBase): ...
+
+    class Song(Own):
+        __tablename__ = "song"
+        id = mapped_column(Integer, primary_key=True)
+        public_id = mapped_column(OWN_ID, default=OWN_ID.next_id, unique=True, nullable=False)
+
+    Own.metadata.create_all(session.get_bind())
+    with testing.fixed_ids(OWN_ID.id_format, *["a" * 12] * 2):
+        for _ in range(2):
+            session.add(Song())
+            session.flush()
+
+    assert [id[:3] for id in session.scalars(select(Song.public_id))] == ["own", "own"]

@@ -1,0 +1,375 @@
+"""Runs the steps of a random program, and compares the table and the objects with what has to be there."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import inspect
+from sqlalchemy.exc import IntegrityError, ResourceClosedError, SQLAlchemyError
+from sqlalchemy.orm import Session
+from whole.programs.worlds import World
+
+from sqlalchemy_public_id import PublicIdError, lookup, testing
+
+__all__ = ["Interrupted", "Program", "Row", "interruptible"]
+
+FULL = 60
+"""How many rows there may be at most: in a fuller table of a hundred ids a row may use up its retries."""
+
+REFUSALS = (IntegrityError, PublicIdError)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody has pressed Ctrl+C while the driver was at work."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a row, or of an object that is to become one."""
+
+    id: str | None = None
+    """The public id that was given, or that the table has shown; ``None`` for one that is still to be made."""
+    box: str | None = None
+    """The public id of the row that it refers to."""
+    excuse: str = ""
+    """Why its INSERT may be refused."""
+
+
+@dataclass
+class State:
+    """The rows that have to be there, by their markers, and how many INSERTs and logs there were of each."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    inserts: Counter[int] = field(default_factory=Counter)
+    logs: Counter[int] = field(default_factory=Counter)
+
+    def copy(self) -> State:
+        return State(dict(self.rows), Counter(self.inserts), Counter(self.logs))
+
+
+class Switch:
+    """Interrupts one of the next calls of a driver."""
+
+    def __init__(self) -> None:
+        self.calls = -1
+        self.sent_first = False
+
+    def during(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def interrupted(*arguments: Any) -> Any:
+            self.calls -= 1
+            if self.calls != 0:
+                return call(*arguments)
+            if self.sent_first:
+                call(*arguments)
+            raise Interrupted
+
+        return interrupted
+
+
+@contextmanager
+def interruptible(world: World) -> Iterator[Switch]:
+    """Have a switch in all drivers of *world*."""
+    switch, names = Switch(), ("do_execute", "do_executemany", "do_execute_no_params")
+    dialects: list[Any] = [engine.dialect for engine in world.engines.values()]
+    for dialect in dialects:
+        for name in names:
+            setattr(dialect, name, switch.during(getattr(dialect, name)))
+    try:
+        yield switch
+    finally:
+        for dialect in dialects:
+            for name in names:
+                delattr(dialect, name)
+
+
+class Program:
+    """A session, what its program has written, and what has to be true of both."""
+
+    def __init__(self, world: World, switch: Switch, seed: int) -> None:
+        chance = random.Random(seed)
+        self.world = world
+        self.switch = switch
+        self.model = world.model
+        self.options = {"expire_on_commit": chance.random() < 0.5, "autoflush": chance.random() < 0.5}
+        self.session: Session = world.session(**self.options)
+        self.state, self.committed = State(), State()
+        self.levels: list[tuple[Any, State]] = []
+        """The savepoints that are open, and what was there before each."""
+        self.waiting: dict[int, Row] = {}
+        """What the next flush is to insert."""
+        self.objects: list[tuple[Any, int]] = []
+        """Objects, each with the marker of its row."""
+        self.copied: list[tuple[Any, int]] = []
+        """Objects of which another one was stored: sources of a merge, and what ``bulk_save_objects()`` was given."""
+        self.drafts: list[Any] = []
+        """Objects that show an id and are never stored, as those behind a form."""
+        self.shown: set[str] = set()
+        """Ids that were read from objects before they were stored."""
+        self.excuse = ""
+        """Why the step may be refused; a refusal without one is a mistake."""
+        self.markers = 0
+        self.done: list[str] = []
+        size = self.model.public_id.type.id_format.max_length
+        self.ids = [f"{number:0{size}}" for number in range(10**size)]
+        self.first_ids = [chance.choice(self.ids) for _ in range(2000)]
+
+    # --- run
+
+    def run(self, plan: Sequence[tuple[str, int]], steps: dict[str, Any]) -> None:
+        """Run the steps of *plan*, each a name and a number from which its choices follow."""
+        try:
+            with testing.fixed_ids(self.model, *self.first_ids):
+                for name, number in plan:
+                    self.step(name, steps[name], random.Random(number))
+                self.settle(random.Random(0))
+                self.commit()
+                self.check_all()
+        finally:
+            self.switch.calls = -1
+            self.session.close()
+            self.objects, self.copied, self.drafts = [], [], []  # the next program is not to meet what these show
+        self.world.empty()  # nobody holds a lock any more
+
+    def step(self, name: str, step: Any, chance: random.Random) -> None:
+        self.done.append(name)
+        if step.settles:
+            self.settle(chance)
+            self.check()
+        if step.writes and len(self.state.rows) + len(self.waiting) + 12 > FULL:
+            return
+        self.attempt(lambda: step.run(self, chance), chance, is_whole=step.is_whole)
+        self.check()
+
+    def settle(self, chance: random.Random) -> None:
+        """Flush what waits, some of which may collide."""
+        if self.waiting:
+            self.attempt(lambda: self.flush(chance), chance, in_savepoint=False)
+
+    def flush(self, chance: random.Random) -> None:
+        excuses = [row.excuse for row in self.waiting.values() if row.excuse]
+        if not self.world.rolls_back and any(row.id for row in self.waiting.values()):
+            excuses.append("a given id stays in the table, and is taken for the one that collided")
+        if len({row.id is None for row in self.waiting.values()}) == 2:
+            excuses.append("a given id may have been made for a row before it")
+        self.excuse = "; ".join(excuses)
+        with self.collisions(chance):
+            self.session.flush()
+        for marker, row in self.waiting.items():
+            self.stored(marker, row, is_logged=True)
+        self.waiting.clear()
+
+    def attempt(
+        self, action: Callable[[], None], chance: random.Random, in_savepoint: bool = True, is_whole: bool = True
+    ) -> None:
+        """Do something that may be refused with a reason, and interrupted if it *is_whole*; then all is as before."""
+        self.excuse, interrupted = "", False
+        nested = in_savepoint and is_whole and self.world.has_savepoints and chance.random() < 0.3
+        if nested:
+            self.levels.append((self.session.begin_nested(), self.state.copy()))
+        if is_whole and chance.random() < 0.06:
+            self.switch.calls, self.switch.sent_first = chance.randint(1, 4), chance.random() < 0.5
+        try:
+            action()
+        except Interrupted:
+            self.done.append("(interrupted)")
+            self.roll_back()
+            interrupted = True
+        except REFUSALS as error:
+            self.switch.calls = -1
+            self.done.append(f"({type(error).__name__}: {self.excuse})")
+            if not self.excuse and (self.world.rolls_back or isinstance(error, IntegrityError)):
+                raise AssertionError(f"refused without a reason: {error}") from error
+            self.undo()
+        else:
+            if nested:
+                self.switch.calls = -1
+                self.levels.pop()[0].commit()
+        finally:
+            self.switch.calls = -1
+        if interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock of the file
+            gc.collect()
+
+    # --- transactions
+
+    def commit(self) -> None:
+        self.session.commit()
+        self.committed, self.levels = self.state.copy(), []
+
+    def undo(self) -> None:
+        """Undo what follows the last savepoint."""
+        if not self.levels:
+            self.roll_back()
+            return
+        savepoint, before = self.levels.pop()
+        self.waiting.clear()
+        with suppress(ResourceClosedError):  # bulk.insert() has ended it itself
+            savepoint.rollback()
+        self.state = before
+        self.forget_loaded()
+
+    def roll_back(self) -> None:
+        self.waiting.clear()
+        self.levels.clear()
+        self.session.rollback()
+        if self.world.rolls_back:
+            self.state = self.committed.copy()
+            self.forget_loaded()
+        else:
+            self.look_again()
+
+    def forget_loaded(self) -> None:
+        """Let go of objects that were loaded from rows which are gone: SQLAlchemy does not know of these.
+
+        A row that was deleted and stored again may have another key than before.
+        """
+        keys = {row.marker: row.id for _, row in self.world.rows(self.session)}
+        for instance, marker in list(self.objects):
+            state = inspect(instance)
+            if state.persistent and (marker not in self.state.rows or state.identity[0] != keys.get(marker)):
+                self.session.expunge(instance)
+                self.drop(instance)
+        for instance in list(self.session.identity_map.values()):  # what insert_once() has found, and refused
+            if isinstance(instance, self.model) and inspect(instance).identity[0] not in keys.values():
+                self.session.expunge(instance)
+
+    def look_again(self) -> None:
+        """Without transactions, some rows of what has failed are there; each of them once."""
+        there = [row for _, row in self.world.rows(self.session)]
+        for row in there:
+            self.state.rows.setdefault(row.marker, Row())
+        self.objects = [(each, marker) for each, marker in self.objects if inspect(each).persistent]
+        self.copied.clear()
+
+    # --- what steps need
+
+    def new_marker(self) -> int:
+        self.markers += 1
+        return self.markers
+
+    def new_row(self, chance: random.Random, gives: float = 0.25) -> tuple[dict[str, Any], Row]:
+        """Values for a new row, and what has to become of it."""
+        marker = self.new_marker()
+        values: dict[str, Any] = {"marker": marker, "code": marker}
+        row = Row(excuse="" if self.world.router is None else "an id that is taken decides on another shard")
+        if chance.random() < gives:
+            row = self.give(chance)
+            values["public_id"] = row.id
+        if chance.random() < 0.03 and self.state.rows:
+            values["code"] = chance.choice(list(self.state.rows))
+            row = replace(row, excuse=f"{row.excuse} the code is taken")
+        return values, row
+
+    def give(self, chance: random.Random) -> Row:
+        taken = {row.id for row in (*self.state.rows.values(), *self.waiting.values())} - {None}
+        if chance.random() < 0.3 and taken:
+            return Row(chance.choice(sorted(map(str, taken))), excuse="the id is taken")
+        if chance.random() < 0.3 and self.shown - taken:
+            return Row(chance.choice(sorted(self.shown - taken)), excuse="another object shows the id")
+        free = [each for each in self.ids if each not in taken and each not in self.shown]
+        return Row(chance.choice(free))
+
+    def new_object(self, chance: random.Random, gives: float = 0.25) -> tuple[Any, int, Row]:
+        values, row = self.new_row(chance, gives)
+        instance = chance.choice([self.model, *self.world.children])(**values)
+        if chance.random() < 0.15:
+            row = self.keep(instance, row)
+        return instance, values["marker"], row
+
+    def keep(self, instance: Any, row: Row) -> Row:
+        """The same with the id of an object that is read before its INSERT: it never changes, and may be taken."""
+        return replace(row, id=self.see(instance), excuse=row.excuse or "an id that was read may be taken")
+
+    def see(self, instance: Any) -> str:
+        """Read the id of an object that is not stored."""
+        public_id: str = instance.public_id
+        self.shown.add(public_id)
+        return public_id
+
+    def hold(self, instance: Any, marker: int) -> None:
+        self.objects.append((instance, marker))
+
+    def drop(self, instance: Any) -> None:
+        self.objects = [(each, marker) for each, marker in self.objects if each is not instance]
+
+    def stored(self, marker: int, row: Row, is_logged: bool = False) -> None:
+        """Expect a *row*, and its log if the unit of work has inserted an object."""
+        self.state.rows[marker] = replace(row, excuse="")
+        self.state.inserts[marker] += 1
+        self.state.logs[marker] += is_logged
+
+    def choose(self, chance: random.Random, states: str = "persistent") -> tuple[Any, int] | None:
+        """One of the objects with a row."""
+        found = [
+            (each, marker)
+            for each, marker in self.objects
+            if marker in self.state.rows and getattr(inspect(each), states)
+        ]
+        return chance.choice(found) if found else None
+
+    def is_there(self, public_id: str) -> bool:
+        return any(row.id == public_id for row in self.state.rows.values())
+
+    def collisions(self, chance: random.Random) -> Any:
+        """The next ids that are made are taken."""
+        taken = [row.id for row in self.state.rows.values() if row.id is not None] or [self.ids[0]]
+        return testing.collisions(self.model, chance.choice(taken), times=chance.choice([0, 0, 1, 3]))
+
+    # --- what has to be so
+
+    def check(self) -> None:
+        """The table has the rows that were written, once each and with their ids, and objects show those."""
+        rows: dict[int, Any] = {}
+        for shard, row in self.world.rows(self.session):
+            assert row.marker not in rows, f"the row {row.marker} is there twice"
+            rows[row.marker] = row
+            if self.world.router is not None:
+                right = self.world.router.shard_of_id(self.model, row.public_id)
+                assert shard == right, f"the row {row.marker} is in {shard}, and its id tells {right}"
+        assert rows.keys() == self.state.rows.keys(), "rows are lost, or came back"
+        for marker, row in rows.items():
+            known = self.state.rows[marker]
+            assert known.id in (None, row.public_id), f"the id of the row {marker} was {known.id}, is {row.public_id}"
+            self.state.rows[marker] = replace(known, id=row.public_id)
+            if self.world.box is not None:
+                key = None if known.box is None else self.world.boxes[known.box]
+                assert row.box_id == key, f"the row {marker} refers to {row.box_id}, not to {known.box}"
+        for instance, marker in self.objects:
+            if inspect(instance).persistent:
+                assert marker in rows, f"the object of the row {marker} is persistent, and the row is not there"
+                shown = instance.__dict__.get("public_id", rows[marker].public_id)
+                assert shown == rows[marker].public_id, f"an object shows {shown}, its row {marker} has another id"
+
+    def check_all(self) -> None:
+        """The same after a commit, with all that can be asked for."""
+        self.check()
+        ids = {marker: row.id for marker, row in self.state.rows.items()}
+        for instance, marker in self.objects:
+            state = inspect(instance)
+            if state.persistent or (state.detached and marker in ids and "public_id" in instance.__dict__):
+                assert instance.public_id == ids[marker], f"an object of the row {marker} shows {instance.public_id}"
+        copied, self.copied = self.copied, []
+        for instance, marker in copied:
+            if marker in ids:
+                try:
+                    shown = instance.public_id
+                except (PublicIdError, SQLAlchemyError):
+                    continue  # which shows no id
+                assert shown in (None, ids[marker]), f"a copied object of the row {marker} shows {shown}"
+        rows = lookup.get_many(self.session, self.model, [str(each) for each in ids.values()])
+        assert {row.marker: public_id for public_id, row in rows.items()} == ids, "a lookup misses rows"
+        for public_id, row in rows.items():
+            assert row.public_id == public_id
+            if self.world.box is not None:
+                assert row.box_public_id == self.state.rows[row.marker].box
+        if self.world.log is not None:
+            assert self.world.logged(self.session) == +self.state.logs, "logs are lost, or are there twice"
+        if self.world.audit is not None:
+            assert self.world.audited(self.session) == +self.state.inserts, (
+                "the trigger wrote for rows that are not there"
+            )

@@ -1,0 +1,576 @@
+"""The steps of random programs: one function for each thing that programs do with objects and rows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from sqlalchemy import insert, inspect
+from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
+from whole.programs.program import Program, Row
+from whole.programs.worlds import World
+
+from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, bulk, guard, idempotency, lookup
+
+__all__ = ["STEPS", "plan_of"]
+
+
+@dataclass(frozen=True)
+class Step:
+    run: Callable[[Program, random.Random], None]
+    weight: int
+    worlds: str
+    settles: bool
+    """Whether everything that waits is flushed before it."""
+    writes: bool
+    is_whole: bool
+    """Whether everything that it does has its effect, or its refusal, before the next step."""
+
+
+STEPS: dict[str, Step] = {}
+
+
+def step(
+    weight: int,
+    worlds: str = "plain traced loose spread family",
+    settles: bool = True,
+    writes: bool = False,
+    is_whole: bool = True,
+) -> Callable[[Callable[[Program, random.Random], None]], Callable[[Program, random.Random], None]]:
+    def register(run: Callable[[Program, random.Random], None]) -> Callable[[Program, random.Random], None]:
+        STEPS[run.__name__] = Step(run, weight, worlds, settles, writes, is_whole)
+        return run
+
+    return register
+
+
+def plan_of(world: World, seed: int) -> list[tuple[str, int]]:
+    """Return the steps of the program *seed*."""
+    chance = random.Random(seed)
+    names = [name for name, each in STEPS.items() if world.name in each.worlds.split()]
+    weights = [STEPS[name].weight for name in names]
+    count = chance.randint(6, 20)
+    return [(name, chance.randrange(10**6)) for name in chance.choices(names, weights, k=count)]
+
+
+ORDINARY = "plain traced"
+IN_TRANSACTIONS = "plain traced spread family"
+ON_ONE_DATABASE = "plain traced family"
+
+
+def wait(program: Program, instance: Any, marker: int, row: Row) -> None:
+    program.hold(instance, marker)
+    program.waiting[marker] = row
+
+
+# --- new objects
+
+
+@step(10, settles=False, writes=True, is_whole=False)
+def add(program: Program, chance: random.Random) -> None:
+    for _ in range(chance.choice([1, 2, 5])):
+        instance, marker, row = program.new_object(chance)
+        program.session.add(instance)
+        wait(program, instance, marker, row)
+
+
+@step(3, settles=False, writes=True, is_whole=False)
+def add_copy(program: Program, chance: random.Random) -> None:
+    """Add a copy of a new object, and not the object."""
+    instance, marker, row = program.new_object(chance)
+    make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+    made = make(instance)
+    if chance.random() < 0.2:
+        row = program.keep(made, row)
+    program.session.add(made)
+    wait(program, made, marker, row)
+
+
+@step(2, settles=False, writes=True, is_whole=False)
+def add_twins(program: Program, chance: random.Random) -> None:
+    """Add two objects that show one id, as a message that is delivered twice."""
+    instance, marker, row = program.new_object(chance)
+    row = program.keep(instance, row)
+    second = program.new_marker()
+    twin = pickle.loads(pickle.dumps(instance))
+    twin.marker = twin.code = second
+    program.session.add_all([instance, twin])
+    wait(program, instance, marker, row)
+    wait(program, twin, second, row)
+
+
+@step(2, settles=False, is_whole=False)
+def draft(program: Program, chance: random.Random) -> None:
+    """Read the id of an object that is not stored, and keep the object."""
+    program.drafts.append(program.model())
+    program.see(program.drafts[-1])
+
+
+@step(2, worlds="plain", settles=False, writes=True, is_whole=False)
+def add_referring(program: Program, chance: random.Random) -> None:
+    instance, marker, row = program.new_object(chance)
+    box = chance.choice(list(program.world.boxes))
+    instance.box_public_id = box
+    program.session.add(instance)
+    wait(program, instance, marker, replace(row, box=box))
+
+
+@step(3, worlds=IN_TRANSACTIONS, writes=True, is_whole=False)
+def merge_new(program: Program, chance: random.Random) -> None:
+    instance, marker, row = program.new_object(chance)
+    merged = program.session.merge(instance)
+    if "public_id" in vars(instance):
+        program.copied.append((instance, marker))
+    elif chance.random() < 0.2:
+        row = program.keep(merged, row)
+    wait(program, merged, marker, row)
+
+
+@step(2, worlds=ORDINARY, writes=True, is_whole=False)
+def merge_twice(program: Program, chance: random.Random) -> None:
+    """Merge one new object twice: two rows."""
+    instance, marker, row = program.new_object(chance)
+    wait(program, program.session.merge(instance), marker, row)
+    if program.session.autoflush:  # which the second merge would do
+        program.flush(chance)
+    instance.marker = instance.code = second = program.new_marker()
+    if row.id is not None:
+        program.excuse = "two objects have the id"
+    wait(program, program.session.merge(instance), second, replace(row, excuse=program.excuse))
+
+
+@step(2, worlds=ORDINARY, writes=True, is_whole=False)
+def add_again(program: Program, chance: random.Random) -> None:
+    """Add objects again whose rows were rolled back."""
+    for instance, marker in list(program.objects):
+        lost = inspect(instance).transient and marker not in program.state.rows and "code" in instance.__dict__
+        if not lost:
+            continue
+        program.drop(instance)
+        if chance.random() < 0.5:
+            instance.id = None
+            instance.marker = instance.code = again = program.new_marker()
+            row = Row()
+            if instance.__dict__.get("public_id") is not None:
+                row = program.keep(instance, row)
+            if program.world.box is not None:
+                instance.box_public_id = None
+            program.session.add(instance)
+            wait(program, instance, again, row)
+
+
+# --- rows at once
+
+
+def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str, Any], Row]]:
+    """Values for several rows, all with a public id or none."""
+    gives = chance.choice([0.0, 0.0, 1.0])
+    made = [program.new_row(chance, gives) for _ in range(chance.choice([1, 3, 8]))]
+    given = [row.id for _, row in made if row.id is not None]
+    program.excuse = "; ".join(row.excuse for _, row in made if row.excuse)
+    if len(set(given)) < len(given):
+        program.excuse += " two rows have one id"
+    return {values["marker"]: (values, row) for values, row in made}
+
+
+def stored(program: Program, made: dict[int, tuple[dict[str, Any], Row]], is_logged: bool = False) -> None:
+    for marker, (_, row) in made.items():
+        program.stored(marker, row, is_logged)
+
+
+@step(3, worlds="plain traced loose family", writes=True)
+def insert_rows(program: Program, chance: random.Random) -> None:
+    made = rows_of(program, chance)
+    with program.collisions(chance):
+        program.session.execute(insert(program.model), [values for values, _ in made.values()])
+    stored(program, made)
+
+
+@step(2, worlds="plain", writes=True)
+def upsert(program: Program, chance: random.Random) -> None:
+    """An upsert stores a new row, or changes one that is there, which keeps its id."""
+    if next(iter(program.world.engines.values())).dialect.name not in ("sqlite", "postgresql"):
+        return  # an upsert of MySQL takes a row for the existing one whose id is the new one
+    dialect = import_module(f"sqlalchemy.dialects.{next(iter(program.world.engines.values())).dialect.name}")
+    made = rows_of(program, chance)
+    made = {marker: (values, row) for marker, (values, row) in made.items() if row.id is None and not row.excuse}
+    program.excuse = ""
+    there = [{"marker": 0, "code": code} for code in list(program.state.rows)[:2]]
+    if not made and not there:
+        return
+    statement = dialect.insert(program.model).on_conflict_do_update(index_elements=["code"], set_={"note": "upserted"})
+    with program.collisions(chance):
+        program.session.execute(statement, [*there, *(values for values, _ in made.values())])
+    program.session.expire_all()
+    stored(program, made)
+
+
+@step(2, worlds=ON_ONE_DATABASE, writes=True)
+def second_session(program: Program, chance: random.Random) -> None:
+    """Another session stores objects on the connection of this one, and is closed."""
+    with Session(program.session.connection(), join_transaction_mode="create_savepoint") as other:
+        objects = [program.new_object(chance, gives=0) for _ in range(chance.choice([1, 3]))]
+        program.excuse = "; ".join(row.excuse for _, _, row in objects if row.excuse)
+        other.add_all(instance for instance, _, _ in objects)
+        with program.collisions(chance):
+            other.commit()
+        for instance, marker, row in objects:
+            assert row.id in (None, instance.public_id)
+            program.stored(marker, replace(row, id=instance.public_id), is_logged=True)
+
+
+@step(1, worlds=ON_ONE_DATABASE, is_whole=False, writes=True)
+def threads(program: Program, chance: random.Random) -> None:
+    """Several threads store rows at once, each in a session of its own."""
+    program.commit()
+    errors: list[BaseException] = []
+    markers = [program.new_marker() for _ in range(6)]
+    ids: dict[int, str] = {}
+
+    def store(mine: list[int]) -> None:
+        for attempt in range(20):
+            objects = [program.model(marker=marker, code=marker) for marker in mine]
+            try:
+                with program.world.session(expire_on_commit=False) as session:
+                    session.add_all(objects)
+                    session.commit()
+            except BaseException as error:
+                if attempt < 19 and guard.is_retryable(error):
+                    continue  # two INSERTs that collide can be a deadlock of InnoDB
+                errors.append(error)
+                return
+            ids.update((each.marker, each.public_id) for each in objects)
+            return
+
+    running = [threading.Thread(target=store, args=(markers[at::3],)) for at in range(3)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not errors, repr(errors)
+    for marker in markers:
+        program.stored(marker, Row(ids[marker]), is_logged=True)
+    program.commit()
+
+
+@step(3, worlds="plain traced loose", writes=True)
+def insert_values(program: Program, chance: random.Random) -> None:
+    made = rows_of(program, chance)
+    with program.collisions(chance):
+        program.session.execute(insert(program.model).values([values for values, _ in made.values()]))
+    stored(program, made)
+
+
+@step(3, worlds="plain traced loose", writes=True)
+def bulk_save_objects(program: Program, chance: random.Random) -> None:
+    made = rows_of(program, chance)
+    objects = [program.model(**values) for values, _ in made.values()]
+    for each in objects:
+        if chance.random() < 0.3 and program.see(each):
+            program.excuse += " an id that was read counts as given here, and may be taken"
+    with program.collisions(chance):
+        program.session.bulk_save_objects(objects, return_defaults=chance.random() < 0.5)
+    program.copied += [pair for pair in zip(objects, made, strict=True) if "public_id" in vars(pair[0])]
+    stored(program, made)
+
+
+@step(3, writes=True)
+def bulk_insert(program: Program, chance: random.Random) -> None:
+    made = rows_of(program, chance)
+    objects = [program.model(**values) for values, _ in made.values()]
+    with program.collisions(chance):
+        bulk.insert(program.session, objects)
+    for each, marker in zip(objects, made, strict=True):
+        program.hold(each, marker)
+    stored(program, made, is_logged=True)
+
+
+@step(3, worlds=ORDINARY, writes=True)
+def insert_once(program: Program, chance: random.Random) -> None:
+    """Insert a row, and send it again, some times through a pickle."""
+    values, row = program.new_row(chance, gives=1)
+    program.excuse = row.excuse
+    once, is_new = idempotency.insert_once(program.session, program.model(**values))
+    assert is_new, "a new row was taken for a repetition"
+    program.hold(once, values["marker"])
+    program.stored(values["marker"], row)
+    program.excuse = ""
+    for _ in range(chance.randint(1, 2)):
+        if chance.random() < 0.3:
+            program.session.expunge_all()
+        repeated = pickle.loads(pickle.dumps(program.model(**values)))
+        again, is_new = idempotency.insert_once(program.session, repeated)
+        assert not is_new, "a repetition was taken for a new row"
+        assert again.public_id == row.id
+        program.hold(again, values["marker"])
+
+
+@step(1, worlds=ORDINARY)
+def insert_once_without_id(program: Program, chance: random.Random) -> None:
+    """What has no id cannot be sent again, and is refused."""
+    try:
+        idempotency.insert_once(program.session, program.model(public_id=None, marker=0, code=0))
+    except ConfigurationError:
+        return
+    raise AssertionError("insert_once() has stored a row whose id nobody gave")
+
+
+# --- objects with rows
+
+
+@step(2, worlds=IN_TRANSACTIONS)
+def delete(program: Program, chance: random.Random) -> None:
+    chosen = program.choose(chance)
+    if chosen is not None:
+        program.session.delete(chosen[0])
+        program.session.flush()
+        program.drop(chosen[0])
+        del program.state.rows[chosen[1]]
+
+
+@step(2, worlds=IN_TRANSACTIONS)
+def delete_and_store_again(program: Program, chance: random.Random) -> None:
+    """The object of a deleted row becomes one again: with the id that was published."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    old = program.state.rows[marker]
+    values = {name: getattr(instance, name) for name in ("public_id", "marker", "code")}
+    assert values["public_id"] == old.id
+    program.session.delete(instance)
+    program.session.flush()
+    del program.state.rows[marker]
+    make_transient(instance)
+    instance.id = None
+    program.session.add(instance)
+    program.session.flush()
+    program.stored(marker, old, is_logged=True)
+
+
+@step(3, worlds=IN_TRANSACTIONS, writes=True)
+def clone(program: Program, chance: random.Random) -> None:
+    """An object becomes a new one: with a new id where it is said to be, and is refused with that of the other row."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    old = program.state.rows[marker]
+    program.session.refresh(instance)
+    program.session.expunge(instance)
+    program.drop(instance)
+    make_transient(instance)
+    instance.id = None
+    instance.marker = instance.code = new = program.new_marker()
+    if chance.random() < 0.5:
+        instance.public_id = None
+        program.session.add(instance)
+        excuse = "" if program.world.router is None else "an id that is taken decides on another shard"
+        program.excuse = excuse
+        program.session.flush()
+        program.hold(instance, new)
+        program.stored(new, Row(box=old.box), is_logged=True)
+        return
+    if chance.random() < 0.5:
+        assert instance.public_id == old.id
+    program.session.add(instance)
+    program.excuse = "a clone keeps the id"
+    program.session.flush()
+    raise AssertionError(f"the clone of the row {marker} was stored, as {instance.public_id}")
+
+
+@step(2, worlds=ORDINARY)
+def make_stub(program: Program, chance: random.Random) -> None:
+    """An object is made from the key of a row, and shows the id of the row."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    key = instance.id
+    program.session.expunge(instance)
+    stub = program.model(id=key)
+    make_transient_to_detached(stub)
+    program.session.add(stub)
+    program.hold(stub, marker)
+    assert stub.public_id == program.state.rows[marker].id, f"the stub of the row {marker} shows {stub.public_id}"
+
+
+@step(3, worlds=ORDINARY)
+def merge_key(program: Program, chance: random.Random) -> None:
+    """An object with the key of a row is merged into it."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    source = program.model(id=instance.id, note="merged")
+    how = chance.choice(["nothing", "shown", "own", "other"])
+    own = program.state.rows[marker].id
+    if how == "shown":
+        program.see(source)
+    elif how == "own":
+        source.public_id = own
+    elif how == "other":
+        source.public_id = next(each for each in program.ids if not program.is_there(each))
+    is_other = vars(source).get("public_id") not in (None, own)
+    if is_other:
+        program.excuse = "the id of a row never changes"
+    if chance.random() < 0.3:
+        program.session.expunge(instance)
+    merged = program.session.merge(source)
+    program.session.flush()
+    assert not is_other, "the id of a row was replaced, or another id was ignored"
+    program.hold(merged, marker)
+    assert merged.public_id == program.state.rows[marker].id
+
+
+@step(3, worlds=IN_TRANSACTIONS)
+def pickle_stored(program: Program, chance: random.Random) -> None:
+    """An object travels, and comes back: merged, or in place of the one that has left."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    if chance.random() < 0.3:
+        program.session.expire(instance)
+    make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+    copied = make(instance)
+    if make is copy.deepcopy:  # which takes the number of the session along
+        copied = pickle.loads(pickle.dumps(copied))
+    if chance.random() < 0.5:
+        program.session.expunge(instance)
+        program.session.add(copied)
+    else:
+        copied = program.session.merge(copied)
+    program.session.flush()
+    program.hold(copied, marker)
+    assert copied.public_id == program.state.rows[marker].id
+
+
+@step(2, worlds=IN_TRANSACTIONS)
+def expunge(program: Program, chance: random.Random) -> None:
+    chosen = program.choose(chance)
+    if chosen is not None and chosen[1] in program.committed.rows:
+        program.session.expunge(chosen[0])
+
+
+@step(3)
+def assign_own_id(program: Program, chance: random.Random) -> None:
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    if chance.random() < 0.5:
+        program.session.expire(instance)
+    instance.public_id = program.state.rows[marker].id
+    program.session.flush()
+    assert instance.public_id == program.state.rows[marker].id
+
+
+@step(1)
+def assign_other_id(program: Program, chance: random.Random) -> None:
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    if chance.random() < 0.5:
+        program.session.expire(instance)
+    other = next(each for each in program.ids if not program.is_there(each))
+    program.excuse = "the id of a row never changes"
+    instance.public_id = other
+    program.session.flush()  # which compares if the id of the row was not loaded
+    raise AssertionError(f"the row {marker} was given the id {other}")
+
+
+@step(2, worlds="plain")
+def refer(program: Program, chance: random.Random) -> None:
+    """Assign a reference: another one, its own, none, or one that is not there."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, marker = chosen
+    row = program.state.rows[marker]
+    if chance.random() < 0.3:
+        program.session.expire(instance)
+    box = chance.choice([*program.world.boxes, row.box, None, "zzzzzzzzzzzz"])
+    try:
+        instance.box_public_id = box
+        program.session.flush()
+    except PublicIdNotFound:
+        assert box == "zzzzzzzzzzzz"
+        program.session.expire(instance)
+        return
+    program.state.rows[marker] = replace(row, box=box)
+    assert instance.box_public_id == box
+
+
+@step(3, worlds="family")
+def touch(program: Program, chance: random.Random) -> None:
+    """An UPDATE counts the version of its row up, by one."""
+    chosen = program.choose(chance)
+    if chosen is None:
+        return
+    instance, _ = chosen
+    before = instance.version
+    instance.note = f"touched {chance.randrange(10**6)}"
+    program.session.flush()
+    assert instance.version == before + 1
+
+
+@step(2)
+def find(program: Program, chance: random.Random) -> None:
+    if program.state.rows:
+        marker, row = chance.choice(list(program.state.rows.items()))
+        found = lookup.get(program.session, program.model, row.id)
+        assert found is not None, f"a lookup does not find the row {marker}, which has the id {row.id}"
+        assert (found.marker, found.public_id) == (marker, row.id)
+        program.hold(found, marker)
+
+
+@step(2)
+def expire_all(program: Program, chance: random.Random) -> None:
+    program.session.expire_all()
+
+
+# --- transactions
+
+
+@step(5, is_whole=False)
+def commit(program: Program, chance: random.Random) -> None:
+    program.commit()
+    program.check_all()
+
+
+@step(3, is_whole=False)
+def rollback(program: Program, chance: random.Random) -> None:
+    program.roll_back()
+
+
+@step(4, worlds=ON_ONE_DATABASE, is_whole=False)
+def savepoint(program: Program, chance: random.Random) -> None:
+    program.levels.append((program.session.begin_nested(), program.state.copy()))
+
+
+@step(2, worlds=ON_ONE_DATABASE, is_whole=False)
+def release(program: Program, chance: random.Random) -> None:
+    if program.levels:
+        program.levels.pop()[0].commit()
+
+
+@step(3, worlds=ON_ONE_DATABASE, is_whole=False)
+def undo(program: Program, chance: random.Random) -> None:
+    if program.levels:
+        program.undo()
+
+
+@step(1, is_whole=False)
+def reopen(program: Program, chance: random.Random) -> None:
+    """Close the session, and open another one."""
+    program.roll_back()
+    program.session.close()
+    program.session = program.world.session(**program.options)

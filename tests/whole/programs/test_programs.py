@@ -1,0 +1,88 @@
+"""Random programs: whatever is done, refused, interrupted or rolled back, rows and objects keep their ids."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import pytest
+from sqlalchemy import Engine
+from support.shard_files import tables_in
+from whole.programs.program import Program, Switch, interruptible
+from whole.programs.steps import STEPS, plan_of
+from whole.programs.worlds import SHARES, World, world_of
+
+pytestmark = pytest.mark.backend
+
+Plan = Sequence[tuple[str, int]]
+
+MOST = 5
+"""So many failures are shown; then it is enough."""
+
+
+# SQLAlchemy says so when an interrupt ends a session that is inside the savepoint of another one
+@pytest.mark.filterwarnings("ignore:.*transaction already deassociated:sqlalchemy.exc.SAWarning")
+@pytest.mark.parametrize("name", list(SHARES))
+def test_programs(name: str, database: str, new_engine: Callable[..., Engine], request: pytest.FixtureRequest) -> None:
+    """Each row has the id that it was given or that was made for it, for ever, and each object that of its row."""
+    if name == "loose" and database not in ("mysql", "mariadb"):
+        pytest.skip("every table here takes part in transactions")
+    chosen: str | None = request.config.getoption("--program")
+    count = max(1, round(request.config.getoption("--programs") * SHARES[name]))
+    world = world_of(name, database, new_engine)
+    failures: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(tables_in(world.engines, world.metadata))
+        world.meet_triggers()
+        switch = stack.enter_context(interruptible(world))
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        if chosen is not None and ":" in chosen:
+            error, done = failure_of(world, switch, *parsed(chosen))
+            assert not error, f"{error!r}\n  {' '.join(done)}"
+            return
+        for seed in range(count) if chosen is None else [int(chosen)]:
+            error, _ = failure_of(world, switch, plan_of(world, seed), seed)
+            if error:
+                failures.append(report(world, switch, seed, database, error))
+            if len(failures) == MOST:
+                break
+    assert not failures, "\n".join(failures)
+
+
+def failure_of(world: World, switch: Switch, plan: Plan, seed: int) -> tuple[str, list[str]]:
+    """Run a program; the error it ends with, or nothing, and what it has done."""
+    gc.collect()  # objects and locks of the program before this one: they would make it another one
+    world.empty()
+    program = Program(world, switch, seed)
+    failure = ""
+    try:
+        program.run(plan, STEPS)
+    except Exception as error:  # also what the library or SQLAlchemy should never raise
+        failure = f"{type(error).__name__}: {error!s:.300}"
+    return failure, program.done
+
+
+def report(world: World, switch: Switch, seed: int, database: str, error: str) -> str:
+    """Tell how a program failed, with as few of its steps as still fail."""
+    plan, fewest = list(plan_of(world, seed)), ""
+    at = len(plan)
+    while at:
+        at -= 1
+        fewer = plan[:at] + plan[at + 1 :]
+        less, done = failure_of(world, switch, fewer, seed)
+        if less:
+            plan, error = fewer, less
+            steps = " ".join(f"{name}/{chance}" for name, chance in plan)
+            fewest = f'\n  enough: {" ".join(done)}\n  again: --program "{seed}: {steps}"'
+    return (
+        f"program {seed} on {world.name} tables of {database}: {error}\n"
+        f'  again: pytest tests/programs -k "{world.name} and {database}" --program {seed}{fewest}'
+    )
+
+
+def parsed(chosen: str) -> tuple[Plan, int]:
+    seed, _, steps = chosen.partition(":")
+    return [(name, int(chance)) for name, _, chance in (each.partition("/") for each in steps.split())], int(seed)
