@@ -7,12 +7,16 @@ import pkgutil
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+from docutils.nodes import Text, bullet_list, list_item, literal, paragraph
+from sphinx.util.docutils import SphinxDirective
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
+from sqlalchemy_public_id.cli.commands import public_id
 
 if TYPE_CHECKING:
-    from docutils.nodes import Element
+    from docutils.nodes import Element, Node
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -109,6 +113,27 @@ def find_by_meaning(app: Sphinx, env: BuildEnvironment, reference: pending_xref,
     return None
 
 
+class Options(SphinxDirective):
+    """The options of commands, as ``public-id COMMAND --help`` shows them: each once, in the order of the commands."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[Node]:
+        records: dict[tuple[str, str], None] = {}
+        for name in self.arguments[0].split():
+            command = public_id.commands[name]
+            context = click.Context(command, info_name=name)
+            found = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
+            records |= dict.fromkeys(record for record in found if record)
+        listed = bullet_list()
+        for option, text in records:
+            written = literal(text=option)
+            listed += list_item("", paragraph("", "", written, Text(f": {text}")))
+        return [listed]
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the resolver."""
+    """Connect the resolver, and add the directive of the command line."""
     app.connect("missing-reference", find_by_meaning)
+    app.add_directive("options", Options)

@@ -98,7 +98,7 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
     """Return True if the database gave up the transaction of *error*, which may succeed if it is run again as a whole.
 
     Such are deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL and
-    MariaDB, and a busy SQLite file (``docs/guides/several-nodes.md`` has the numbers). The code is read from the error
+    MariaDB, and a busy SQLite file (``docs/guides/collisions.md`` has the numbers). The code is read from the error
     of any driver. An error that another one hides is seen: a deadlock ends the savepoints, so that the ``ROLLBACK TO
     SAVEPOINT`` of a ``with session.begin_nested()`` fails after it.
 
