@@ -61,7 +61,7 @@ BUDGETS = {
     "background/how-the-guard-works": 1000,
     "design": 4500,
 }
-"""Words of each page, code and tables included. What a page gains beyond 15 percent of them, another one has to lose."""
+"""Words of each page, code and tables included. A page may have 15 percent more."""
 WORDS = 33_500
 """Words of all pages but the design, which is for contributors."""
 
@@ -146,7 +146,7 @@ def test_policy_names_every_public_module() -> None:
 def test_pages_are_in_the_table_of_contents() -> None:
     """Each page of the documentation can be reached from the first one."""
     trees = re.findall(
-        r"^:::\{toctree\}\n(?::.*\n)+\n(.*?)^:::$", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE
+        r"^:::\{toctree\}\n(?::[^\n]*\n)+\n(.*?)^:::$", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE
     )
     entries = [entry for tree in trees for entry in tree.split()]
 
@@ -172,7 +172,7 @@ def test_sentences_are_short(page: str) -> None:
 
 def test_links_name_their_destination() -> None:
     """Nobody has to follow a link to learn where it leads."""
-    vague = r"\[(?:how|here|this|that|why|reason|reasons|more|the list|the page|a page|the rest)\]\(\S+"
+    vague = r"\[(?:how|here|this|that|why|reason|reasons|more|link)\]\(\S+"
 
     assert {page.name: found for page in PAGES if (found := re.findall(vague, page.read_text(), re.IGNORECASE))} == {}
 
