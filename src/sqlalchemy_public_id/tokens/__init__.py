@@ -146,12 +146,12 @@ def get(
 ) -> M | None:
     """Return the row of *model* that has this token, or ``None``.
 
-    Text that is no token, or is mistyped, is answered without a statement. The application checks whether the token has
-    expired.
+    Text that is no token, or is mistyped, is answered without a statement. An expired token finds its row, unless you
+    pass a condition: ``where=Download.expires_at > now``.
 
     :param text: what was received; any object is accepted.
     :param attribute: the name of the token column, if a model has several; ``token`` by default.
-    :param load: as with :func:`sqlalchemy_public_id.lookup.get`: ``options``, ``with_for_update`` and so on.
+    :param load: as with :func:`sqlalchemy_public_id.lookup.get`: ``where``, ``options``, ``with_for_update`` and so on.
     """
     require_session(session)
     check_options("get", load)
