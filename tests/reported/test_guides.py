@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,15 @@ from uuid import UUID
 import pytest
 from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
-from marks import known_defect
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, Uuid, insert
-from sqlalchemy.orm import DeclarativeBase, Session, configure_mappers
+from raw_uuids import type_of_uuid
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, Uuid, insert, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
 
-from sqlalchemy_public_id import lookup
+import sqlalchemy_public_id
+from sqlalchemy_public_id import PublicIdColumnMixin, Uuid4, lookup
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-COMING_FROM, TENANTS = GUIDES / "coming-from.md", GUIDES / "tenants.md"
+ADOPTING, COMING_FROM, TENANTS = (GUIDES / f"{name}.md" for name in ("adopting-ids", "coming-from", "tenants"))
 
 
 def execute(code: str, **names: Any) -> dict[str, Any]:
@@ -45,55 +48,132 @@ def model_of(guide: Path, beginning: str) -> Any:
     class Base(DeclarativeBase):
         metadata = MetaData()
 
-    imports = first_block(guide).partition("class Base")[0]
+    imports = first_block(guide).partition("class Before")[0]
     model: Any = [*execute(imports + statement(guide, beginning), Base=Base).values()][-1]
     configure_mappers()
     return model
 
 
+def row_of_uuids(engine: Engine) -> dict[str, str]:
+    """Return what the table of "A UUID column" says about SQLAlchemy's Uuid() in this database."""
+    lines = [
+        line for line in ADOPTING.read_text().splitlines() if re.match(r"\| (the column is|`UUID`|`CHAR\(32\)`)", line)
+    ]
+    heads, *rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    found = [dict(zip(heads, row, strict=True)) for row in rows]
+    [row] = [
+        row for row in found if row["the column is"] == type_of_uuid(engine) and engine.name in row["where"].lower()
+    ]
+    return row
+
+
+def model_with(format: str) -> Any:
+    """Return a model of the table of documents, whose ids have a format of the guide."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Document(PublicIdColumnMixin, Base):
+        __tablename__ = "document"
+        __public_id__ = eval(format, {"Uuid4": Uuid4})
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    return Document
+
+
+def differences(engine: Engine, model: Any) -> list[str]:
+    """Return the operations that autogenerate writes."""
+    with engine.connect() as connection:
+        script = produce_migrations(MigrationContext.configure(connection), model.metadata)
+    assert script.upgrade_ops is not None
+    return re.findall(r"op\.\w+\(.*?\)$", render_python_code(script.upgrade_ops), re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.backend
 def test_key_that_stays(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The model that "Integer ids in the API" shows is migrated by one operation from a table with an INTEGER key."""
+    """The model that "Integer keys" shows is migrated by one operation from a table with an INTEGER key."""
     old = MetaData()
     Table("user", old, Column("id", Integer, primary_key=True), Column("name", String(100), nullable=False))
     create(old)
     model = model_of(COMING_FROM, "class User(")
 
-    with engine.connect() as connection:
-        script = produce_migrations(MigrationContext.configure(connection), model.metadata)
-
-    assert script.upgrade_ops is not None
-    written = re.findall(r"op\.\w+", render_python_code(script.upgrade_ops))
-
-    assert written == ["op.add_public_id"]
+    assert [each.partition("(")[0] for each in differences(engine, model)] == ["op.add_public_id"]
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize(
-    "database",
-    [
-        "postgresql",
-        *(
-            pytest.param(
-                name, marks=known_defect("house", "a column of UUIDs is not read as it is", raises=AssertionError)
-            )
-            for name in ("sqlite", "mysql", "mariadb")
-        ),
-    ],
-    indirect=True,
-)
-def test_column_of_uuids(create: Callable[[MetaData], None], session: Session) -> None:
-    """The model that "A UUID column" shows finds rows of a table whose UUIDs SQLAlchemy has stored."""
+def test_column_of_uuids(engine: Engine, create: Callable[[MetaData], None], session: Session) -> None:
+    """The format that "A UUID column" shows for a column of SQLAlchemy's Uuid() reads it and keeps its links alive."""
     old = MetaData()
-    document = Table("document", old, Column("id", Integer, primary_key=True), Column("public_id", Uuid, unique=True))
+    document = Table(
+        "document", old, Column("id", Integer, primary_key=True), Column("public_id", Uuid, nullable=False, unique=True)
+    )
     create(old)
     stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
     session.execute(insert(document).values(public_id=stored))
     session.commit()
+    row = row_of_uuids(engine)
+    model = model_with(row["format"])
+    link = stored.hex if row["old links are found"] == "without their hyphens" else str(stored)
 
-    found = lookup.get(session, model_of(COMING_FROM, "class Document("), str(stored))
+    found = lookup.get_one(session, model, link)
 
-    assert found is not None
+    assert found.public_id == link
+    assert lookup.get(session, model, str(stored)) is (found if link == str(stored) else None)
+    session.add(new := model())
+    session.flush()
+    assert {*session.scalars(select(document.c.public_id))} == {stored, UUID(new.public_id)}
+    session.rollback()
+    assert not [each for each in differences(engine, model) if "type" in each]
+
+
+@pytest.mark.backend
+def test_mistaken_column_of_uuids(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A format that the guide gives for another database is a change of the type."""
+    old = MetaData()
+    Table(
+        "document", old, Column("id", Integer, primary_key=True), Column("public_id", Uuid, nullable=False, unique=True)
+    )
+    create(old)
+    mistaken = (
+        'Uuid4(encoding="hex", storage="text")' if engine.name == "postgresql" else 'Uuid4(encoding="hyphenated")'
+    )
+
+    assert [each for each in differences(engine, model_with(mistaken)) if "type" in each]
+
+
+@pytest.mark.backend
+def test_table_works_on_without_the_library(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The models of "Remove the library" read and write the old tables in a process that cannot import the library."""
+    before, *after = re.findall(
+        r"^```python\n(.*?)^```", (GUIDES / "removing.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    declarations, setting_up, rows = before.partition("engine = ")
+    assert setting_up
+    names = execute(declarations)
+    create(names["Before"].metadata)
+    execute(rows.partition("create_all(engine)")[2], **names, engine=engine)
+    url = engine.url.render_as_string(hide_password=False)
+    preamble = (
+        "import sys; sys.modules['sqlalchemy_public_id'] = None\n"
+        f"from sqlalchemy import create_engine; engine = create_engine({url!r})\n"
+    )
+
+    subprocess.run([sys.executable, "-c", preamble + "\n".join(after)], check=True)
+
+    with Session(engine) as session:
+        for model in (names["OldCustomer"], names["OldOrder"]):
+            assert len({row.public_id for row in session.scalars(select(model))}) == 2
+            assert all(model.__public_id__.is_valid(row.public_id) for row in session.scalars(select(model)))
+
+
+def test_every_obstacle_is_in_the_guide() -> None:
+    """Whoever searches the documentation for the code of an obstacle finds it."""
+    sources = (Path(sqlalchemy_public_id.__file__).parent / "migrating").rglob("*.py")
+    codes = {code for source in sources for code in re.findall(r'Obstacle\(\s*"([a-z-]+)"', source.read_text())}
+    table = (GUIDES / "migration-hazards.md").read_text().partition("## Obstacles")[2]
+
+    assert len(codes) > 20
+    assert sorted(code for code in codes if f"`{code}`" not in table) == []
 
 
 def test_condition_of_a_tenant() -> None:
