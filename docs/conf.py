@@ -41,7 +41,6 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 _REPOSITORY = "https://github.com/sqlalchemy-public-id/sqlalchemy-public-id"
-_CHANGELOG = f"{_REPOSITORY}/blob/main/CHANGELOG.md"
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -53,7 +52,6 @@ html_theme_options = {
     "source_repository": _REPOSITORY,
     "source_branch": "main",
     "source_directory": "docs/",
-    "announcement": f'<a href="{_REPOSITORY}">Repository</a> · <a href="{_CHANGELOG}">Changelog</a> · {release}',
 }
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -179,7 +179,7 @@ def test_pages_fit(browser: Any, address: str, site: Path) -> None:
             shown, needed = browser.execute_script(
                 "return [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
             )
-            assert shown == width
+            assert width - shown < 20  # a scroll bar
             if needed > shown:
                 wide.append((page, width))
     assert wide == []
