@@ -161,7 +161,7 @@ class Options(SphinxDirective):
             context = click.Context(command, info_name=name)
             found = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
             records |= dict.fromkeys(record for record in found if record)
-        listed = bullet_list()
+        listed = bullet_list(support_smartquotes=False)  # two hyphens stay two
         for option, text in records:
             written = literal(text=option)
             listed += list_item("", paragraph("", "", written, Text(f": {text}")))
