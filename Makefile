@@ -104,7 +104,7 @@ outside: $(VENV)/test.done databases
 neighbours: $(NEIGHBOURS)/installed.done
 	$(NEIGHBOURS)/bin/python -m pytest -W default -p no:pytest_alembic tests/neighbours $(ARGS)
 
-# Mutants of the library, and whether a test sees each: docs/testing.md.
+# Mutants of the library, and whether a test sees each: mutants/README.md.
 mutants: $(VENV)/test.done databases
 	@$(UV) pip install --quiet --python $(BIN)/python --group mutants
 	$(BIN)/python -m mutants $(ARGS)

@@ -1,1 +1,1 @@
-"""Mutants of the library, and the tests that kill them: ``make mutants``, docs/testing.md."""
+"""Mutants of the library, and the tests that kill them: ``make mutants``, mutants/README.md."""

@@ -14,7 +14,7 @@ from support.people import People, migrating, send
 from marks import on
 from people import People, migrating, send
 from sqlalchemy import Engine, inspect
->>>>>>> v29:tests/migrations/test_obstacles.py
+>>>>>>> v29:tests/migrating/test_obstacles.py
 
 from sqlalchemy_public_id.errors import MigrationRefused
 
