@@ -7,12 +7,18 @@ import pkgutil
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+from docutils.nodes import Text, bullet_list, list_item, literal, paragraph
+from docutils.nodes import section as section_node
+from sphinx.addnodes import index
+from sphinx.util.docutils import SphinxDirective
 from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
+from sqlalchemy_public_id.cli.commands import public_id
 
 if TYPE_CHECKING:
-    from docutils.nodes import Element
+    from docutils.nodes import Element, Node, document
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -35,7 +41,6 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 _REPOSITORY = "https://github.com/sqlalchemy-public-id/sqlalchemy-public-id"
-_CHANGELOG = f"{_REPOSITORY}/blob/main/CHANGELOG.md"
 
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -47,7 +52,6 @@ html_theme_options = {
     "source_repository": _REPOSITORY,
     "source_branch": "main",
     "source_directory": "docs/",
-    "announcement": f'<a href="{_REPOSITORY}">Repository</a> · <a href="{_CHANGELOG}">Changelog</a> · {release}',
 }
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -64,6 +68,33 @@ add_module_names = False
 autodoc_default_options = {"members": True}
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
+
+SEARCHED = {
+    "background/why-two-identifiers": ["enumerable", "hide id", "sequential ids", "uuid primary key"],
+    "databases": ["collation", "grant", "oracle", "rights"],
+    "guides/adopting-ids": ["hashids", "sqids"],
+    "guides/alembic": ["alembic", "autogenerate"],
+    "guides/async": ["async", "asyncio"],
+    "guides/bulk-and-upsert": ["bulk insert", "on conflict", "upsert"],
+    "guides/choosing-a-format": ["nanoid", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"],
+    "guides/collisions": ["collision", "deadlock", "retry"],
+    "guides/coming-from": ["django", "rails"],
+    "guides/foreign-keys": ["foreign key", "n+1"],
+    "guides/idempotency": ["idempotency", "idempotent"],
+    "guides/integrations": ["flask", "litestar", "sqlmodel"],
+    "guides/keys-before-the-insert": ["sequential"],
+    "guides/live-tables": ["downtime", "zero downtime"],
+    "guides/pages": ["cursor", "filter", "pagination", "sort"],
+    "guides/pydantic-and-fastapi": ["404", "fastapi", "pydantic"],
+    "guides/removing": ["lock-in", "uninstall"],
+    "guides/several-databases": ["galera", "sharding"],
+    "guides/tenants": ["multi-tenant", "tenant"],
+    "guides/testing": ["deterministic", "fixture", "pytest"],
+    "guides/tokens": ["download", "password reset"],
+    "reference/index": ["api", "api reference"],
+    "tutorial/first-model": ["getting started", "quickstart"],
+}
+"""Words that people type into the search → the page that answers. The tests of the site search for them."""
 
 nitpicky = True
 nitpick_ignore = [
@@ -109,6 +140,36 @@ def find_by_meaning(app: Sphinx, env: BuildEnvironment, reference: pending_xref,
     return None
 
 
+def add_searched_words(app: Sphinx, document: document) -> None:
+    """Let the words of :data:`SEARCHED` lead to the page: the search of the site ranks entries of the index highest."""
+    for section in document.findall(section_node):
+        words = SEARCHED.get(app.env.docname, ())
+        section.insert(1, index(entries=[("single", word, "", "main", None) for word in words]))
+        return
+
+
+class Options(SphinxDirective):
+    """The options of commands, as ``public-id COMMAND --help`` shows them: each once, in the order of the commands."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[Node]:
+        records: dict[tuple[str, str], None] = {}
+        for name in self.arguments[0].split():
+            command = public_id.commands[name]
+            context = click.Context(command, info_name=name)
+            found = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
+            records |= dict.fromkeys(record for record in found if record)
+        listed = bullet_list(support_smartquotes=False)  # two hyphens stay two
+        for option, text in records:
+            written = literal(text=option)
+            listed += list_item("", paragraph("", "", written, Text(f": {text}")))
+        return [listed]
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the resolver."""
+    """Connect the resolver and the words of the search, and add the directive of the command line."""
     app.connect("missing-reference", find_by_meaning)
+    app.connect("doctree-read", add_searched_words)
+    app.add_directive("options", Options)

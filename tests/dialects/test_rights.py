@@ -1,4 +1,4 @@
-"""The rights that docs/databases names for applications are enough, on real servers."""
+"""The rights that docs/databases.md names for applications are enough, on real servers."""
 
 from __future__ import annotations
 

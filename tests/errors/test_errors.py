@@ -231,7 +231,7 @@ def test_page_and_docstring_agree() -> None:
     """Both draw the errors in one order, which is that of the sections of the page."""
     [order] = {tuple(drawn(text)) for text in DRAWINGS.values()}
 
-    assert list(order) == ["PublicIdError", *re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)]
+    assert list(order) == ["PublicIdError", *re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)]
 
 
 # --- messages

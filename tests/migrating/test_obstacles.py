@@ -6,15 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-<<<<<<< HEAD:tests/migrating/test_obstacles.py
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 from support.marks import on
 from support.people import People, migrating, send
-=======
-from marks import on
-from people import People, migrating, send
-from sqlalchemy import Engine, inspect
->>>>>>> v29:tests/migrations/test_obstacles.py
 
 from sqlalchemy_public_id.errors import MigrationRefused
 

@@ -24,6 +24,47 @@ APART = [DOCS / "guides/history-and-listeners.md", DOCS / "tutorial/a-service.md
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
+BUDGETS = {
+    "index": 350,
+    "tutorial/first-model": 700,
+    "tutorial/a-service": 900,
+    "background/why-two-identifiers": 900,
+    "guides/cookbook": 900,
+    "guides/choosing-a-format": 1500,
+    "guides/declaring-ids": 1100,
+    "guides/foreign-keys": 1200,
+    "guides/looking-up": 900,
+    "guides/pages": 1000,
+    "guides/tenants": 700,
+    "guides/idempotency": 900,
+    "guides/bulk-and-upsert": 1000,
+    "guides/async": 250,
+    "guides/tokens": 800,
+    "guides/history-and-listeners": 700,
+    "guides/pydantic-and-fastapi": 1600,
+    "guides/integrations": 1200,
+    "guides/testing": 700,
+    "guides/live-tables": 1050,
+    "guides/alembic": 1100,
+    "guides/adopting-ids": 1500,
+    "guides/coming-from": 500,
+    "guides/migration-hazards": 1300,
+    "guides/removing": 400,
+    "guides/several-databases": 1700,
+    "guides/keys-before-the-insert": 1100,
+    "guides/collisions": 1500,
+    "databases": 1500,
+    "guides/command-line": 900,
+    "errors": 1100,
+    "background/how-it-is-fast": 700,
+    "background/how-it-is-proven": 1000,
+    "background/how-the-guard-works": 1000,
+    "design": 4500,
+}
+"""Words of each page, code and tables included. A page may have 15 percent more."""
+WORDS = 33_500
+"""Words of all pages but the design, which is for contributors."""
+
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
 
 
@@ -31,6 +72,10 @@ class Fence(NamedTuple):
     language: str
     first: int
     last: int
+
+
+def name(page: Path) -> str:
+    return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
 def fences(page: Path) -> list[Fence]:
@@ -52,6 +97,20 @@ def documented() -> Iterator[Any]:
             yield shown
             if directive["kind"] == "module" and ":no-members:" not in directive["options"]:
                 yield from (getattr(shown, name) for name in shown.__all__)
+
+
+def words(page: Path) -> int:
+    """The number of words of *page*: the bars of a table are none, nor is code that readers do not see."""
+    shown = re.sub(r"<!--.*?-->|^:::\{toctree\}.*?^:::$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return sum(bool(re.search(r"\w", word)) for word in shown.split())
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """The sentences of *page*, without code, tables, headings and the addresses of links."""
+    text = re.sub(r"^```.*?^```$|^:::.*?^:::$|<!--.*?-->", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for line in text.splitlines():
+        if not line.startswith(("|", "#", "![")):
+            yield from re.split(r"(?<=[.!?]) ", re.sub(r"\]\([^)]*\)", "]", line))
 
 
 @pytest.fixture(name="sybils")
@@ -86,10 +145,36 @@ def test_policy_names_every_public_module() -> None:
 
 def test_pages_are_in_the_table_of_contents() -> None:
     """Each page of the documentation can be reached from the first one."""
-    contents = (DOCS / "index.md").read_text().splitlines()
-    names = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES if DOCS in page.parents}
+    trees = re.findall(
+        r"^:::\{toctree\}\n(?::[^\n]*\n)+\n(.*?)^:::$", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    entries = [entry for tree in trees for entry in tree.splitlines() if not entry.endswith(">")]
 
-    assert names - {"index"} <= set(contents)
+    assert sorted(entries) == sorted(BUDGETS.keys() - {"index"} | {name(page) for page in REFERENCE})
+    assert BUDGETS.keys() == {name(page) for page in PAGES if DOCS in page.parents} - {name(page) for page in REFERENCE}
+
+
+def test_documentation_stays_small() -> None:
+    """A reader can read all of it: 34 pages besides the design and the reference, each within its budget."""
+    counted = {page: words(DOCS / f"{page}.md") for page in BUDGETS}
+
+    assert len(BUDGETS.keys() - {"design"}) <= 34
+    assert {page: count for page, count in counted.items() if count > 1.15 * BUDGETS[page]} == {}
+    assert counted["design"] <= BUDGETS["design"]
+    assert sum(counted.values()) - counted["design"] <= WORDS
+
+
+@pytest.mark.parametrize("page", sorted(BUDGETS.keys() - {"design"}))
+def test_sentences_are_short(page: str) -> None:
+    """No sentence has more than 40 words."""
+    assert [sentence for sentence in sentences(DOCS / f"{page}.md") if len(sentence.split()) > 40] == []
+
+
+def test_links_name_their_destination() -> None:
+    """Nobody has to follow a link to learn where it leads."""
+    vague = r"\[(?:how|here|this|that|why|reason|reasons|more|link)\]\(\S+"
+
+    assert {page.name: found for page in PAGES if (found := re.findall(vague, page.read_text(), re.IGNORECASE))} == {}
 
 
 def test_every_python_fence_is_run(sybils: list[Sybil]) -> None:
@@ -117,7 +202,9 @@ def test_fences_are_in_known_languages() -> None:
         f"{page}:{fence.first}: {fence.language}"
         for page in PAGES
         for fence in fences(page)
-        if fence.language not in known and not (fence.language == "{eval-rst}" and page in REFERENCE)
+        if fence.language not in known
+        and not fence.language.startswith("{options} ")
+        and not (fence.language == "{eval-rst}" and page in REFERENCE)
     ]
 
     assert strange == []
@@ -125,7 +212,7 @@ def test_fences_are_in_known_languages() -> None:
 
 def test_every_error_has_a_heading() -> None:
     """The page on errors has a section for each error but the base of all."""
-    headings = re.findall(r"^## (\w+)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^### (\w+)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
 
     assert sorted(set(errors.__all__) - {"PublicIdError"}) == sorted(headings)
 

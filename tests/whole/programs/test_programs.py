@@ -79,7 +79,7 @@ def report(world: World, switch: Switch, seed: int, database: str, error: str) -
             fewest = f'\n  enough: {" ".join(done)}\n  again: --program "{seed}: {steps}"'
     return (
         f"program {seed} on {world.name} tables of {database}: {error}\n"
-        f'  again: pytest tests/programs -k "{world.name} and {database}" --program {seed}{fewest}'
+        f'  again: pytest tests/whole/programs -k "{world.name} and {database}" --program {seed}{fewest}'
     )
 
 
