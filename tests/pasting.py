@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 
 import command
+import pytest
 from people import send
 from sqlalchemy import Engine
 
@@ -17,8 +18,9 @@ def paste(engine: Engine, remedy: Remedy | None) -> None:
     assert remedy is not None
     if remedy.language == "sh":
         (line,) = remedy.lines
-        words = shlex.split(line.replace("$DATABASE_URL", engine.url.render_as_string(hide_password=False)))
-        assert command.run(*words[1:]).exit_code == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DATABASE_URL", engine.url.render_as_string(hide_password=False))
+            assert command.run(*shlex.split(line)[1:]).exit_code == 0
     else:
         assert remedy.language == "sql", remedy
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
