@@ -1121,3 +1121,12 @@ def test_rows_at_both_ends_of_the_key(engine: Engine, make: Make) -> None:
     make(rows=NanoId().generate_many(6))
 
     assert [table.sampled for table in audit.run(engine, sample=8).tables] == [6]
+
+
+def test_ids_made_by_hand(engine: Engine, make: Make) -> None:
+    """A few ids among many that no format has are named one by one, and not by a format that accepts more than them."""
+    make(rows=[*NanoId().generate_many(40), "__world__"], type=String(12))
+
+    remedy = audit.run(engine, tables=[NAME]).at_least("warning")[0].remedy
+
+    assert str(remedy) == "__public_id__ = NanoId().accepting('__world__')"
