@@ -29,11 +29,12 @@ def test_preset_makes_a_format(alphabet: str) -> None:
         (BASE58, "".join(character for character in BASE62 if character not in "0OIl")),
         (URLSAFE64, base64.urlsafe_b64encode(VALUES_OF_BASE64.to_bytes(48, "big")).decode()),
         (CROCKFORD32, "".join(c for c in string.digits + string.ascii_uppercase if c not in "ILOU")),
+        (UNAMBIGUOUS, "6789bcdfghjkmnpqrtwz"),
     ],
-    ids=["BASE36", "BASE62", "BASE58", "URLSAFE64", "CROCKFORD32"],
+    ids=["BASE36", "BASE62", "BASE58", "URLSAFE64", "CROCKFORD32", "UNAMBIGUOUS"],
 )
-def test_preset_of_a_standard(alphabet: str, expected: str) -> None:
-    """The characters, and their order, are those of the standard."""
+def test_preset_for_ever(alphabet: str, expected: str) -> None:
+    """The characters, and their order, are those of the standard, and never change."""
     assert alphabet == expected
 
 
