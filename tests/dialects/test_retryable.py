@@ -44,6 +44,21 @@ def _tables(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("create")(Base.metadata)
 
 
+@pytest.fixture
+def two_accounts(engine: Engine) -> None:
+    """Two rows, for two transactions that change them in opposite orders."""
+    with Session(engine) as session:
+        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
+        session.commit()
+
+
+def in_opposite_orders(change: Callable[..., None]) -> None:
+    """Call *change* with the two ids, in two threads."""
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(change, ID, OTHER_ID), threads.submit(change, OTHER_ID, ID)]:
+            done.result(60)
+
+
 def balances(engine: Engine) -> list[int]:
     with engine.connect() as connection:
         return list(connection.scalars(select(Account.balance).order_by(Account.id)))
@@ -68,11 +83,9 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
 
 
 @on(*SERVERS)
+@pytest.mark.usefixtures("two_accounts")
 def test_deadlocks(database: str, engine: Engine) -> None:
     """Two transactions that change two rows in opposite orders are both done, one of them twice."""
-    with Session(engine) as session:
-        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
-        session.commit()
     both, calls = threading.Barrier(2), []
 
     def add(*ids: str) -> None:
@@ -87,9 +100,7 @@ def test_deadlocks(database: str, engine: Engine) -> None:
 
         run_transaction(sessionmaker(engine), change)
 
-    with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(add, ID, OTHER_ID), threads.submit(add, OTHER_ID, ID)]:
-            done.result(60)
+    in_opposite_orders(add)
 
     assert balances(engine) == [2, 2]
     assert len(calls) >= 3
@@ -265,11 +276,9 @@ def test_async(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> 
 
 
 @on(*SERVERS)
+@pytest.mark.usefixtures("two_accounts")
 def test_deadlock_inside_a_savepoint(database: str, engine: Engine) -> None:
     """A deadlock is seen although ``begin_nested()`` has failed after it, because its savepoint was gone."""
-    with Session(engine) as session:
-        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
-        session.commit()
     both, errors = threading.Barrier(2), list[BaseException]()
 
     def change(*ids: str) -> None:
@@ -283,8 +292,6 @@ def test_deadlock_inside_a_savepoint(database: str, engine: Engine) -> None:
         except DBAPIError as error:
             errors.append(error)
 
-    with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(change, ID, OTHER_ID), threads.submit(change, OTHER_ID, ID)]:
-            done.result(60)
+    in_opposite_orders(change)
 
     assert [guard.is_retryable(error) for error in errors] == [True]
