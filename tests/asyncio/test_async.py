@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import ForeignKey, MetaData, String, event, func, select
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -18,11 +17,9 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session, selectinload
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session
 
 from sqlalchemy_public_id import (
-    NanoId,
-    PublicIdCollision,
     PublicIdMixin,
     PublicIdNotFound,
     TypedId,
@@ -63,14 +60,6 @@ class Ticket(Base):
     __tablename__ = "ticket"
     id: Mapped[int] = bigint_key()
     token: Mapped[bytes] = token_column(TICKET)
-
-
-class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
-
-    __tablename__ = "tiny"
-    __public_id__ = NanoId(length=1)
-    number: Mapped[int]
 
 
 ADA, GRACE, UNKNOWN = (f"aswriter_{name:0>12}" for name in ("ada", "grace", "unknown"))
@@ -242,67 +231,6 @@ def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
     run(story)
 
 
-ONE: dict[str, Callable[..., Awaitable[Any]]] = {
-    "get": lambda session, **how: lookup.get(session, Writer, ADA, **how),
-    "get_one": lambda session, **how: lookup.get_one(session, Writer, ADA, **how),
-    "resolve": lambda session, **how: lookup.resolve(session, ADA, **how),
-    "get_many": lambda session, **how: lookup.get_many(session, Writer, [ADA], **how),
-}
-
-
-@pytest.mark.parametrize("name", ONE)
-def test_options(run: Callable[[Story], None], name: str) -> None:
-    """Loader options, ``populate_existing`` and ``execution_options`` are passed on."""
-
-    async def ask(session: AsyncSession, **how: Any) -> Any:
-        found = await ONE[name](session, **how)
-        return found[ADA] if isinstance(found, dict) else found
-
-    async def story(session: AsyncSession) -> None:
-        for how in ({"execution_options": {"populate_existing": True}}, {"populate_existing": True}):
-            kept = await ask(session)
-            await (await session.connection()).execute(update(Writer.__table__).values(name=None))
-            assert (await ask(session)).name == kept.name == "Ada"
-            found = await ask(session, options=[selectinload(Writer.books)], **how)
-            assert (found.name, [book.public_id for book in found.books]) == (None, BOOKS)
-            await session.rollback()
-            session.expunge_all()
-
-    run(story)
-
-
-def test_execution_options(run: Callable[[Story], None]) -> None:
-    """``execution_options`` reach the statements that load no rows, too."""
-
-    async def story(session: AsyncSession) -> None:
-        seen: list[Any] = []
-        event.listen(
-            session.sync_session, "do_orm_execute", lambda state: seen.append(state.execution_options.get("mine"))
-        )
-        keys = await lookup.keys_of(session, Writer, [ADA], execution_options={"mine": 1})
-        await lookup.public_ids_of(session, Writer, keys.values(), execution_options={"mine": 2})
-        assert seen == [1, 2]
-
-    run(story)
-
-
-def test_with_for_update(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
-    """The row is locked; SQLite has no such locks and takes no notice."""
-
-    async def story(session: AsyncSession) -> None:
-        assert await lookup.get(session, Writer, ADA, with_for_update=True) is not None
-        async with AsyncSession(async_engine) as other:
-            nowait = lookup.get(other, Writer, ADA, with_for_update={"nowait": True})
-            if async_engine.dialect.name == "sqlite":
-                assert await nowait is not None
-            else:
-                with pytest.raises(DBAPIError):
-                    await nowait
-        await session.rollback()
-
-    run(story)
-
-
 def agree(objects: list[Any], rows: Any) -> None:
     assert {each.id: each.public_id for each in objects}.items() <= {row.id: row.public_id for row in rows}.items()
     assert len({each.public_id for each in objects}) == len(objects)
@@ -323,35 +251,5 @@ def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
         await session.commit()
         agree(books, await session.execute(select(Book.id, Book.public_id)))
         assert await session.scalar(select(func.count()).select_from(Book)) == rows + 2
-
-    run(story)
-
-
-def test_bulk_insert_into_a_small_space(run: Callable[[Story], None]) -> None:
-    """Thirty-six objects find thirty-six ids; for more there is an error, after which the session goes on."""
-
-    async def story(session: AsyncSession) -> None:
-        objects = [Tiny(number=number) for number in range(36)]
-        for part in (objects[:20], objects[20:]):
-            await bulk.insert(session, part)
-        agree(objects, await session.execute(select(Tiny.id, Tiny.public_id)))
-        await session.commit()
-        with pytest.raises(PublicIdCollision):
-            await bulk.insert(session, [Tiny(number=1), Tiny(number=2)])
-        await session.rollback()
-        assert await session.scalar(select(func.count()).select_from(Tiny)) == 36
-
-    run(story)
-
-
-@pytest.mark.parametrize("duplicates", [["Ada"], ["new", "Ada"]])
-def test_bulk_insert_and_other_constraints(run: Callable[[Story], None], duplicates: list[str]) -> None:
-    """A duplicate of another kind is the error it always was."""
-
-    async def story(session: AsyncSession) -> None:
-        with pytest.raises(IntegrityError):
-            await bulk.insert(session, [Writer(name=name) for name in duplicates])
-        await session.rollback()
-        assert await session.scalar(select(func.count()).select_from(Writer)) == 2
 
     run(story)

@@ -71,8 +71,9 @@ NAMESAKE = child_of("postgresql", DefaultDialect)
 """It is called as SQLAlchemy's, and is no child of it."""
 
 CHILDREN = {"postgresql": OtherPostgreSQL, "mysql": OtherMySQL, "mariadb": OtherMariaDB, "sqlite": OtherSQLite}
-for attribute, child in [(name, value) for name, value in globals().items() if name.startswith("Other")]:
-    registry.register(f"{child.name}.own", __name__, attribute)
+for attribute, child in [pair for pair in globals().items() if pair[0].startswith("Other")]:
+    for name in (child.name, f"{child.name}.own"):
+        registry.register(name, __name__, attribute)
 
 
 @pytest.fixture

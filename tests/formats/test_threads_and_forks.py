@@ -17,7 +17,6 @@ from sqlalchemy_public_id import NanoId, Snowflake
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import known_formats
 from sqlalchemy_public_id.formats.pool import RandomText
-from sqlalchemy_public_id.tokens import Token
 
 FORMATS: list[Format] = [
     Snowflake(machine) if cls is Snowflake else cls()  # type: ignore[call-arg]
@@ -71,24 +70,6 @@ def test_children_and_grandchildren(format: Format) -> None:
     made += work() + [id for child in children for id in child()]
 
     assert len(made) == len(set(made)) == (2 + 4 * 3) * 201
-
-
-@pytest.mark.slow
-@every_format
-def test_forked_by_a_thread(format: Format) -> None:
-    """Threads that made ids before they fork, and threads of the children, share none either."""
-
-    def work() -> list[str]:
-        return [format.generate() for _ in range(500)]
-
-    def fork_in_thread() -> list[str]:
-        before = work()
-        child = fork(lambda: work() + [id for ids in in_threads(4, work) for id in ids])
-        return before + work() + child()
-
-    made = [id for ids in in_threads(4, fork_in_thread) for id in ids]
-
-    assert len(made) == len(set(made)) == 4 * 7 * 500
 
 
 @pytest.mark.slow
@@ -171,16 +152,3 @@ def test_a_million_ids_of_threads_and_children() -> None:
 
     assert len(ids) == sum(map(len, made)) == 1_000_000
     assert all(map(format.is_valid, ids))
-
-
-def test_tokens() -> None:
-    """Tokens of children differ as well."""
-    token = Token("reset")
-
-    def work() -> list[str]:
-        return [token.issue().reveal() for _ in range(20)]
-
-    children = [fork(work) for _ in range(4)]
-    made = work() + [text for child in children for text in child()]
-
-    assert len(made) == len(set(made)) == 5 * 20

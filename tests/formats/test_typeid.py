@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId, TypedId
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId
 
 VECTORS = Path(__file__).parents[1] / "data" / "typeid"
 """From https://github.com/jetify-com/typeid, with their license."""
@@ -65,13 +65,3 @@ def test_no_prefix() -> None:
     """The empty prefix and none are the same."""
     assert JetifyTypeId("") == JetifyTypeId(None) == JetifyTypeId() == JetifyTypeId("a").prefixed(None)
     assert repr(JetifyTypeId("")) == "JetifyTypeId()"
-
-
-class LineItemId(TypedId, prefix="line_item", format=JetifyTypeId()):
-    """A prefix with an underscore."""
-
-
-def test_typed() -> None:
-    """A typed id takes its prefix from the declaration."""
-    assert LineItemId().startswith("line_item_")
-    assert isinstance(TypedId.parse("line_item_01h455vb4pex5vsknk084sn02q"), LineItemId)

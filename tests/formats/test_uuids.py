@@ -71,14 +71,6 @@ def test_ours_to_others(encoding: str) -> None:
                 assert format.timestamp(text).timestamp() * 1000 == pytest.approx(milliseconds, abs=0.5)
 
 
-def test_others_to_ours() -> None:
-    """What uuid_utils and the standard library make is accepted."""
-    for _ in range(200):
-        for value in (uuid.uuid4(), uuid_utils.uuid4()):
-            assert Uuid4(encoding="hyphenated").is_valid(str(value))
-        assert Uuid7(encoding="hyphenated").is_valid(str(uuid_utils.uuid7()))
-
-
 def of_a_test() -> list[str]:
     """Ids of version 7 that are made while a test has its own clock, one a millisecond."""
     with clock_at(MOMENT) as hands:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate.api import AutogenContext
 from alembic.migration import MigrationContext
-from sqlalchemy import Column, Index, MetaData, String, Table, literal, select
+from sqlalchemy import Index, MetaData, Table, literal, select
 from sqlalchemy.dialects import mssql, oracle
 from sqlalchemy.engine import Dialect, make_url
 from sqlalchemy.exc import NoSuchModuleError
@@ -256,16 +256,6 @@ def test_naming_convention(convention: Any, name: str) -> None:
     assert index_of(table).name == name
     constraint = "CONSTRAINT pk_person PRIMARY KEY (id)" in sql(CreateTable(table), dialect("sqlite"))
     assert constraint is ("pk" in (convention or {}))
-
-
-def test_long_name_of_a_convention() -> None:
-    """The name is cut as SQLAlchemy cuts that of any other index."""
-    column = Column("public_id", String(12), unique=True, index=True)
-    plain = Table("t" * 80, MetaData(naming_convention=CONVENTION), column)
-    table = model("t" * 80, metadata=MetaData(naming_convention=CONVENTION))
-    postgresql = dialect("postgresql+psycopg")
-
-    assert sql(CreateIndex(index_of(table)), postgresql) == sql(CreateIndex(*plain.indexes), postgresql)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 import warnings
@@ -14,7 +13,7 @@ import pytest
 from sqlalchemy import ForeignKey, MetaData, String, text
 from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column, relationship
-from support.marks import classes_die, on
+from support.marks import on
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, lookup, public_id_column
 from sqlalchemy_public_id.errors import DuplicatePrefix
@@ -121,21 +120,6 @@ def test_no_duplicates(new_base: Callable[[], Any]) -> None:
     for base in (new_base(), new_base()):
         for name, declared in (("First", NanoId(prefix="pxa")), ("Second", NanoId()), ("Third", NanoId())):
             declare(base, name, declared)
-
-    configure_mappers()
-
-
-@classes_die
-def test_model_that_is_gone(new_base: Callable[[], Any]) -> None:
-    """A model that exists no longer holds no prefix."""
-    base = new_base()
-    declare(base, "First", NanoId(prefix="pxa"))
-    configure_mappers()
-    base.registry.dispose()
-    base.metadata.clear()
-    base.kept = []
-    gc.collect()
-    declare(base, "Second", NanoId(prefix="pxa"))
 
     configure_mappers()
 
@@ -265,16 +249,6 @@ def test_resolve_many_with_a_condition(db: Session) -> None:
         return model.id < 0 if model is Guest else model.id > 0
 
     assert [*lookup.resolve_many(db, [GUEST, CARS], where=is_seen)] == [CARS]
-
-
-def test_resolve_former_prefixes(db: Session) -> None:
-    """Aliases of a typed id and formats that are still accepted lead to the model as well."""
-    db.add_all([Guest(public_id="pxvisitor_000000000000"), Car(public_id="pxauto_000000")])
-    db.flush()
-
-    assert type(lookup.resolve(db, "pxvisitor_000000000000")) is Guest
-    assert type(lookup.resolve(db, "pxauto_000000")) is Car
-    assert lookup.resolve(db, "pxauto_000000000000") is None
 
 
 @on("sqlite")

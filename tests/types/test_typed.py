@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import copy
 import enum
-import gc
-import importlib
 import json
 import pickle
-import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.marks import classes_die
 
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, Uuid7
 from sqlalchemy_public_id.errors import DuplicatePrefix
@@ -185,7 +180,9 @@ def test_aliases_of_numbers() -> None:
 def test_aliases_keep_the_older_forms() -> None:
     """Older forms of a format are accepted beside the aliases."""
 
-    class ReturnId(TypedId, format=NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret")), aliases=("back",)): ...
+    class ReturnId(
+        TypedId, prefix="ret", format=NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret")), aliases=("back",)
+    ): ...
 
     valid = [ReturnId.id_format.is_valid(text) for text in ("ret_000000000", "ret_0000000", "back_000000000")]
 
@@ -239,40 +236,6 @@ def test_prefix_that_is_taken(arguments: dict[str, Any], message: str) -> None:
 
 
 # --- the life of a type
-
-
-def test_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module may be reloaded: its type replaces its predecessor, and frees the prefixes it no longer has."""
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(tmp_path)
-    source = tmp_path / "reloaded_ids.py"
-    source.write_text('from sqlalchemy_public_id import TypedId\nclass WagonId(TypedId, prefix="wagon"): ...\n')
-    module = importlib.import_module("reloaded_ids")
-    before = module.WagonId()
-    after = importlib.reload(module).WagonId
-
-    assert type(before) is not after
-    assert type(TypedId.parse(str(before))) is after
-
-    source.write_text(source.read_text().replace('"wagon"', '"coach"'))
-    importlib.reload(module)
-    with pytest.raises(InvalidPublicId, match="no type has ids like this"):
-        TypedId.parse(str(before))
-    assert type(TypedId.parse(str(module.WagonId()))) is module.WagonId
-
-
-@classes_die
-def test_a_dead_type() -> None:
-    """A type that Python has freed is gone, and its prefix is free again."""
-    first = type("FirstId", (TypedId,), {}, prefix="mortal")
-    gone = weakref.ref(first)
-    text = str(first())
-    del first
-    gc.collect()
-    second = type("SecondId", (TypedId,), {}, prefix="mortal")
-
-    assert gone() is None
-    assert type(TypedId.parse(text)) is second
 
 
 def test_subclass_of_a_type_with_a_prefix() -> None:
