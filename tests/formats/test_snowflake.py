@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -283,20 +280,6 @@ def test_shown_as_it_is() -> None:
     """What cannot be imported by its name is shown as Python shows it."""
     for function in (lambda: 5, Leases().held, type("Call", (), {"__call__": lambda self: 5})()):
         assert repr(Snowflake(function)) == f"Snowflake(machine_id={function!r})"
-
-
-def test_shown_in_a_script(tmp_path: Path) -> None:
-    """The function of a script is shown by the name it has in there."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from sqlalchemy_public_id import Snowflake\n"
-        "def take(): return 3\n"
-        "import __main__\n"
-        "print(repr(Snowflake(take)), eval(repr(Snowflake(take))) == Snowflake(take))\n"
-    )
-    said = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True).stdout
-
-    assert said == "Snowflake(machine_id=__main__.take) True\n"
 
 
 def test_no_machine() -> None:

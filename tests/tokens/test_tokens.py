@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -242,17 +241,6 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken) -
 
 
 @pytest.mark.backend
-def test_compared_with_columns(session: Session, stored: IssuedToken) -> None:
-    """Joins and subqueries are as with any column."""
-    other = aliased(Reset)
-
-    assert len(session.execute(select(Reset).join(other, Reset.token == other.token)).all()) == 2
-    assert len(found(session, Reset.token.in_(select(other.token)))) == 2
-    assert len(found(session, Reset.token.in_(session.query(other.token)))) == 2
-    assert len(found(session, Reset.token.in_([Reset.token]))) == 2
-
-
-@pytest.mark.backend
 def test_a_token_is_used_once(session: Session, engine: Engine, stored: IssuedToken) -> None:
     """One DELETE checks, uses up and expires a token: the first one has a row, and the next one none."""
     use = delete(Reset).where(Reset.token == RESET.digest(stored.reveal()), Reset.expires_at > NOW)
@@ -370,15 +358,6 @@ def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, crea
     assert any("tokens" in frame.filename and frame.name == "get" for frame in ours)
     assert not [frame for frame in ours if text[6:16] in str(frame.locals)]
     assert text[6:16] not in str(report)
-
-
-def test_rows_can_be_pickled(session: Session, stored: IssuedToken) -> None:
-    """A row holds the digest alone, so that it can go to a cache."""
-    row = tokens.get(session, Reset, stored.reveal())
-    kept = pickle.dumps(row)
-
-    assert pickle.loads(kept).token == stored.digest
-    assert stored.reveal()[6:16].encode() not in kept
 
 
 # --- async

@@ -46,7 +46,9 @@ FORMATS: dict[str, Any] = {  # one of each way to store
 }
 NUMBERS = [name for name in FORMATS if name not in ("ulid text", "nanoid")]
 IN_OTHER_LETTERS = {"ulid": Ulid(), "ulid text": Ulid(storage="text"), "uuid4": Uuid4(encoding="hex")}
-MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "\x00", "ü", "' OR 1=1 --"]
+MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "' OR 1=1 --"]
+UNSENDABLE = ["\x00", "ü"]
+"""A parameter of a column of texts is sent as it is, and a database may refuse these."""
 
 WAYS: dict[str, Callable[[str], Any]] = {
     "text": str,
@@ -149,11 +151,12 @@ def rows(format_name: str, rows_of: Callable[[Any], Rows]) -> Rows:
 def test_well_formed_and_malformed(rows: Rows) -> None:
     """An id finds its row, a malformed text none, in whatever way it is given; so does a statement that is cached."""
     id = rows.model.public_id
-    for make in WAYS.values():
-        for text, found in [(rows.id, ["one"]), (rows.other, ["two"]), *((text, []) for text in MALFORMED)]:
+    for way, make in WAYS.items():
+        malformed = MALFORMED + UNSENDABLE * (way == "text" or id.type.is_native)
+        for text, found in [(rows.id, ["one"]), (rows.other, ["two"]), *((text, []) for text in malformed)]:
             rows.check(make(text), found)
             assert rows.names(id.in_([make(text), literal(rows.other)])) == sorted({*found, "two"})
-    for text in MALFORMED:
+    for text in MALFORMED + UNSENDABLE:
         assert lookup.get(rows.session, rows.model, text) is None
 
 
@@ -259,7 +262,7 @@ def test_malformed_at_execution(rows: Rows) -> None:
     of numbers it cannot be sent."""
     id = rows.model.public_id
     for text, given in itertools.product(
-        MALFORMED[:4], (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id))
+        MALFORMED, (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id))
     ):
         if id.type.is_native:
             with pytest.raises(InvalidPublicId):

@@ -180,9 +180,9 @@ def test_aliases_of_numbers() -> None:
 def test_aliases_keep_the_older_forms() -> None:
     """Older forms of a format are accepted beside the aliases."""
 
-    class ReturnId(
-        TypedId, prefix="ret", format=NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret")), aliases=("back",)
-    ): ...
+    format = NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret"))
+
+    class ReturnId(TypedId, prefix="ret", format=format, aliases=("back",)): ...
 
     valid = [ReturnId.id_format.is_valid(text) for text in ("ret_000000000", "ret_0000000", "back_000000000")]
 
