@@ -225,6 +225,8 @@ def test_every_mistyped_character_is_detected() -> None:
 
     assert len(mistyped) == 13 * 35
     assert not any(map(format.is_valid, mistyped))
+    assert format.quick_check(text)
+    assert not any(map(format.quick_check, mistyped))
 
 
 def test_swapped_neighbours_are_detected() -> None:

@@ -66,6 +66,8 @@ def test_what_people_write(text: str, expected: Format) -> None:
         ("NanoId(length=1, length=2)", "NanoId takes each argument once, and none with **"),
         ("NanoId(*[])", "'*[]' is neither a literal nor the name of an alphabet"),
         ("NanoId(length=2 * 6)", "'2 * 6' is neither a literal nor the name of an alphabet"),
+        ("NanoId(prefix={[]: 1})", "unhashable type"),
+        ("NanoId(alphabet=__name__)", "__name__ is not the name of a format or of an alphabet"),
         ("NanoId(alphabet=BASE37)", "BASE37 is not the name of a format or of an alphabet"),
         ("NanoId().accepting(older=NanoId())", "is neither a format nor accepting(…) with other formats"),
         ("NanoId().accepting(12)", "'12' is neither a format nor accepting(…) with other formats"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise, product
 
 import pytest
+from support.evenness import SUSPECT, chance_of
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import BASE36, alphabets
@@ -80,30 +79,23 @@ def test_pools_are_told_apart_by_identity() -> None:
 # --- from the outside
 
 
-def unevenness(counts: Sequence[int]) -> float:
-    """Chi-square of equally likely events, in standard deviations above the expected value."""
-    expected, degrees = sum(counts) / len(counts), len(counts) - 1
-    return (sum((count - expected) ** 2 / expected for count in counts) - degrees) / math.sqrt(2 * degrees)
-
-
-SUSPECT = 12
-"""For 19 degrees of freedom or more, chance alone exceeds it less than once in ten thousand million tests."""
-
-
 @pytest.mark.parametrize("alphabet", PRESETS.values(), ids=PRESETS)
 def test_characters_are_equally_likely(alphabet: str) -> None:
     """Ids are as even as chance makes them, on the whole and at each place."""
     text = "".join(NanoId(LENGTH, alphabet).generate_many(COUNT))
 
     for column in (text, *(text[place::LENGTH] for place in range(LENGTH))):
-        assert unevenness([column.count(character) for character in alphabet]) < SUSPECT
+        assert chance_of([column.count(character) for character in alphabet]) > SUSPECT
 
 
 def test_bias_is_detected() -> None:
-    """The detector finds ``byte % 36``, at a single place too."""
+    """The detector finds ``byte % 36``, at a single place too, and agrees with the printed chi-square tables."""
     text = os.urandom(COUNT).translate((BASE36 * 8)[:256].encode()).decode()
 
-    assert unevenness([text.count(character) for character in BASE36]) > SUSPECT
+    assert chance_of([text.count(character) for character in BASE36]) < SUSPECT
+    assert chance_of([10, 10]) == 1.0
+    assert chance_of([60, 40]) == pytest.approx(0.0455, rel=1e-3)
+    assert chance_of([40, 60, 50]) == pytest.approx(0.1353, rel=1e-3)
 
 
 def test_characters_are_independent() -> None:
@@ -114,5 +106,5 @@ def test_characters_are_independent() -> None:
     neighbours = Counter(earlier[-1] + later[0] for earlier, later in pairwise(ids))
 
     assert {f"x_{''.join(body)}" for body in product("abcdefg", repeat=3)} == set(tiny)
-    assert unevenness(list(tiny.values())) < SUSPECT
-    assert unevenness([neighbours[a + b] for a, b in product(BASE36, repeat=2)]) < SUSPECT
+    assert chance_of(list(tiny.values())) > SUSPECT
+    assert chance_of([neighbours[a + b] for a, b in product(BASE36, repeat=2)]) > SUSPECT
