@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, bindparam, delete, lambda_stmt, literal, not_, or_, select, update
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
 
 from sqlalchemy_public_id import (
     InvalidPublicId,
@@ -172,9 +172,9 @@ def test_nothing_and_iterables(rows: Rows) -> None:
 
 
 @of_numbers
-def test_beside_null(rows: Rows) -> None:
-    """Where there is no id, a malformed one is compared as with the text: ``!=`` is not true, IS DISTINCT FROM is."""
-    session, about = rows.session, rows.model.Note.about
+def test_another_column(rows: Rows) -> None:
+    """A column of ids of others is joined by them; beside NULL, ``!=`` is not true, and IS DISTINCT FROM is."""
+    session, about, other = rows.session, rows.model.Note.about, aliased(rows.model)
     session.add_all([rows.model.Note(about=None), rows.model.Note(about=rows.id)])
     session.flush()
 
@@ -184,6 +184,8 @@ def test_beside_null(rows: Rows) -> None:
     for text in ("nonsense", literal("nonsense")):
         assert [count(about == text), count(about != text), count(about.in_([text, rows.id]))] == [0, 1, 1]
         assert [count(about.is_distinct_from(text)), count(about.is_not_distinct_from(text))] == [2, 0]
+    assert session.scalars(select(about).join(rows.model, rows.model.public_id == about)).all() == [rows.id]
+    assert session.scalars(select(other.public_id).join(rows.model.Note, other.public_id == about)).all() == [rows.id]
 
 
 def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     Engine,
-    ForeignKey,
     MetaData,
     String,
     delete,
     insert,
     inspect,
-    null,
     select,
     update,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import (
     InvalidPublicId,
@@ -32,10 +30,8 @@ from sqlalchemy_public_id import (
     Ulid,
     Uuid4,
     Uuid7,
-    bigint_key,
     bulk,
     lookup,
-    public_id_column,
     testing,
 )
 from sqlalchemy_public_id.formats import Format
@@ -63,7 +59,7 @@ pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)
 
 
 class Model:
-    """A table with ids of one format, and one that refers to it by public id."""
+    """A table with ids of one format."""
 
     def __init__(self, declared: Any) -> None:
         class Base(DeclarativeBase):
@@ -74,14 +70,7 @@ class Model:
             __public_id__ = declared
             name: Mapped[str | None] = mapped_column(String(20))
 
-        class Link(Base):
-            __tablename__ = "stored_link"
-            id: Mapped[int] = bigint_key()
-            own: Mapped[str] = public_id_column()
-            row_id: Mapped[int] = mapped_column(ForeignKey(Row.id))
-            shown: Mapped[str | None] = mapped_column(Row.__table__.c.public_id.type)
-
-        self.Base, self.Row, self.Link = Base, Row, Link
+        self.Base, self.Row = Base, Row
         self.format: Format = declared if isinstance(declared, Format) else declared.id_format
 
 
@@ -149,23 +138,6 @@ def test_order(model: Any, session: Session) -> None:
     assert sorted(session.scalars(select(id).where(id > middle))) == sorted(ids)[26:]
     assert sorted(session.scalars(select(id).where(id <= middle))) == sorted(ids)[:26]
     assert sorted(session.scalars(select(id).where(id.between(min(ids), middle)))) == sorted(ids)[:26]
-
-
-def test_joined(model: Any, session: Session) -> None:
-    """Columns of one format are compared with each other, and with those of an alias."""
-    (row,) = rows(model, 1)
-    session.add(row)
-    session.flush()
-    session.add(model.Link(row_id=row.id, shown=row.public_id))
-    session.flush()
-    other = aliased(model.Row)
-
-    joined = select(model.Link.shown).join(model.Row, model.Row.public_id == model.Link.shown)
-    aside = select(other.public_id).join(model.Link, other.public_id == model.Link.shown)
-
-    assert session.scalar(joined) == row.public_id
-    assert session.scalar(aside) == row.public_id
-    assert session.scalar(select(model.Link.shown).where(model.Link.shown == null())) is None
 
 
 def test_core(model: Any, session: Session) -> None:
