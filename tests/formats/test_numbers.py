@@ -334,6 +334,7 @@ def test_facts(format: Format, bits: int | None, ordered: bool, entropy: float) 
     assert (format.bits, format.ordered, format.entropy_bits) == (bits, ordered, entropy)
     assert format.is_native == (bits is not None)
     assert format.capacity >= 2**entropy
+    assert JetifyTypeId().capacity == 2**122  # it accepts every UUID, and makes those of version 7
 
 
 def test_budget() -> None:

@@ -37,6 +37,7 @@ def prefixes() -> Prefixes:
         (NanoId(prefix="a"), NanoId(prefix="ab")),
         (NanoId(prefix="line"), NanoId(prefix="line_item")),
         (NanoId(prefix="a", separator="."), NanoId(prefix="ab")),
+        (NanoId(prefix="a"), NanoId(prefix="a_b_c", separator=".")),
         (NanoId(prefix="a", separator="__"), NanoId(prefix="a_", separator="__")),
     ],
 )
