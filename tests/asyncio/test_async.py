@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, String, event, func, select
+from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session, selectinload
 
 from sqlalchemy_public_id import (
     PublicIdMixin,
@@ -227,6 +227,50 @@ def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
         assert list(await lookup.get_many(session, Book, asked)) == BOOKS
         keys = await lookup.keys_of(session, Book, asked)
         assert await lookup.public_ids_of(session, Book, range(40_000)) == {key: each for each, key in keys.items()}
+
+    run(story)
+
+
+ONE: dict[str, Callable[..., Awaitable[Any]]] = {
+    "get": lambda session, **how: lookup.get(session, Writer, ADA, **how),
+    "get_one": lambda session, **how: lookup.get_one(session, Writer, ADA, **how),
+    "resolve": lambda session, **how: lookup.resolve(session, ADA, **how),
+    "get_many": lambda session, **how: lookup.get_many(session, Writer, [ADA], **how),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_options(run: Callable[[Story], None], name: str) -> None:
+    """Loader options, ``populate_existing`` and ``execution_options`` are passed on."""
+
+    async def ask(session: AsyncSession, **how: Any) -> Any:
+        found = await ONE[name](session, **how)
+        return found[ADA] if isinstance(found, dict) else found
+
+    async def story(session: AsyncSession) -> None:
+        for how in ({"execution_options": {"populate_existing": True}}, {"populate_existing": True}):
+            kept = await ask(session)
+            await (await session.connection()).execute(update(Writer.__table__).values(name=None))
+            assert (await ask(session)).name == kept.name == "Ada"
+            found = await ask(session, options=[selectinload(Writer.books)], **how)
+            assert (found.name, [book.public_id for book in found.books]) == (None, BOOKS)
+            await session.rollback()
+            session.expunge_all()
+
+    run(story)
+
+
+def test_execution_options(run: Callable[[Story], None]) -> None:
+    """``execution_options`` reach the statements that load no rows, too."""
+
+    async def story(session: AsyncSession) -> None:
+        seen: list[Any] = []
+        event.listen(
+            session.sync_session, "do_orm_execute", lambda state: seen.append(state.execution_options.get("mine"))
+        )
+        keys = await lookup.keys_of(session, Writer, [ADA], execution_options={"mine": 1})
+        await lookup.public_ids_of(session, Writer, keys.values(), execution_options={"mine": 2})
+        assert seen == [1, 2]
 
     run(story)
 

@@ -382,6 +382,7 @@ def test_async(async_engine: AsyncEngine) -> None:
                 assert row is not None
                 assert row.token == issued.digest
                 assert await asyncio_tokens.get(session, Reset, RESET.issue().reveal()) is None
+                assert await asyncio_tokens.get(session, Reset, issued.reveal(), where=Reset.expires_at < NOW) is None
                 await session.rollback()
                 with pytest.raises(TypeError, match="has no option with_for_updates"):
                     await asyncio_tokens.get(session, Reset, "", with_for_updates=True)  # type: ignore[call-arg]
