@@ -120,7 +120,7 @@ def test_anything_may_be_asked_about(token: Token, value: object) -> None:
 
 
 @pytest.mark.parametrize("digest", [None, "0" * 32])
-@pytest.mark.parametrize("text", [SESS.issue().reveal(), "sess_guessed"])
+@pytest.mark.parametrize("text", [SESS.issue().reveal(), "sess_guessed"], ids=["issued", "guessed"])
 def test_digests_are_bytes(digest: Any, text: str) -> None:
     """A digest that is none, as in a nullable column, is refused for every text, without showing it."""
     with pytest.raises(ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes") as caught:

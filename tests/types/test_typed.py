@@ -62,7 +62,7 @@ def test_checking() -> None:
     ("value", "reason"),
     [
         ("seat_3k9x0a7b2c1d", "the prefix is 'seat'"),
-        (SeatId(), "the prefix is 'seat'"),
+        (SeatId("seat_3k9x0a7b2c1d"), "the prefix is 'seat'"),
         ("tkt_3K9x0a7b", "it contains other characters"),
         (None, "it is of type NoneType"),
         (b"tkt_3k9x0a7b", "it is of type bytes"),

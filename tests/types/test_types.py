@@ -258,6 +258,8 @@ def test_typed_ids_are_read(accounts: Session) -> None:
 
     assert [type(found), type(greatest)] == [TicketId, TicketId]
     assert [row[0] for row in missing] == [None, None]
+    with pytest.raises(InvalidPublicId):
+        accounts.connection().execute(insert(Ticket).values(public_id=LONG))
 
 
 WRITES: dict[str, Callable[[str], Any]] = {
