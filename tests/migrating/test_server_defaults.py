@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from formats.test_distribution import chance_of
 from sqlalchemy import Engine
+from support.evenness import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
 
