@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,6 +9,7 @@ from sqlalchemy import ForeignKey, MetaData, event, insert, select
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from support.stories import tell
 
 from sqlalchemy_public_id import PublicIdMixin, PublicIdNotFound, TypedId
 from sqlalchemy_public_id.asyncio import bulk, references
@@ -47,23 +47,17 @@ Story = Callable[[AsyncSession], Awaitable[None]]
 def run(async_engine: AsyncEngine) -> Callable[[Story], None]:
     """Run a story with a session, on a database with ten guests of ten stays each."""
 
-    async def tell(story: Story) -> None:
-        try:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-                await connection.run_sync(Base.metadata.create_all)
-            async with AsyncSession(async_engine, expire_on_commit=False) as session:
-                session.add_all(Guest(public_id=each) for each in GUESTS)
-                await bulk.insert(session, [Stay(guest_public_id=each) for each in EXPECTED])
-                await session.commit()
-                session.expunge_all()
-                await story(session)
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
+    def run(story: Story) -> None:
+        async def with_rows(session: AsyncSession) -> None:
+            session.add_all(Guest(public_id=each) for each in GUESTS)
+            await bulk.insert(session, [Stay(guest_public_id=each) for each in EXPECTED])
+            await session.commit()
+            session.expunge_all()
+            await story(session)
 
-    return lambda story: asyncio.run(tell(story))
+        tell(async_engine, Base.metadata, with_rows)
+
+    return run
 
 
 @pytest.fixture
