@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import (
-    DateTime,
     Engine,
     MetaData,
-    Numeric,
     String,
     event,
     func,
@@ -39,7 +37,6 @@ from sqlalchemy_public_id import (
     bigint_key,
     lookup,
     public_id_column,
-    testing,
 )
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.columns import public_id_type
@@ -68,19 +65,6 @@ class Deed(MappedAsDataclass, Base, kw_only=True):
     id: Mapped[int] = bigint_key(init=False)
     public_id: Mapped[str | None] = public_id_column()
     name: Mapped[str | None] = mapped_column(String(50), default=None)
-
-
-class Odd(PublicIdColumnMixin, Base):
-    """Has names that look like placeholders, and need quoting everywhere."""
-
-    __tablename__ = "odd's %s (100%) `t` :x"
-    id: Mapped[int] = mapped_column("key (:id)", primary_key=True)
-    percent: Mapped[str | None] = mapped_column("%s", String(50))
-    named: Mapped[str | None] = mapped_column("%(name)", String(50))
-    colon: Mapped[str | None] = mapped_column(":x(y)", String(50))
-    quotes: Mapped[str | None] = mapped_column("a\"b`c'd", String(50))
-    brackets: Mapped[Decimal | None] = mapped_column(")[%%](", Numeric(10, 2))
-    placed: Mapped[datetime | None] = mapped_column("{placed}", DateTime)
 
 
 NOON = datetime(2024, 5, 17, 12, 30, 15)
@@ -228,28 +212,6 @@ def test_none_where_a_value_is_made(db: Session) -> None:
     assert caught.value.differing == ("id",)
 
 
-def test_odd_names(db: Session) -> None:
-    """Names of tables and columns may look like placeholders, and values may be ones that the database converts."""
-    payload: dict[str, Any] = {
-        "public_id": A,
-        "percent": "%s",
-        "named": "%(name)s",
-        "colon": ":x",
-        "quotes": None,
-        "brackets": "9.99",
-        "placed": NOON,
-    }
-    odd, created = insert_once(db, Odd(**payload))
-    db.commit()
-
-    assert created
-    assert insert_once(db, Odd(**payload)) == (odd, False)
-    for name in ("percent", "colon", "quotes"):
-        with pytest.raises(IdempotencyConflict) as caught:
-            insert_once(db, Odd(**payload | {name: "other"}))
-        assert caught.value.differing == (name,)
-
-
 def test_attribute(db: Session) -> None:
     """Any public id of a model may be the one that is repeated; others that are not set do not differ."""
     code = Uuid7(prefix="iocode").generate()
@@ -261,16 +223,6 @@ def test_attribute(db: Session) -> None:
     assert caught.value.differing == ("public_id",)
     with pytest.raises(ConfigurationError, match="name one of"):
         insert_once(db, Order(code=code), attribute="number")
-
-
-def test_collision_of_another_id(db: Session) -> None:
-    """Where another id of the row collides that the library makes, it is made again, as everywhere."""
-    order, _ = insert_once(db, Order(public_id=A))
-    with testing.collisions(Order, order.code, attribute="code"):
-        other, created = insert_once(db, Order(public_id=B))
-
-    assert created
-    assert other.code != order.code
 
 
 # --- what is refused

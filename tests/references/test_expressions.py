@@ -246,25 +246,6 @@ def test_refused(related: Callable[[], Any], ref: str, other: Any, message: str)
         declared(key(), related, public_ref(ref), other)
 
 
-def test_many_to_many_is_refused() -> None:
-    """A relationship through a table of its own has no foreign key here."""
-
-    class Own(DeclarativeBase): ...
-
-    pairs = Table("pairs", Own.metadata, Column("tag", ForeignKey("tag.id")), Column("post", ForeignKey("post.id")))
-
-    class Tag(PublicIdMixin, Own):
-        __tablename__ = "tag"
-
-    class Post(PublicIdMixin, Own):
-        __tablename__ = "post"
-        tags: Mapped[list[Tag]] = relationship(Tag, secondary=pairs)
-        tag_public_id: Mapped[str] = public_ref("tags")
-
-    with pytest.raises(ConfigurationError, match=r"Post\.tag_public_id: .*manytomany"):
-        Own.registry.configure()
-
-
 def test_composite_foreign_keys_are_refused() -> None:
     """Two columns are not told by one public id."""
 

@@ -310,17 +310,6 @@ def test_refreshed(db: Session) -> None:
     assert other.buyer_public_id == HIDDEN
 
 
-def test_loaded_ahead(db: Session, statements: Any) -> None:
-    """``load()`` brings the ids of hidden rows, which then leave the session with their objects."""
-    one = sale(db)
-    statements.clear()
-    references.load(db, [one])
-    assert len(statements) == 5
-    db.expunge_all()
-
-    assert {name: getattr(one, name) for name in REFERENCES} == REFERENCES
-
-
 # --- queries of the program
 
 
@@ -385,16 +374,6 @@ def test_a_page_with_one_that_is_not_readable(dangling: Session) -> None:
         dangling.expire(one, ["agent_id"])
     references.load(dangling, sales)
     assert one.agent_public_id == SEEN
-
-
-def test_what_is_not_readable_can_be_replaced(dangling: Session) -> None:
-    """Another id, or none, can be assigned to it."""
-    one, other = sale(dangling), sale(dangling, "seen")
-    one.agent_public_id, other.agent_public_id = SEEN, None
-    dangling.commit()
-
-    assert one.agent_public_id == SEEN
-    assert other.agent_id is other.agent_public_id is None
 
 
 def test_not_readable_after_pickling(dangling: Session) -> None:
