@@ -8,14 +8,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-import time_machine
-from freezegun import freeze_time
 
 from sqlalchemy_public_id import ConfigurationError, Format, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7, testing
 from sqlalchemy_public_id.formats import JetifyTypeId
 
+freezegun = pytest.importorskip("freezegun")
+time_machine = pytest.importorskip("time_machine")
+
 FROZEN: dict[str, Callable[[str], AbstractContextManager[Any]]] = {
-    "freezegun": freeze_time,
+    "freezegun": freezegun.freeze_time,
     "time-machine": lambda at: time_machine.travel(at, tick=False),
 }
 TIMED: list[Any] = [Uuid7(), Uuid7(encoding="hyphenated"), JetifyTypeId("frozen"), Ulid(), Snowflake(77), ObjectId()]
@@ -40,7 +41,7 @@ def test_frozen_clock(freeze: Callable[[str], AbstractContextManager[Any]], form
 def test_time_of_the_machine(format: Any) -> None:
     """The time in an id is that of the machine, whatever Python's clock shows."""
     now = datetime.now(timezone.utc)
-    with freeze_time("2040-01-01"):
+    with freezegun.freeze_time("2040-01-01"):
         text = format.generate()
 
     assert abs((format.timestamp(text) - now).total_seconds()) < 60

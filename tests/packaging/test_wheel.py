@@ -51,6 +51,7 @@ def pip(*arguments: str) -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the source tree."""
+    pytest.importorskip("pip")
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(ROOT))
     (built,) = folder.glob("*.whl")
@@ -230,6 +231,7 @@ def test_classifiers(distribution: PathDistribution) -> None:
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two folders with the sdist, and the wheel that was built from it."""
+    pytest.importorskip("build")
     folders = [tmp_path_factory.mktemp("build") for _ in range(2)]
     for folder in folders:
         command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
@@ -249,6 +251,7 @@ def test_same_bytes_twice(builds: list[Path]) -> None:
 @pytest.mark.slow
 def test_what_an_index_accepts(builds: list[Path]) -> None:
     """``twine check --strict`` finds nothing to warn of."""
+    pytest.importorskip("twine")
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, builds[0].iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
