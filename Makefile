@@ -180,7 +180,7 @@ $(VENV)/test.done $(VENV)/lint.done: dist/built
 $(VENV)/docs.done: dist/built
 	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group docs --group gate)
 
-# The tree itself, and fewer than 45 packages.
+# The tree itself, and no more than 45 packages.
 $(CHECK)/installed.done: pyproject.toml | $(UV)
 	@$(UV) venv --quiet --clear --python .venv/uv/bin/python $(CHECK)
 	@$(UV) pip install --quiet --python $(CHECK)/bin/python --editable . --group test $(PINNED)
