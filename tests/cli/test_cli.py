@@ -541,6 +541,8 @@ UNUSABLE = [
 @pytest.mark.parametrize("command", [["audit"], ["backfill", NAME]], ids=["audit", "backfill"])
 def test_databases_that_cannot_be_used(text: str, expected: str, command: list[str]) -> None:
     """A URL that leads nowhere is told in one line, without its password."""
+    if "asyncpg" in text:
+        pytest.importorskip("asyncpg")
     result = run(command[0], text, *command[1:])
 
     assert result.exit_code == 2
@@ -754,6 +756,7 @@ def test_examples_in_the_help(command: str, monkeypatch: pytest.MonkeyPatch) -> 
         public_id.commands[command].make_context(command, shlex.split(line))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """The script of the shell completes the names of commands."""
@@ -798,6 +801,7 @@ with Session(engine) as session:
 """
 
 
+@pytest.mark.slow
 def test_inspect_with_models(tmp_path: Path) -> None:
     """With models, the one that has the id is named; with a database, whether a row has it. The key is not shown."""
     (tmp_path / "depot_models.py").write_text(MODELS)
