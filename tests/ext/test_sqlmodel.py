@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import count
 from typing import Annotated, Any, ClassVar
@@ -340,15 +338,6 @@ def test_a_subclass_of_a_table() -> None:
 
     assert not hasattr(EventOut, "__table__") or EventOut.__table__ is Event.__table__
     assert "id" not in EventOut.model_json_schema(mode="serialization")["properties"]
-
-
-@pytest.mark.slow
-def test_without_sqlmodel() -> None:
-    """Where SQLModel is not installed, the error is the command that installs it."""
-    program = "import sys; sys.modules['sqlmodel'] = None\nimport sqlalchemy_public_id.ext.sqlmodel"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-    assert "MissingExtra: sqlmodel is not installed; run: pip install 'sqlalchemy-public-id[sqlmodel]'" in done.stderr
 
 
 # --- inserts that can be repeated
