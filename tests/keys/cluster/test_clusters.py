@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, insert, select, text
+from sqlalchemy import Engine, MetaData, insert, inspect, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.depots import hexes, models
 from support.marks import on
 from support.servers import ASYNC_DRIVERS
@@ -26,7 +26,6 @@ SERVERS = ("postgresql", "mysql", "mariadb")
 WAYS = ["identity", "function"]
 WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
 """SQLite has no functions, and says so: test_no_functions."""
-SCHEMA = f"cluster_attic_{os.getpid()}"  # on MySQL and MariaDB it is one of the whole server
 
 
 both_ways = pytest.mark.parametrize(
@@ -35,45 +34,23 @@ both_ways = pytest.mark.parametrize(
 
 
 @both_ways
-def test_first_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """Keys begin at 1 within the cluster, and the objects know them."""
+def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
+    """In one flush of many rows, each object has the key of its own row; an ``executemany`` of Core makes keys, too."""
     metadata, Depot, Parcel = models(cluster=10, strategy=way)
     create(metadata)
+    depots = [Depot(name=f"number {number}") for number in range(50)]
 
-    depots = [Depot(), Depot()]
     session.add_all(depots)
     session.flush()
     session.add(Parcel(depot_id=depots[1].id))
     session.flush()
-
-    assert [ClusterKey(depot.id).hex for depot in depots] == ["a000000000001", "a000000000002"]
     assert hexes(session, Parcel) == ["a000000000001"]
-
-
-@both_ways
-def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """In one flush of many rows, each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-    depots = [Depot(name=f"number {number}") for number in range(60)]
-
-    session.add_all(depots)
-    session.flush()
 
     stored = session.execute(select(Depot.id, Depot.name)).all()
     assert {(depot.id, depot.name) for depot in depots} == {tuple(row) for row in stored}
-    assert {ClusterKey.split(key) for key, _ in stored} == {(10, number) for number in range(1, 61)}
-
-
-@both_ways
-def test_many_rows_in_one_statement(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """An ``executemany`` of Core makes a key for each row."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-
     session.execute(insert(Depot.__table__), [{"name": str(number)} for number in range(10)])
-
-    assert [ClusterKey.split(key).cluster for key in session.scalars(select(Depot.id))] == [10] * 10
+    keys = session.scalars(select(Depot.id))
+    assert {ClusterKey.split(key) for key in keys} == {(10, number) for number in range(1, 61)}
 
 
 @both_ways
@@ -146,23 +123,18 @@ def test_odd_names(create: Callable[[MetaData], None], session: Session, way: st
 
 @on(*SERVERS)
 @pytest.mark.parametrize("way", WAYS)
-def test_schemas(engine: Engine, way: str) -> None:
-    """In another schema, all that belongs to the keys stands in it."""
-    metadata, Depot, _ = models(schema=SCHEMA, cluster=10, strategy=way)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-    try:
-        metadata.create_all(engine)
-        with Session(engine) as session:
-            session.add(Depot())
-            session.flush()
+def test_schemas(engine: Engine, new_schema: Callable[[], str], way: str) -> None:
+    """In another schema, all that belongs to the keys stands in it, and goes with it."""
+    schema = new_schema()
+    metadata, Depot, _ = models(schema=schema, cluster=10, strategy=way)
+    metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(Depot())
+        session.flush()
 
-            assert hexes(session, Depot) == ["a000000000001"]
-        metadata.drop_all(engine)
-    finally:
-        with engine.begin() as connection:
-            cascade = " CASCADE" if engine.name == "postgresql" else ""
-            connection.execute(text(f"DROP SCHEMA {SCHEMA}{cascade}"))
+        assert hexes(session, Depot) == ["a000000000001"]
+    metadata.drop_all(engine)
+    assert inspect(engine).get_table_names(schema=schema) == []
 
 
 @both_ways
@@ -204,3 +176,76 @@ def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
         return key.hex
 
     assert asyncio.run(work()) == "a000000000001"
+
+
+def name_sakes(**options: Any) -> Any:
+    """Two models whose table and column, written behind each other, are the same."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class User(Base):
+        __tablename__ = "user"
+        role_id: Mapped[int] = cluster_key(**options)
+        name: Mapped[int | None] = mapped_column()
+
+    class Role(Base):
+        __tablename__ = "user_role"
+        id: Mapped[int] = cluster_key(**options)
+
+    return Base.metadata, User, Role
+
+
+@on(*SERVERS)
+def test_namesakes_by_function(create: Callable[[MetaData], None], session: Session) -> None:
+    """Each of them makes cluster keys."""
+    metadata, User, Role = name_sakes(cluster=10, strategy="function")
+    create(metadata)
+
+    user, role = User(), Role()
+    session.add_all([user, role])
+    session.flush()
+
+    assert [user.role_id, role.id] == [ClusterKey.of(10, 1)] * 2
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session: Session) -> None:
+    """Each of them refuses keys of others."""
+    metadata, User, Role = name_sakes(cluster=10, enforce_range=True)
+    create(metadata)
+
+    for statement in (insert(User).values(role_id=1), insert(Role).values(id=1)):
+        with pytest.raises(DBAPIError, match="outside of its range"):
+            session.execute(statement)
+        session.rollback()
+
+
+@on(*SERVERS)
+def test_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """The configuration, the counters and what makes keys stand where a translated schema has the tables."""
+    schema = new_schema()
+    translated = engine.execution_options(schema_translate_map={None: schema})
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+
+    metadata.create_all(translated)
+    with Session(translated) as session:
+        session.add(Depot())
+        session.flush()
+        found = hexes(session, Depot)
+    there = inspect(engine).get_table_names()
+    metadata.drop_all(translated)
+
+    assert (found, there) == (["a000000000001"], [])
+    assert inspect(engine).get_table_names(schema=schema) == []
+
+
+@on("mysql", "mariadb")
+def test_guards_in_a_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """Triggers stand there, too."""
+    translated = engine.execution_options(schema_translate_map={None: new_schema()})
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    metadata.create_all(translated)
+
+    with Session(translated) as session, pytest.raises(DBAPIError, match="outside of its range"):
+        session.execute(insert(Depot).values(id=1, name="x"))
