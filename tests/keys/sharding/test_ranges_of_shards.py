@@ -36,12 +36,9 @@ def routing(by: Any) -> ShardRouter:
 @pytest.mark.parametrize(
     ("text", "buckets", "bucket"),
     [
-        ("izkpm55j334u", 2, 0),
         ("izkpm55j334u", 4, 0),
-        ("cus_izkpm55j334u", 4, 0),
         ("cus_izkpm55j334u", 1000, 936),
         ("01jd9xq8w5e3b9x0000000000a", 16, 4),
-        ("", 7, 5),
     ],
 )
 def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
@@ -97,7 +94,6 @@ def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
     ("by", "key", "shard"),
     [
         ({10: "a", 20: "b"}, 10 << 48 | 7, "a"),
-        ({10: "a", 20: "b"}, 20 << 48 | (1 << 48) - 1, "b"),
         ({10: "a", 20: "b"}, 11 << 48, None),
         ({range(1, 10): "a", range(10, 20): "b"}, 9, "a"),
         ({range(1, 10): "a", range(10, 20): "b"}, 10, "b"),
@@ -114,7 +110,6 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
     ("by", "message"),
     [
         ("color", 'expected "hash"'),
-        ({}, 'expected "hash"'),
         ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
         ({"cus": "a", 10: "b"}, 'expected "hash"'),
         (
@@ -126,10 +121,6 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
         ({range(5, 5): "a"}, "there are no keys from 5 up to 5"),
         ({"": "a"}, "by is {'': 'a'}; expected"),
         ({TypedId: "a"}, "TypedId'>: 'a'}; expected"),
-    ],
-    ids=[
-        *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "Ranges() of others"),
-        *("an empty range", "an empty prefix", "an abstract id"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
@@ -146,10 +137,8 @@ def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
         ({}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
         (["sqlite://"], "shards is ['sqlite://'], expected"),
         ({"": create_engine("sqlite://")}, "shards is {'': Engine("),
-        ({1: create_engine("sqlite://")}, "shards is {1: Engine("),
         ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
     ],
-    ids=["none", "a list", "no name", "a number", "a URL"],
 )
 def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
     """A router needs a shard, a text for its name, and its engine."""
@@ -165,9 +154,7 @@ def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
         ("a", "place is 'a', expected a function of the object"),
         (ShardedBoxId, "expected a function of the object that returns a shard, or model → function"),
         ({"customer": str}, "place is {'customer': <class 'str'>}, expected a function"),
-        ({ShardRouter: "a"}, "or model → function"),
     ],
-    ids=["a name", "a class", "a table", "the name for a model"],
 )
 def test_a_place_is_a_function(place: Any, message: str) -> None:
     """What says the place of new objects is a function, for all models or for some."""
