@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, event, insert, select, text
+from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
 from support.marks import on
@@ -82,7 +82,7 @@ def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[Me
 @on("postgresql")
 @pytest.mark.parametrize("operation", ["set_cluster", "create_cluster_sequence"])
 def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None], operation: str) -> None:
-    """The counter is read when the writers are done: keys that they drew do not come again."""
+    """The counter is read when the writers are done: keys that they drew do not come again, nor those of deleted rows."""
     metadata, Depot, _ = models(cluster=10)
     create(metadata)
     migrate(engine, "create_cluster_config", cluster=10)
@@ -94,36 +94,13 @@ def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaD
             migrated = other.submit(migrate, engine, operation, "depot", **options)
             wait_until(somebody_waits(engine), "the migration waits for the writer")
             session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
+            session.execute(delete(Depot).where(Depot.name == "c"))
             session.commit()
             migrated.result(30)
             session.add(Depot(name="d"))
             session.commit()
 
-            assert hexes(session, Depot) == [f"a00000000000{number}" for number in range(1, 5)]
-    finally:
-        metadata.drop_all(engine)
-        migrate(engine, "drop_cluster_config")
-
-
-@on("postgresql")
-def test_keys_of_rows_that_are_gone(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The counter that takes over from an IDENTITY goes on behind it, also where the last rows were deleted."""
-    metadata, Depot, _ = models(cluster=10)
-    create(metadata)
-    migrate(engine, "create_cluster_config", cluster=10)
-
-    try:
-        with Session(engine) as session:
-            session.add_all([Depot(), Depot(), Depot()])
-            session.flush()
-            session.execute(text(f"DELETE FROM depot WHERE id > {ClusterKey.of(10, 1)}"))
-            session.commit()
-            for _ in range(2):  # it can be run again
-                migrate(engine, "create_cluster_sequence", "depot")
-            session.add(Depot())
-            session.commit()
-
-            assert hexes(session, Depot) == ["a000000000001", "a000000000004"]
+            assert hexes(session, Depot) == [f"a00000000000{number}" for number in (1, 2, 4)]
     finally:
         metadata.drop_all(engine)
         migrate(engine, "drop_cluster_config")
