@@ -55,11 +55,11 @@ Answer = tuple[int, Any, Any]
 
 @pytest.fixture
 def session(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Session]:
-    """Three sailors with the keys 5, 20 and 21, and a buoy with the key 5 and the id 7."""
+    """Three sailors with the keys 5, 20 and 21, and three buoys, whose ids are not their keys."""
     create(Base.metadata)
     with Session(engine) as session:
         session.add_all([Sailor(id=key, name=f"s{key}") for key in (5, 20, 21)])
-        session.add_all([Buoy(id=5, public_id="7"), Buoy(id=7, public_id="5")])
+        session.add_all([Buoy(id=5, public_id="7"), Buoy(id=7, public_id="5"), Buoy(id=9, public_id="8")])
         session.commit()
         yield session
 

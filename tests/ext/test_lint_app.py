@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypeVa
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Response, WebSocket
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -263,7 +264,7 @@ class Loose(BaseModel):
         (int, ""),
         (list[int], "[]"),
         (dict[str, int], "[]"),
-        (tuple[int, str], "[]"),
+        (model_of(pair=tuple[int, str]), "pair[]"),
         (Tuple, "[]"),
         (model_of(facts=dict[str, list[int | None]] | None), "facts[][]"),
         (dict[str, JsonValue], "[]"),
@@ -410,11 +411,12 @@ def test_fields_of_a_public_model() -> None:
     """The fields of a ``PublicModel`` are judged by what they read, and not by their names; what it takes, by these."""
 
     class SeatOut(PublicModel, model=Seat):
-        buyer_id: int = Field(validation_alias="rows")
+        buyer_id: int = Field(validation_alias=AliasChoices("buyer_id", "rows"))
 
     document = app_that_answers(SeatOut).openapi()
 
     assert lint_app(app_that_answers(Page[SeatOut]), bases=[Base]) == []
+    assert [found[:2] for found in leaks(app_that_takes(body=SeatOut))] == [("body", "buyer_id")]
     assert "checked" not in str(document)
 
 

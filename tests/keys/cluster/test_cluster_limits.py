@@ -67,17 +67,6 @@ def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> Non
 
 
 @on(*SERVERS)
-@pytest.mark.parametrize("row", ["(2, 20)", "(1, 32768)"])
-def test_one_row_only(create: Callable[[MetaData], None], session: Session, row: str) -> None:
-    """The table of the cluster refuses a second row, and a number that is none."""
-    metadata, *_ = models(cluster=10 if row == "(2, 20)" else None, strategy="function")
-    create(metadata)
-
-    with pytest.raises(DBAPIError):
-        session.execute(text(f"INSERT INTO cluster_config (singleton, cluster) VALUES {row}"))
-
-
-@on(*SERVERS)
 def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
     metadata, Depot, _ = models(cluster=10, strategy="function")

@@ -82,7 +82,7 @@ def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[Me
 @on("postgresql")
 @pytest.mark.parametrize("operation", ["set_cluster", "create_cluster_sequence"])
 def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None], operation: str) -> None:
-    """The counter is read when the writers are done: keys that they drew do not come again, nor those of deleted rows."""
+    """The counter is read when the writers are done: keys that they drew do not come again, also of deleted rows."""
     metadata, Depot, _ = models(cluster=10)
     create(metadata)
     migrate(engine, "create_cluster_config", cluster=10)

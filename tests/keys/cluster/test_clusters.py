@@ -96,24 +96,6 @@ def test_given_keys(create: Callable[[MetaData], None], session: Session, way: s
 
 
 @both_ways
-def test_the_cluster_is_asked_late(engine: Engine, way: Any) -> None:
-    """A function is asked when tables are created, each time."""
-    said = [10]
-    metadata, Depot, _ = models(*(cluster_key(cluster=lambda: said[-1], strategy=way) for _ in range(2)))
-    found = []
-    for cluster in (10, 20):
-        said.append(cluster)
-        metadata.create_all(engine)
-        with Session(engine) as session:
-            session.add(Depot())
-            session.flush()
-            found += session.scalars(select(cluster_of(Depot.id)))
-        metadata.drop_all(engine)
-
-    assert found == [10, 20]
-
-
-@both_ways
 def test_odd_names(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """Names are quoted wherever they stand."""
     metadata, Depot, _ = models(table='depot 100% "it\'s" `;', cluster=10, strategy=way)
@@ -139,21 +121,6 @@ def test_schemas(engine: Engine, new_schema: Callable[[], str], way: str) -> Non
         assert hexes(session, Depot) == ["a000000000001"]
     metadata.drop_all(engine)
     assert inspect(engine).get_table_names(schema=schema) == []
-
-
-@both_ways
-def test_create_all_twice(engine: Engine, create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """To create what is there changes nothing: the keys go on."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-    session.add(Depot())
-    session.commit()
-
-    metadata.create_all(engine)
-    session.add(Depot())
-    session.commit()
-
-    assert hexes(session, Depot) == ["a000000000001", "a000000000002"]
 
 
 @pytest.mark.parametrize(

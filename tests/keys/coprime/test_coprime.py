@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import PRINTABLE, any_text, presets
+from support.strategies import PRINTABLE, presets
 
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, formats
 from sqlalchemy_public_id.errors import KeySpaceExhausted
@@ -196,16 +196,6 @@ def test_malformed(text: Any, reason: str) -> None:
     assert (raised.value.value, raised.value.reason, raised.value.field) == (text, reason, "code")
     assert raised.value.expected == "6 of 0-9 a-z"
     assert not step.is_valid(text)
-
-
-@given(small(), any_text)
-def test_any_text(step: CoprimeStep, text: str) -> None:
-    """Any text is a key with an index that leads back to it, or malformed."""
-    if step.is_valid(text):
-        assert step.key(step.index(text)) == text
-    else:
-        with pytest.raises(InvalidPublicId):
-            step.index(text)
 
 
 # --- a value

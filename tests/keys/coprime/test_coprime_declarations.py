@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, formats, testing
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, formats
 from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
@@ -92,16 +92,6 @@ def test_keyed() -> None:
     assert format.generate_many(4) == ["ord_" + step.key(index) for index in range(4)]
     assert format.entropy_bits == pytest.approx(6 * math.log2(36))
     assert not format.ordered
-
-
-def test_fixed_ids() -> None:
-    """A test may say which ids come next; no number is taken for them."""
-    counter = Counter()
-    format = CoprimeKey(counter, STEP)
-    with testing.fixed_ids(format, "aaaaaa", "bbbbbb"):
-        assert [format.generate(), *format.generate_many(2)] == ["aaaaaa", "bbbbbb", STEP.key(0)]
-
-    assert counter.at == 1
 
 
 def test_exhausted() -> None:
