@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -177,36 +175,6 @@ def test_no_functions(parcels: Parcels) -> None:
         parcels.run(create_cluster_config, 10)
     with pytest.raises(ConfigurationError, match='strategy="identity"'):
         parcels.run(create_cluster_sequence, NAME)
-
-
-# --- scripts
-
-
-def script(engine: Engine, *operations: tuple[Callable[..., None], tuple[Any, ...]]) -> str:
-    """What ``alembic upgrade --sql`` prints."""
-    written = io.StringIO()
-    options = {"as_sql": True, "output_buffer": written}
-    context = MigrationContext.configure(dialect=engine.dialect, opts=options)
-    for operation, arguments in operations:
-        operation(Operations(context), *arguments)
-    return written.getvalue()
-
-
-@on(*SERVERS)
-def test_scripts(parcels: Parcels, tmp_path: Any) -> None:
-    """A script does the same through the client of the database, and can be run again."""
-    engine, url = parcels.engine, parcels.engine.url
-    written = script(engine, (create_cluster_config, (10,)), (create_cluster_sequence, (NAME,)))
-    if engine.name == "postgresql":
-        command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port), "-U", url.username]
-        command += ["-d", url.database]
-    else:
-        command = ["mysql", f"-h{url.host}", f"-P{url.port}", f"-u{url.username}", str(url.database)]
-
-    for _ in range(2):
-        subprocess.run([str(word) for word in command], input=written, text=True, check=True, capture_output=True)
-
-    assert parcels.add().hex == "a000000000001"
 
 
 # --- autogenerate
