@@ -21,6 +21,7 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 from support.asking import asked, asking
+from support.async_tables import session_on
 
 from conftest import Statements
 from sqlalchemy_public_id import (
@@ -29,10 +30,9 @@ from sqlalchemy_public_id import (
     PublicIdMixin,
     TypedId,
     bigint_key,
-    lookup,
     public_id_column,
 )
-from sqlalchemy_public_id.ext.fastapi import by_public_id, install
+from sqlalchemy_public_id.ext.fastapi import by_public_id
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
 
@@ -166,31 +166,6 @@ def test_names(get_session: Any) -> None:
     assert asked(app, "/coupons/12345678/facode_abcdef")[0].status_code == 404
 
 
-def test_lookup_in_a_route(get_session: Any) -> None:
-    """A route without the dependency shrinks to ``lookup.get_one``."""
-    app = FastAPI()
-    install(app)
-
-    @app.get("/it/{text}")
-    def it(text: str, session: Annotated[Session, Depends(get_session)]) -> str:
-        return lookup.get_one(session, Client, text).name
-
-    assert [response.status_code for response in asked(app, f"/it/{ADA}", "/it/1")] == [200, 404]
-
-
-def test_typed_id_as_a_parameter() -> None:
-    """A typed id is a type of parameter by itself: 422 where malformed."""
-    app = FastAPI()
-
-    @app.get("/{client_id}")
-    def it(client_id: ClientId) -> str:
-        return type(client_id).__name__
-
-    right, wrong = asked(app, f"/{ADA}", "/1")
-
-    assert (right.json(), wrong.status_code) == ("ClientId", 422)
-
-
 # --- scope
 
 
@@ -297,18 +272,10 @@ def test_async_session(async_engine: AsyncEngine) -> None:
         return await session.run_sync(ParcelOut.many, [parcel])
 
     async def story() -> list[Any]:
-        try:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-                await connection.run_sync(Base.metadata.create_all)
-            async with AsyncSession(async_engine) as session:
-                await session.run_sync(fill)
+        async with session_on(async_engine, Base.metadata) as session:
+            await session.run_sync(fill)
             paths = [f"/clients/{text}" for text in (ADA, GRACE, UNKNOWN, "1")]
             return await asking(app, f"/parcels/{PARCEL}", *paths, headers={"X-Client": "Ada"})
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
 
     parcel, *others = asyncio.run(story())
 

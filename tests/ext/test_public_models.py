@@ -27,7 +27,7 @@ from pydantic import (
 )
 from sqlalchemy import JSON, Column, ForeignKey, MetaData, String, event, select
 from sqlalchemy.ext.associationproxy import AssociationProxy, association_proxy
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -42,6 +42,7 @@ from sqlalchemy.orm import (
     selectinload,
     synonym,
 )
+from support.async_tables import session_on
 from typing_extensions import TypeAliasType
 
 from conftest import Statements
@@ -641,21 +642,13 @@ def test_async_session(async_engine: AsyncEngine) -> None:
     sent: list[str] = []
 
     async def story() -> None:
-        try:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-                await connection.run_sync(Base.metadata.create_all)
-            async with AsyncSession(async_engine) as session:
-                await session.run_sync(fill)
-                bills = (await session.scalars(PAGE)).all()
-                event.listen(async_engine.sync_engine, "before_cursor_execute", lambda *seen: sent.append(seen[2]))
-                found = await ReferencesOut.many(session, bills)
-                assert await ReferencesOut.of(session, bills[0]) == found[0]
+        async with session_on(async_engine, Base.metadata) as session:
+            await session.run_sync(fill)
+            bills = (await session.scalars(PAGE)).all()
+            event.listen(async_engine.sync_engine, "before_cursor_execute", lambda *seen: sent.append(seen[2]))
+            found = await ReferencesOut.many(session, bills)
+            assert await ReferencesOut.of(session, bills[0]) == found[0]
             assert found == expected()
             assert len(sent) <= 2
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
 
     asyncio.run(story())

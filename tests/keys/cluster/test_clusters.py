@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, MetaData, event, func, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.async_tables import session_on
 from support.depots import hexes, models
 from support.marks import on
 from support.servers import ASYNC_DRIVERS
@@ -133,18 +134,12 @@ def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
     metadata, Depot, _ = models(cluster=10, strategy=way)
 
     async def work() -> str:
-        async with async_engine.begin() as connection:
-            await connection.run_sync(metadata.drop_all)
-            await connection.run_sync(metadata.create_all)
-        async with AsyncSession(async_engine) as session:
+        async with session_on(async_engine, metadata) as session:
             depot = Depot()
             session.add(depot)
             await session.commit()
             await session.refresh(depot)
-            key = ClusterKey(depot.id)
-        async with async_engine.begin() as connection:
-            await connection.run_sync(metadata.drop_all)
-        return key.hex
+            return ClusterKey(depot.id).hex
 
     assert asyncio.run(work()) == "a000000000001"
 
