@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.engine import URL
-from support.parcel_table import KEYS, NAME, Parcels
+from support.parcel_table import NAME, Parcels
 from support.projects import Project
 
 from sqlalchemy_public_id.alembic import drop_cluster_config
@@ -91,10 +91,9 @@ def _empty(engine: Engine) -> None:
 def parcels(engine: Engine) -> Iterator[Parcels]:
     """The table, empty; it is gone after the test, with what operations have left."""
     made = Parcels(engine)
-    made.execute(f"DROP TABLE IF EXISTS {NAME}")
-    made.execute(f"CREATE TABLE {NAME} (id {KEYS[engine.name]}, name varchar(50))")
+    made.create()
     yield made
-    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    made.drop()
     if engine.name != "sqlite":
         made.execute(f"DROP {'SEQUENCE' if engine.name == 'postgresql' else 'TABLE'} IF EXISTS cluster_sequence_{NAME}")
         made.run(drop_cluster_config)
