@@ -135,7 +135,7 @@ REPLACED = {
 
 @pytest.mark.parametrize("option", REPLACED)
 def test_triggers_and_ids_that_are_replaced(people: People, option: str) -> None:
-    """Ids of a table with triggers for UPDATE are not replaced without consent; triggers that are skipped stay silent."""
+    """Ids of a table with triggers for UPDATE are not replaced without consent; those that are skipped stay silent."""
     people.add()
     people.run("loosen_public_id")
     people.execute(REPLACED[option])
@@ -172,7 +172,7 @@ def test_triggers_that_cannot_be_skipped(people: People) -> None:
     indirect=["database"],
 )
 def test_triggers_that_would_not_fire(people: People, of: str, then: str) -> None:
-    """A trigger is no obstacle if the table has no rows, if it is for other columns, or does not fire in the session."""
+    """A trigger is no obstacle if the table has no rows, or if it is for other columns, or not for the session."""
     create_trigger(people, of)
     people.execute(then)
 

@@ -28,7 +28,6 @@ def table(engine: Engine) -> Iterator[People]:
         if engine.name == "postgresql":
             made.execute(f"DROP TABLE {made.name} CASCADE")
             made.execute("DROP FUNCTION IF EXISTS pass_on")
-            made.create(0)
 
 
 @on("postgresql")

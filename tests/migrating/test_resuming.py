@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, exc
+from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 from support import killed
 from support.connections import kill, monitor, processes
@@ -74,17 +74,6 @@ def changed_collation(people: People) -> None:
     verb = "ALTER COLUMN public_id TYPE" if people.engine.name == "postgresql" else "MODIFY COLUMN public_id"
     collate = 'COLLATE "default"' if people.engine.name == "postgresql" else "NOT NULL"
     people.execute(f"ALTER TABLE person {verb} varchar(20) {collate}")
-
-
-def invalid_index(people: People) -> None:
-    """An index is there whose build has failed."""
-    people.run("expand_public_id")
-    people.execute("UPDATE person SET public_id = 'twice' WHERE id < 3")
-    with pytest.raises(exc.IntegrityError):
-        send_in_autocommit(people, "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON person (public_id)")
-    people.execute("UPDATE person SET public_id = NULL")
-    assert people.state().index
-    assert not people.state().valid
 
 
 def no_default(people: People) -> None:
@@ -171,14 +160,6 @@ def test_killed_at_a_step(new_people: Callable[..., People], operation: str, ste
     finish(people, operation)
 
 
-@every_step
-def test_killed_before_a_step(new_people: Callable[..., People], operation: str, step: str) -> None:
-    """Killed before a step, it goes on from there."""
-    people = kill_at(new_people, operation, step, killed.before)
-
-    finish(people, operation)
-
-
 @pytest.mark.parametrize(
     ("database", "operation", "step"),
     [case for case in EVERY_STEP if case.values[0] != "mariadb" and case.values[1] == "add_public_id"],
@@ -193,24 +174,6 @@ def test_killed_and_dropped(new_people: Callable[..., People], operation: str, s
     people.check_gone()
     people.add()
     people.check_complete(ROWS)
-
-
-@on("sqlite")
-@pytest.mark.parametrize("options", PAIRS, ids=str)
-@pytest.mark.parametrize("operation", ["add_public_id", "loosen_public_id"])
-def test_killed_in_the_copy(new_people: Callable[..., People], operation: str, options: dict[str, Any]) -> None:
-    """Killed after any statement of the copy of a table, nothing of the copy is seen."""
-    (copy,) = [name for name in steps("sqlite", operation, options) if name.startswith("copy")]
-    people = new_people(operation, options)
-    number = 1
-    while not killed.survives(people.engine.url, operation, options, killed.amid, copy, number):
-        assert people.state().nullable == (operation == "add_public_id")
-        people.check_leftovers(makes_ids=operation == "loosen_public_id")
-        people.engine.dispose()
-        number += 1
-
-    assert number > 8, "statements of the copy"
-    finish(people, operation)
 
 
 def test_killed_in_the_backfill(new_people: Callable[..., People]) -> None:
@@ -235,20 +198,6 @@ def test_killed_in_the_backfill(new_people: Callable[..., People]) -> None:
 
     finish(people, "add_public_id")
     assert filled.items() <= dict(enumerate(people.ids())).items()
-
-
-@on("postgresql")
-@pytest.mark.parametrize("options", PAIRS, ids=str)
-@pytest.mark.parametrize("moment", [killed.before, killed.amid, killed.after], ids=lambda moment: moment.__name__)
-def test_killed_with_an_invalid_index(
-    new_people: Callable[..., People], options: dict[str, Any], moment: Callable[..., None]
-) -> None:
-    """Killed where an invalid index of an earlier attempt is taken away, there is one good index in the end."""
-    people = new_people("add_public_id", options)
-    invalid_index(people)
-    kill_again(people, "add_public_id", moment, "build the unique index")
-
-    finish(people, "add_public_id")
 
 
 # --- really in the middle, while the server waits for others
@@ -342,14 +291,3 @@ def test_killed_while_it_waits_for_a_lock(
 def send_in_autocommit(people: People, statement: str) -> None:
     with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         send(connection, statement)
-
-
-def test_two_at_once(new_people: Callable[..., People], engine: Engine) -> None:
-    """Two migrations of the same table at the same time both come to the end, or one says that it did not."""
-    people = new_people("add_public_id", {})
-    children = [killed.start(engine.url, "add_public_id", {}, batch=10) for _ in range(2)]
-    for child in children:
-        child.join(60)
-
-    assert [child.exitcode for child in children].count(0) >= 1
-    finish(people, "add_public_id")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from support.marks import on
 from support.people import People, people, send
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
@@ -59,12 +58,3 @@ def test_statements_are_limited(table: People, new_engine: Callable[..., Engine]
     variable = {"postgresql": "SHOW statement_timeout", "mariadb": "SELECT @@SESSION.max_statement_time"}
     with limited.engine.connect() as connection:  # that of the migration, from the pool
         assert str(send(connection, variable[limited.engine.name]).scalar()) in {"400ms", "0.4"}
-
-
-@on("postgresql", "mariadb")
-def test_statements_are_not_limited(table: People) -> None:
-    """Without a limit for statements, the build waits for the other transaction, and the column is complete."""
-    with busy(table):
-        table.run("contract_public_id", lock_timeout=30)
-
-    table.check_complete(50)

@@ -12,7 +12,7 @@ from support.people import migrating
 from support.projects import Project, downgrade_of, upgrade_of
 
 from sqlalchemy_public_id import NanoId, PublicIdType
-from sqlalchemy_public_id.alembic import contract_public_id, drop_public_id
+from sqlalchemy_public_id.alembic import drop_public_id
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
@@ -107,17 +107,6 @@ def test_drop(new_project: Callable[..., Project], old: str) -> None:
         drop_public_id(op, "invoice")
 
     assert [column["name"] for column in inspect(project.engine).get_columns("invoice")] == ["id"]
-
-
-@pytest.mark.parametrize("old", KINDS)
-def test_by_hand(new_project: Callable[..., Project], old: str) -> None:
-    """An operation that says another name builds no second one."""
-    invoices = Invoices(new_project(), old)
-    before = invoices.unique()
-    with invoices.engine.connect() as connection, migrating(connection) as op:
-        contract_public_id(op, "invoice", unique_name="new_name", server_default="none")
-
-    assert invoices.unique() == before
 
 
 @on("postgresql")
