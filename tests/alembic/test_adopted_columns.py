@@ -142,6 +142,41 @@ def test_downgrade_of_an_adoption(table: People, unique: str | None, nulls: str,
     assert table.state() == before
 
 
+@pytest.mark.parametrize("unique", ["constraint", "index"])
+def test_drop(table: People, unique: str) -> None:
+    """``op.drop_public_id()`` drops a column that something of another name makes unique."""
+    create(table, UNIQUE[unique])
+
+    table.run("drop_public_id")
+
+    assert table.columns() == ["id", "name"]
+
+
+DEFECTS = {
+    "DEFERRABLE": [f"{CONSTRAINT} DEFERRABLE"],
+    "INVALID": [
+        "CREATE UNIQUE INDEX of_another_name ON person (public_id)",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'of_another_name'::regclass",
+    ],
+}
+
+
+@on("postgresql")
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_worse_is_replaced(table: People, defect: str) -> None:
+    """A constraint that is checked late, or an index that is not valid, is not taken for the unique index."""
+    create(table, DEFECTS[defect][0])
+    for statement in DEFECTS[defect][1:]:
+        table.execute(statement)
+    metadata = models(public_id())
+
+    run(table.engine, autogenerate(table.engine, metadata).upgrade_ops)
+
+    state = table.state()
+    assert (state.complete, state.unique and state.unique.name) == (True, "uq_person_public_id")
+    assert "op." not in written(autogenerate(table.engine, metadata))
+
+
 @on("postgresql")
 @pytest.mark.parametrize("reference", ["", "REFERENCES person (public_id)"], ids=["text", "foreign key"])
 def test_join_of_texts(table: People, reference: str) -> None:

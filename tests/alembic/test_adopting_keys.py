@@ -78,35 +78,6 @@ def test_nothing_to_migrate(programs: Programs, new_project: Callable[..., Proje
     assert project.check(programs.metadata) is None
 
 
-def test_two_programs(programs: Programs) -> None:
-    """Each program finds the rows of the other one by their links, and adds lines to them."""
-    with Session(programs.engine) as session:
-        old = programs.old(title="old")
-        session.add(old)
-        session.commit()
-        key = old.id
-    with Session(programs.engine) as session:
-        row: Any = lookup.get_one(session, programs.new, programs.text(key))
-        assert row.title == "old"
-        row.lines.append(programs.new_line())
-        row.title = "changed"
-        new: Any = programs.new(title="new", lines=[programs.new_line(), programs.new_line()])
-        session.add(new)
-        assert programs.format.is_valid(new.id)  # before the flush
-        session.commit()
-        text = new.id
-    with Session(programs.engine) as session:
-        rows = {row.title: row for row in session.scalars(select(programs.old))}
-        assert {*rows} == {"changed", "new"}
-        assert rows["changed"].id == key
-        assert programs.text(rows["new"].id) == text
-        assert session.get(programs.old, rows["new"].id) is rows["new"]
-        session.add(programs.old_line(invoice_id=rows["new"].id))
-        session.commit()
-    with Session(programs.engine) as session:
-        assert len(lookup.get_one(session, programs.new, text).lines) == 3
-
-
 def test_lookups(programs: Programs) -> None:
     """All functions of ``lookup`` take a public id that is the key; ``session.get`` takes it, too."""
     with Session(programs.engine) as session:
@@ -126,21 +97,6 @@ def test_lookups(programs: Programs) -> None:
         if programs.format.is_native:
             with pytest.raises(InvalidPublicId):
                 session.get(programs.new, "nonsense")
-
-
-def test_pages(programs: Programs) -> None:
-    """Pages are in the order of the ids, and reach each row once, in both directions."""
-    with Session(programs.engine) as session:
-        session.add_all(programs.new(title=f"{number}") for number in range(5))
-        session.commit()
-        for options in ({}, {"newest_first": True}):
-            seen: list[Any] = []
-            page = lookup.page(session, select(programs.new), limit=2, **options)
-            seen += page.items
-            while page.has_more:
-                page = lookup.page(session, select(programs.new), limit=2, after=page.next, **options)
-                seen += page.items
-            assert len({row.id for row in seen}) == len(seen) == 5
 
 
 @on("mysql")

@@ -263,7 +263,7 @@ def test_only_the_index_is_missing(project: Project, engine: Engine) -> None:
     written = project.migrate(shop())
 
     assert upgrade_of(written) == ["op.contract_public_id('customer')"]
-    assert downgrade_of(written) == ["op.loosen_public_id('customer', server_default='none', keeps='not null')"]
+    assert downgrade_of(written) == ["op.loosen_public_id('customer', keeps='not null', server_default='none')"]
     assert project.check(shop()) is None
 
 

@@ -107,35 +107,3 @@ def test_busy_for_ever(table: People) -> None:
     assert (caught.value.table, caught.value.attempts, caught.value.timeout) == ("person", 2, 1)
     assert caught.value.step == "add the column"
     assert not table.state().exists
-
-
-@on_servers
-def test_busy_for_ever_in_the_end(table: People) -> None:
-    """When the lock of a later step is never to be had, what was done before stays, and the next run goes on."""
-    table.run("expand_public_id")
-    table.run("backfill_public_id")
-    ids = table.ids()
-
-    with held(table), pytest.raises(LockNotAvailable):
-        table.run("contract_public_id", lock_timeout=1, index_timeout=1, attempts=1)
-
-    table.add()
-    table.check_complete(50)
-    assert table.ids() == ids
-
-
-@on("postgresql")
-def test_index_timeout(table: People) -> None:
-    """When the index waits too long, its remains are taken away by the next attempt."""
-    table.run("expand_public_id")
-    table.run("backfill_public_id")
-
-    with table.engine.connect() as other:
-        send(other, "UPDATE person SET name = 'x' WHERE id = 1")
-        with pytest.raises(LockNotAvailable) as caught:
-            table.run("contract_public_id", index_timeout=0.3, attempts=1)
-        assert caught.value.step == "build the unique index"
-        other.rollback()
-
-    table.add()
-    table.check_complete(50)

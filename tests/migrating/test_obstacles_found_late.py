@@ -66,15 +66,6 @@ def test_table_with_all_indexes(table: People) -> None:
     assert "public_id" not in table.columns()
 
 
-@on("mysql", "mariadb")
-def test_table_with_all_columns(table: People) -> None:
-    """A table that cannot have one more column is refused."""
-    table.create(1, more="".join(f", c{number} tinyint" for number in range(1015)))
-
-    with pytest.raises(MigrationRefused):
-        table.add()
-
-
 @on("postgresql")
 def test_table_with_all_columns_of_postgresql(table: People) -> None:
     """A table that had so many columns that it cannot have one more is refused; those that are gone count as well."""

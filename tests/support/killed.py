@@ -27,18 +27,6 @@ def kill() -> NoReturn:
     raise AssertionError("killed")
 
 
-def before(step: str) -> None:
-    """Die when *step* is to begin."""
-    original = Runner._run_alone
-
-    def run_alone(self: Any, found: Any, session: Any) -> None:
-        if found.name == step:
-            kill()
-        original(self, found, session)
-
-    Runner._run_alone = run_alone
-
-
 def after(step: str) -> None:
     """Die when *step* is over."""
     original = Runner._run_alone
