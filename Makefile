@@ -37,7 +37,7 @@ help:
 	@echo 'make test      the tests on every database that is here; TIER=all runs slow ones, clusters and a browser, too'
 	@echo 'make lint      ruff, mypy --strict, pyright, the import contract'
 	@echo 'make docs      the documentation, with warnings as errors'
-	@echo 'make bench     the benchmarks, in hours; "make bench-quick" shows in minutes that they run'
+	@echo 'make bench     the benchmarks, in an hour; "make bench-quick" shows in minutes that they run'
 	@echo 'make simulate  every error at every call of the write path; SERVERS=yes uses real databases, under kills'
 	@echo 'make mutants   changes of the library, and whether a test sees each'
 	@echo 'make test-all  everything, as CI runs it: also make public, lowest, outside, neighbours'
@@ -96,27 +96,27 @@ install: $(UV)
 	$(UV) pip install --quiet --python $(BIN)/python --editable '.[$(EXTRAS)]' \
 	    --group test --group lint --group docs --group bench $(PINNED)
 
-# The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: outside/README.md.
+# The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: tools/outside/README.md.
 outside: $(VENV)/test.done databases
-	$(BIN)/python -m outside $(ARGS)
+	$(BIN)/python -m tools.outside $(ARGS)
 
 # Packages of others that meet public ids, in an environment of their own. They warn of each other.
 neighbours: $(NEIGHBOURS)/installed.done
 	$(NEIGHBOURS)/bin/python -m pytest -W default -p no:pytest_alembic tests/neighbours $(ARGS)
 
-# Mutants of the library, and whether a test sees each: mutants/README.md.
+# Mutants of the library, and whether a test sees each: tools/mutants/README.md.
 mutants: $(VENV)/test.done databases
 	@$(UV) pip install --quiet --python $(BIN)/python --group mutants
-	$(BIN)/python -m mutants $(ARGS)
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 browser:
-	@scripts/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2
+	@tools/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2
 
 nodes:
-	@scripts/nodes up || echo "The tests of several nodes are skipped, unless ARGS=--require-all-databases." >&2
+	@tools/nodes up || echo "The tests of several nodes are skipped, unless ARGS=--require-all-databases." >&2
 
 databases:
-	@scripts/databases up || echo "The tests of what is missing are skipped, unless ARGS=--require-all-databases." >&2
+	@tools/databases up || echo "The tests of what is missing are skipped, unless ARGS=--require-all-databases." >&2
 
 lint: $(VENV)/lint.done
 	$(BIN)/ruff check
@@ -135,11 +135,11 @@ docs: $(VENV)/docs.done browser
 	SITE=docs/_build/html $(BIN)/python -m pytest --quiet tests/browser/site $(ARGS)
 
 bench: $(BENCH)/installed.done databases
-	$(BENCH)/bin/python -m benchmarks $(ARGS)
-	$(BENCH)/bin/python -m benchmarks --write
+	$(BENCH)/bin/python -m tools.benchmarks $(ARGS)
+	$(BENCH)/bin/python -m tools.benchmarks --write
 
 bench-quick: $(BENCH)/installed.done databases
-	$(BENCH)/bin/python -m benchmarks --quick --results .cache/benchmarks $(ARGS)
+	$(BENCH)/bin/python -m tools.benchmarks --quick $(ARGS)
 
 clean:
 	rm -rf .venv dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -180,7 +180,7 @@ $(VENV)/docs.done: dist/built
 	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group docs --group test)
 
 $(BENCH)/installed.done: dist/built
-	$(call install_wheel,$(BENCH),$(EXTRAS),$(PINNED) --group bench)
+	$(call install_wheel,$(BENCH),postgresql$(COMMA)mysql,$(PINNED) --group bench)
 
 $(NEIGHBOURS)/installed.done: dist/built
 	$(call install_wheel,$(NEIGHBOURS),postgresql$(COMMA)mysql,--group neighbours)

@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         missing = servers.DRIVERS.keys() - servers.servers().keys()
         if missing:
             raise pytest.UsageError(
-                f"--require-all-databases, but not found: {', '.join(sorted(missing))}; run scripts/databases up"
+                f"--require-all-databases, but not found: {', '.join(sorted(missing))}; run tools/databases up"
             )
 
 
@@ -128,7 +128,7 @@ def frozen_objects() -> None:
 def _server(database: str) -> servers.Server:
     found = servers.servers().get(database)
     if found is None:
-        pytest.skip(f"no {database} was found: run scripts/databases up")
+        pytest.skip(f"no {database} was found: run tools/databases up")
     return found
 
 

@@ -232,14 +232,18 @@ class DuplicatePrefix(ConfigurationError):
 
 
 def command_line(name: str, table: str, **options: object) -> str:
-    """Return the command ``public-id`` *name* for *table*, without the options that are ``None``."""
+    """Return the command ``public-id`` *name* for *table*, without the options that are ``None``.
+
+    The environment has the URL: all users of a host see the arguments of a process, and a password among them.
+    """
     import shlex  # only for migrations
 
     given = {option: str(value) for option, value in options.items() if value is not None}
     words = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
     if table.startswith("-"):
         words.append("--")  # what follows is no option
-    return f'public-id {name} "$DATABASE_URL" {shlex.join([*words, table])}'
+    url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise it would be taken for the URL
+    return f"public-id {name} {url}{shlex.join([*words, table])}"
 
 
 class BackfillIncomplete(PublicIdError):

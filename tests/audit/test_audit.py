@@ -205,7 +205,7 @@ def test_nullable_on_sqlite(engine: Engine, make: Make) -> None:
     """On SQLite, the remedy is a command: a shell that goes on after an error would lose the table."""
     make(nullable=True)
 
-    assert str(found(engine)["nullable"].remedy) == 'public-id contract "$DATABASE_URL" --server-default none invoice'
+    assert str(found(engine)["nullable"].remedy) == "public-id contract --server-default none invoice"
 
 
 def test_commands_say_what_they_have_to(engine: Engine, make: Make) -> None:
@@ -216,7 +216,7 @@ def test_commands_say_what_they_have_to(engine: Engine, make: Make) -> None:
     [finding] = audit.run(engine, tables=[name], defaults=True).findings[-1:]
 
     assert str(finding.remedy) == (
-        'public-id expand "$DATABASE_URL" --format ' + shlex.quote("NanoId(length=8, prefix='inv')") + " some"
+        "public-id expand --format " + shlex.quote("NanoId(length=8, prefix='inv')") + " some"
     )
 
 
@@ -433,11 +433,12 @@ def test_guessed_format(engine: Engine, make: Make) -> None:
             "3 of 8 ids",
             "__public_id__ = NanoId(prefix='cus').accepting(NanoId(length=16))",
         ),
+        ([*NanoId().generate_many(40), "__world__"], "1 of 41 ids", "__public_id__ = NanoId().accepting('__world__')"),
         (["a b", "a  b"], "2 of 2 ids that were read are malformed: 'a b', 'a  b' (no format has such ids)", "None"),
         (NanoId(length=16, alphabet=URLSAFE64).generate_many(200), "", ""),
         (NanoId(length=16, alphabet="abcdefXYZ.~_-").generate_many(200), "", ""),
     ],
-    ids=["two formats", "no format", "separators", "odd separators"],
+    ids=["two formats", "by hand", "no format", "separators", "odd separators"],
 )
 def test_ids_of_an_unknown_format(engine: Engine, make: Make, ids: list[str], message: str, remedy: str) -> None:
     """Where no format is known, it is that of most ids, whatever its alphabet; the remedy accepts the others, too."""

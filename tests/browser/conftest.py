@@ -1,4 +1,4 @@
-"""A real browser, found by ``scripts/chromium``, and the helpdesk as a program of its own."""
+"""A real browser, found by ``tools/chromium``, and the helpdesk as a program of its own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def browser(pytestconfig: pytest.Config) -> Iterator[webdriver.Chrome]:
     """Chromium, without a window. Where there is none, ``--require-all-databases`` makes that a failure."""
-    found = subprocess.run([sys.executable, ROOT / "scripts/chromium", "paths"], capture_output=True, text=True)
+    found = subprocess.run([sys.executable, ROOT / "tools/chromium", "paths"], capture_output=True, text=True)
     if found.returncode:
-        missing = "no Chromium was found: run scripts/chromium up"
+        missing = "no Chromium was found: run tools/chromium up"
         pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
     options = webdriver.ChromeOptions()
     options.binary_location, driver = found.stdout.splitlines()

@@ -121,7 +121,7 @@ def test_command_of_an_incomplete_backfill() -> None:
     command = shlex.split(str(error).partition("with: ")[2])
 
     expected = ["--column", "d e", "--format", repr(FORMAT), "--schema", "f;g", "--", "-a $(b) 'c"]
-    assert command == ["public-id", "backfill", "$DATABASE_URL", *expected]
+    assert command == ["public-id", "backfill", *expected]
     assert str(error).startswith("1 row of f;g.-a $(b) 'c has no d e yet")
 
 

@@ -38,7 +38,7 @@ while :; do sleep 1 & wait $!; done
 
 def programs() -> dict[str, str]:
     """Name → path of the programs of the servers, as far as they are found."""
-    told = subprocess.run([sys.executable, ROOT / "scripts/nodes", "paths"], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], capture_output=True, text=True)
     return {name: path for name, _, path in (line.partition(" ") for line in told.stdout.splitlines()) if path}
 
 
@@ -246,7 +246,7 @@ def place(database: str, paths: dict[str, str], shared: URL | None = None) -> It
     kind = SERVERS.get(database)
     if kind is not None and not kind.needs <= paths.keys():
         if shared is None:
-            raise NotReady(f"{', '.join(sorted(kind.needs - paths.keys()))} not found: run scripts/nodes up")
+            raise NotReady(f"{', '.join(sorted(kind.needs - paths.keys()))} not found: run tools/nodes up")
         yield Place(database, shared)
         return
     keeper = Keeper(f"history-{database}")

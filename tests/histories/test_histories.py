@@ -70,7 +70,7 @@ def test_history_on_postgresql(database: str, paths: dict[str, str]) -> None:
 def test_history_with_a_replica(database: str, paths: dict[str, str]) -> None:
     """Nothing that was acknowledged is lost when a synchronous replica takes the place of the primary."""
     if "initdb" not in paths:
-        pytest.skip("no PostgreSQL programs were found: run scripts/nodes up")
+        pytest.skip("no PostgreSQL programs were found: run tools/nodes up")
     with place_with_replica(paths) as where:
         report = run_at(where, 4000)
 

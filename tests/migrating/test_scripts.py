@@ -34,7 +34,7 @@ with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 @servers
 @with_options
-def test_whole_way(new_people: Callable[..., People], options: dict[str, Any]) -> None:
+def test_whole_way(new_people: Callable[..., People], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A script adds the column, the command in it fills the rows, and the contract completes it with a connection."""
     people = new_people(ROWS, **options)
     sql = people.script("expand_public_id")
@@ -42,8 +42,8 @@ def test_whole_way(new_people: Callable[..., People], options: dict[str, Any]) -
     people.check_expanded()
     assert people.state().comment == options.get("comment")
 
-    url = people.engine.url.render_as_string(hide_password=False)
-    done = command.run(*[url if word == "$DATABASE_URL" else word for word in command_in(sql)[1:]])
+    monkeypatch.setenv("DATABASE_URL", people.engine.url.render_as_string(hide_password=False))
+    done = command.run(*command_in(sql)[1:])
     assert done.exit_code == 0, done.stderr
     people.run("contract_public_id")
 

@@ -1,4 +1,4 @@
-"""Several nodes: private PostgreSQL servers and clusters of others, with the programs that ``scripts/nodes`` finds."""
+"""Several nodes: private PostgreSQL servers and clusters of others, with the programs that ``tools/nodes`` finds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def programs(pytestconfig: pytest.Config) -> dict[str, str]:
     """Name → path. Where one is missing, ``--require-all-databases`` makes that a failure."""
-    told = subprocess.run([sys.executable, ROOT / "scripts/nodes", "paths"], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], capture_output=True, text=True)
     found = dict(line.partition(" ")[::2] for line in told.stdout.splitlines())
     if told.returncode:
         names = ", ".join(name for name, path in found.items() if not path)
-        missing = f"{names or 'scripts/nodes'} not found: run scripts/nodes up"
+        missing = f"{names or 'tools/nodes'} not found: run tools/nodes up"
         pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
     return found
 

@@ -56,7 +56,7 @@ def tool(engine: Engine, pytestconfig: pytest.Config) -> Tool:
     """Return the command line of the tool for an ALTER."""
     program = shutil.which("pt-online-schema-change")
     if program is None:
-        missing = "pt-online-schema-change not found: run scripts/nodes up"
+        missing = "pt-online-schema-change not found: run tools/nodes up"
         pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
     url = engine.url
     parts = {"h": url.host, "P": url.port or 3306, "u": url.username, "p": url.password, "D": url.database}

@@ -137,7 +137,7 @@ def test_reference_shows_every_public_name() -> None:
 
 def test_policy_names_every_public_module() -> None:
     """SECURITY.md lists the modules whose names are stable: each public one, or the package that it is in."""
-    listed = set(re.findall(r"`([a-z_.]+)`", (ROOT / "SECURITY.md").read_text()))
+    listed = set(re.findall(r"`([a-z_.]+)`", (ROOT / ".github/SECURITY.md").read_text()))
     modules = [module[1:] for module in PUBLIC if module]
 
     assert not [module for module in modules if not {module, module.partition(".")[0]} & listed]

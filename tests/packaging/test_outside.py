@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import sqlalchemy_public_id
-from outside.comparing import Outcome, failed, files, read, regressions
-from outside.suites import Excuse, load
+from tools.outside.comparing import Outcome, failed, files, read, regressions
+from tools.outside.suites import Excuse, load
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", "KeyError: 'id'"), Outcome("skipped")
-PLUGINS = Path(__file__).parents[2] / "outside" / "plugins"
+PLUGINS = Path(__file__).parents[2] / "tools" / "outside" / "plugins"
 PATHS = [str(PLUGINS), str(Path(sqlalchemy_public_id.__file__).parents[1])]  # the library under test, not another one
 
 

@@ -1,4 +1,4 @@
-"""``scripts/release``: a release whose parts disagree is refused, with every reason."""
+"""``tools/release``: a release whose parts disagree is refused, with every reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def git(folder: Path, *arguments: str) -> None:
 def folder(tmp_path: Path) -> Path:
     """A repository with what a release consists of, ready for version 7.8.9."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    for name in ("scripts/release", "src/sqlalchemy_public_id/_version.py", "CHANGELOG.md", "CITATION.cff"):
+    for name in ("tools/release", "src/sqlalchemy_public_id/_version.py", "CHANGELOG.md", "CITATION.cff"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     change(tmp_path / "src/sqlalchemy_public_id/_version.py", r'"\d.*"', '"7.8.9"')
@@ -46,7 +46,7 @@ def change(path: Path, pattern: str, text: str) -> None:
 
 
 def check(folder: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, str(folder / "scripts/release"), "check", *arguments]
+    command = [sys.executable, str(folder / "tools/release"), "check", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 

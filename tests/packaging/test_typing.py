@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ROOT / "typing_tests"
+PROGRAMS = ROOT / "tests/typing"
 ACCEPTED = [PROGRAMS / "models.py", *sorted(PROGRAMS.glob("should_pass/*.py"))]
 REFUSED = sorted(PROGRAMS.glob("should_fail/*.py"))
 
@@ -42,7 +42,7 @@ def pyright(_: Path) -> Iterator[Complaint]:
 
 def run(checker: str, *arguments: str) -> str:
     """What *checker*, of the interpreter that runs the tests, says of all programs."""
-    command = [sys.executable, "-m", checker, *arguments, "typing_tests"]
+    command = [sys.executable, "-m", checker, *arguments, "tests/typing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr + done.stdout  # it ran to the end, and has complained
     return done.stdout
@@ -68,14 +68,14 @@ def test_mistakes_are_found_and_nothing_else(checker: str, tmp_path: Path) -> No
 
 
 PYTHON = sys.executable
-FOLDERS = ["typing_tests/models.py", "typing_tests/should_pass", "typing_tests/should_fail"]
+FOLDERS = ["tests/typing/models.py", "tests/typing/should_pass", "tests/typing/should_fail"]
 OTHERS = {
     "basedpyright": (["--pythonpath", PYTHON], r"(?P<file>\S+\.py):(?P<line>\d+):\d+ - error"),
     "ty": (["check", "--output-format", "concise", "--python", PYTHON], r"(?P<file>\S+\.py):(?P<line>\d+):\d+: error"),
     "pyrefly": (
         [
             *("check", "--output-format", "min-text", "--python-interpreter-path", PYTHON),
-            *("--search-path", "typing_tests", "--search-path", "src"),
+            *("--search-path", "tests/typing", "--search-path", "src"),
         ],
         r"ERROR (?P<file>\S+\.py):(?P<line>\d+):",
     ),

@@ -263,6 +263,6 @@ def test_contents_of_the_sdist(builds: list[Path]) -> None:
         names = {name.partition("/")[2] for name in file.getnames()}
 
     assert {"conftest.py", "pyproject.toml", "Makefile", "LICENSE", "CHANGELOG.md"} <= names
-    assert {"tests/conftest.py", "docs/conf.py", "examples/helpdesk/page.html", "typing_tests/models.py"} <= names
-    assert not [name for name in names if name.startswith("benchmarks/results/")]
+    assert {"tests/conftest.py", "docs/conf.py", "examples/helpdesk/page.html", "tests/typing/models.py"} <= names
+    assert not [name for name in names if name.startswith("tools/benchmarks/results/")]
     assert archive.stat().st_size < 1_500_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+import pytest
 from sqlalchemy import Engine
 from support import command
 from support.people import send
@@ -17,8 +18,9 @@ def paste(engine: Engine, remedy: Remedy | None) -> None:
     assert remedy is not None
     if remedy.language == "sh":
         (line,) = remedy.lines
-        words = shlex.split(line.replace("$DATABASE_URL", engine.url.render_as_string(hide_password=False)))
-        assert command.run(*words[1:]).exit_code == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DATABASE_URL", engine.url.render_as_string(hide_password=False))
+            assert command.run(*shlex.split(line)[1:]).exit_code == 0
     else:
         assert remedy.language == "sql", remedy
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -1,4 +1,4 @@
-"""Servers of several nodes that a test run starts for itself and always stops; ``scripts/nodes`` has their programs.
+"""Servers of several nodes that a test run starts for itself and always stops; ``tools/nodes`` has their programs.
 
 Each server is a process group of its own. A keeper, which is a process too, ends them and removes their folder as soon
 as the test run closes its pipe to it: at the end of the tests, or because the run was killed.

@@ -21,9 +21,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support import servers
 from support.marks import fast_ways, on, on_async
 
-from benchmarks.proxy import Proxy
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, guard, lookup, testing
 from sqlalchemy_public_id.idempotency import insert_once
+from tools.benchmarks.proxy import Proxy
 
 pytestmark = [pytest.mark.backend, fast_ways]
 

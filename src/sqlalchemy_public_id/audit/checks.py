@@ -147,7 +147,8 @@ def _check_ids(table: AuditedTable) -> Iterator[Finding]:
     expected, remedy = "no format has such ids", None
     if format is not None:
         expected = f"expected {format.expected}{'' if is_known else ', a guess from the others'}"
-        remedy = _accept(format, malformed, is_text=table.is_text)
+        is_rare = table.is_text and len(malformed) <= min(_SHOWN, len(ids) // 20)
+        remedy = _accept(format, malformed, is_text=table.is_text, is_rare=is_rare)
     message = f"{len(malformed)} of {len(ids)} ids that were read are malformed: {shown} ({expected})"
     facts = {"malformed": len(malformed), "sampled": len(ids), "examples": malformed[:_SHOWN]}
     yield table.finding("malformed-ids", "error" if is_known else "warning", message, remedy, **facts)
@@ -243,12 +244,16 @@ def _command(name: str, target: PublicIdColumn) -> Remedy:
     return Remedy("sh", (command_line(name, target.table, **unusual),))
 
 
-def _accept(format: Format, malformed: Sequence[str], *, is_text: bool) -> Remedy | None:
-    """Return the declaration of *format* that accepts the *malformed* ids, or the most of them, too."""
+def _accept(format: Format, malformed: Sequence[str], *, is_text: bool, is_rare: bool) -> Remedy | None:
+    """Return the declaration of *format* that accepts the *malformed* ids, or the most of them, too.
+
+    :param is_rare: True to name each of them: the application has made them by hand, such as ``__world__``.
+    """
     if isinstance(format, BitsFormat) and format.is_native and is_text:
         as_text: Format = replace(cast("Any", format), storage="text")
         format = as_text.accepting(*format.forms[1:])
-    for guess in ranked_guesses(malformed):
+    choices: list[Sequence[Any]] = [malformed] if is_rare else [[guess] for guess in ranked_guesses(malformed)]
+    for older in choices:
         with suppress(ConfigurationError):  # numbers are stored, and the guess has none of as many bits
-            return Remedy("python", (f"__public_id__ = {format.accepting(guess)!r}",))
+            return Remedy("python", (f"__public_id__ = {format.accepting(*older)!r}",))
     return None

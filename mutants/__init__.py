@@ -1,1 +1,0 @@
-"""Mutants of the library, and the tests that kill them: ``make mutants``, mutants/README.md."""

@@ -1,1 +1,0 @@
-"""The test suites of SQLAlchemy and of packages around it, without the library and with it: ``python -m outside``."""

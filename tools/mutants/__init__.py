@@ -1,0 +1,1 @@
+"""Mutants of the library, and the tests that kill them: ``make mutants``, README.md."""

@@ -1,0 +1,200 @@
+"""Runs of pytest: once with coverage, to see which test executes which line, and once for each mutant."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+
+from coverage import CoverageData
+
+from tools.mutants.candidates import ROOT, Lines, Mutant
+
+__all__ = ["CACHE", "OUTCOMES", "Trial", "cover", "run", "tests_of"]
+
+CACHE = ROOT / ".cache" / "mutants"
+OUTCOMES = ("killed", "survived", "timeout", "unsure", "stale", "broken")
+"""``timeout``: a test does not end. ``unsure``: the test passes alone, or fails without the mutant, too. ``stale``: the
+source has changed. ``broken``: pytest has not run the tests."""
+_PASSED = 0
+_FAILED = {1, 2, 3}  # exit statuses of pytest: a test fails, a module cannot be imported, a failure cannot be shown
+_NOT_IMPORTED = ("while loading conftest", "found no collectors for")
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The outcome of the tests for one mutant."""
+
+    id: str
+    part: str
+    outcome: str
+    tests: int = 0
+    """The number of tests that were chosen."""
+    seconds: float = 0.0
+    killer: str = ""
+    """The first test that fails."""
+
+
+def cover(tests: Sequence[str], label: str) -> Lines:
+    """Return module → line → the tests that execute it. The tests run the first time, and must pass."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    file = CACHE / f"{label}.coverage"
+    if not file.exists():
+        measure = ("--cov=sqlalchemy_public_id", "--cov-context=test", "--cov-report=", "-n", "auto")
+        part = file.with_suffix(".part")
+        done = _pytest(ROOT / "src", [*tests, *measure], COVERAGE_FILE=str(part))
+        if done.returncode != _PASSED:
+            raise SystemExit(f"the tests do not pass without a mutant:\n{done.stdout[-4000:]}")
+        part.rename(file)
+    data = CoverageData(str(file))
+    data.read()
+    return {
+        Path(measured).relative_to(ROOT).as_posix(): {
+            # "|run" and its like follow the name of the test, which may have a "|" of its own
+            line: {name.rpartition("|")[0] for name in names if name}
+            for line, names in data.contexts_by_lineno(measured).items()
+            if any(names)
+        }
+        for measured in data.measured_files()
+    }
+
+
+def tests_of(mutant: Mutant, lines: Lines) -> list[str]:
+    """Return the tests that execute the changed lines, those of the files that do so most often first.
+
+    Of a line that is executed at import they are those that execute a line of its module, and, if there is none, all.
+    """
+    of_module = lines.get(mutant.path, {})
+    everything = {test for module in lines.values() for tests in module.values() for test in tests}
+    found = {test for line in _changed_lines(mutant) for test in of_module.get(line, ())}
+    found = found or set[str]().union(*of_module.values()) or everything
+    # an example of a page needs those before it, and one in a docstring is run in the module without the mutant
+    tests = sorted((test for test in found if test.startswith("tests/")), key=_place)
+    total, own = Counter(map(_file, everything)), Counter(map(_file, tests))
+    return sorted(tests, key=lambda test: (_needs_server(test), -own[_file(test)] / total[_file(test)], _file(test)))
+
+
+def run(mutant: Mutant, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float) -> Trial:
+    """Run *tests* on a copy of the source that has the mutant, until one fails, which has to fail alone, too.
+
+    :param timeout: the seconds of one test.
+    :param limit: the seconds of all.
+    """
+    if mutant.code is None:
+        return Trial(mutant.id, mutant.part, "stale")
+    if not tests:
+        return Trial(mutant.id, mutant.part, "survived")
+    began = time.monotonic()
+    with _copy(mutant.path, mutant.code) as copy:
+        outcome, killer = _first_to_fail(copy, tests, options, timeout, limit)
+        if outcome == "killed" and "::" in killer:
+            alone = _first_to_fail(copy, [killer], options, timeout, limit)[0]
+            without = _first_to_fail(ROOT / "src", [killer], options, timeout, limit)[0]
+            outcome = outcome if (alone, without) == ("killed", "survived") else "unsure"
+    return Trial(mutant.id, mutant.part, outcome, len(tests), round(time.monotonic() - began, 1), killer)
+
+
+def _first_to_fail(
+    source: Path, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float
+) -> tuple[str, str]:
+    """Run *tests* with a *source*, and return the outcome and its reason."""
+    ends = ("-o", f"faulthandler_timeout={timeout}", "-o", "faulthandler_exit_on_timeout=true")
+    with tempfile.NamedTemporaryFile("w", prefix="public-id-tests-", encoding="utf-8") as names:
+        names.write("\n".join(tests))
+        names.flush()
+        try:
+            done = _pytest(source, [*options, "-x", "-p", "no:cacheprovider", *ends, f"@{names.name}"], timeout=limit)
+        except subprocess.TimeoutExpired:
+            return "timeout", f"all together take more than {limit:.0f} s"
+    if done.returncode == _PASSED:
+        return "survived", ""
+    if "Timeout (" in done.stderr:
+        return "timeout", ""
+    last = ((done.stdout + done.stderr).strip().splitlines() or [""])[-1]
+    if done.returncode in _FAILED or any(reason in done.stderr for reason in _NOT_IMPORTED):
+        match = _FAILURE.search(done.stdout)
+        return "killed", match[1] if match else last
+    return "broken", last
+
+
+def _pytest(
+    source: Path, arguments: Sequence[str], *, timeout: float | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest with the library of the folder *source*."""
+    path = os.pathsep.join((str(source), str(ROOT)))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tools.mutants.origin", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **variables, "PYTHONPATH": path, "PUBLIC_ID_SOURCE": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
+@contextmanager
+def _copy(path: str, code: str) -> Iterator[Path]:
+    """Make a copy of the source in which the module *path* has other *code*, and return its folder."""
+    with tempfile.TemporaryDirectory(prefix="public-id-mutant-") as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        (copy.parent / "alembic_templates").symlink_to(ROOT / "alembic_templates")  # where a checkout has them
+        (copy.parent / path).write_text(code, encoding="utf-8")
+        yield copy
+
+
+def _changed_lines(mutant: Mutant) -> set[int]:
+    """Return the lines of the source that are changed, with those of the statements that they belong to."""
+    if mutant.code is None:
+        return set()
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    changed: set[int] = set()
+    matcher = SequenceMatcher(None, source.splitlines(), mutant.code.splitlines(), autojunk=False)
+    for tag, first, last, *_ in matcher.get_opcodes():
+        if tag != "equal":
+            changed.update(range(first + 1, last + 1) if last > first else (first, first + 1))
+    return changed.union(*(span for span in _statements(source) if changed & span))
+
+
+def _statements(source: str) -> Iterator[set[int]]:
+    """Yield the lines of each statement that has no body; of the others, those before the body."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            body: list[ast.AST] = getattr(node, "body", [])
+            last = min((part.lineno for part in body if isinstance(part, ast.stmt)), default=(node.end_lineno or 0) + 1)
+            yield set(range(node.lineno, last))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _place(test: str) -> tuple[str, int, str]:
+    """Return the position of a test, that of its function in its file: some tests pass in that order only."""
+    function = test.partition("[")[0].rpartition("::")[2]
+    return _file(test), _text_of(_file(test)).find(f"def {function}("), test
+
+
+@cache
+def _text_of(file: str) -> str:
+    path = ROOT / file
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _needs_server(test: str) -> bool:
+    """Return True for tests that come last, for most mutants are killed without them."""
+    return any(server in test for server in ("postgresql", "mysql", "mariadb"))
