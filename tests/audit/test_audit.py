@@ -38,7 +38,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session
 from support.command import run
-from support.marks import on, since_mariadb
+from support.marks import on
 from support.pasting import mend, paste
 
 from sqlalchemy_public_id import (
@@ -178,26 +178,6 @@ def test_remedies_of_all_that_a_migration_left_undone(engine: Engine, make: Make
     assert severities == {"missing-ids": "error", "unique-missing": "error", "nullable": "warning", **of_mysql}
     assert [*severities.values()] == sorted(severities.values())
     assert left == []
-
-
-@since_mariadb(10, 10, "RANDOM_BYTES()")
-@on("mysql", "mariadb")
-def test_nullable_with_a_default(engine: Engine, make: Make) -> None:
-    """The remedy of a column that may be NULL keeps its default and its comment, which MODIFY would lose."""
-    make(nullable=True, server_default=text("(left(hex(random_bytes(8)), 12))"), comment="shown; in URLs")
-    before = created(engine)
-
-    paste(engine, found(engine)["nullable"].remedy)
-
-    assert found(engine) == {}
-    assert re.sub(r" (DEFAULT )?NULL", "", before) == created(engine).replace(" NOT NULL", "")
-
-
-def created(engine: Engine) -> str:
-    """The definition of the column, as the database shows it."""
-    with engine.connect() as connection:
-        lines = connection.exec_driver_sql(f"SHOW CREATE TABLE {NAME}").one()[1].splitlines()
-    return str(next(line for line in lines if "`public_id`" in line))
 
 
 @on("sqlite")

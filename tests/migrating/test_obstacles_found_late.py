@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine
+from support import command
 from support.marks import on
 from support.people import People, people
 
@@ -98,6 +99,7 @@ def test_table_of_a_module(table: People, name: str) -> None:
 
     with pytest.raises(MigrationRefused, match="of a module of SQLite"):
         People(table.engine, name).add()
+    assert command.run("plan", table.engine.url, name).exit_code == 1
 
 
 @on("mysql", "mariadb")
