@@ -294,7 +294,7 @@ def test_inspect_with_models(
 
 @pytest.mark.parametrize(
     ("format", "line"),
-    [("NanoId(12)", "1,000,000 "), ("NanoId(1, alphabet='a')", ""), ("NanoId(200, alphabet=BASE62)", "")],
+    [("NanoId(12)", "7,654,321 "), ("NanoId(1, alphabet='a')", ""), ("NanoId(200, alphabet=BASE62)", "")],
 )
 def test_budget(format: str, line: str) -> None:
     """The number of ids that is asked for has a line, and a format with next to no ids, or very many, has a budget."""
