@@ -704,31 +704,20 @@ def _reader(engine: Engine, make: Make) -> Iterator[Connection]:
         return
     make(name="hidden")
     name = f"reader_{os.getpid()}"
-    admin = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-    with admin:
-        if engine.name == "postgresql":
-            admin.exec_driver_sql(f"CREATE ROLE {name}")
-            admin.exec_driver_sql(f"GRANT SELECT ON {NAME} TO {name}")
-            with engine.connect() as connection:
-                connection.exec_driver_sql(f"SET ROLE {name}")
-                connection.commit()
-                yield connection
-                connection.rollback()
-                connection.exec_driver_sql("RESET ROLE")
-                connection.commit()
-            admin.exec_driver_sql(f"DROP OWNED BY {name}")
-            admin.exec_driver_sql(f"DROP ROLE {name}")
-            return
-        admin.exec_driver_sql(f"CREATE USER {name}@'%%' IDENTIFIED BY 'secret-1'")
-        admin.exec_driver_sql(f"GRANT SELECT ON {engine.url.database}.{NAME} TO {name}@'%%'")
-        admin.exec_driver_sql(f"GRANT INSERT ON {engine.url.database}.hidden TO {name}@'%%'")
-        own = create_engine(engine.url.set(username=name, password="secret-1"))
+    user = name if engine.name == "postgresql" else f"{name}@'%%'"
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as admin:
+        admin.exec_driver_sql(f"CREATE ROLE {user} LOGIN" if user == name else f"CREATE USER {user}")
+        admin.exec_driver_sql(f"GRANT SELECT ON {NAME} TO {user}")
+        admin.exec_driver_sql(f"GRANT INSERT ON hidden TO {user}")
+        own = create_engine(engine.url.set(username=name, password=None))
         try:
             with own.connect() as connection:
                 yield connection
         finally:
             own.dispose()
-            admin.exec_driver_sql(f"DROP USER {name}@'%%'")
+            if user == name:
+                admin.exec_driver_sql(f"DROP OWNED BY {user}")
+            admin.exec_driver_sql(f"DROP {'ROLE' if user == name else 'USER'} {user}")
 
 
 def test_tables_that_cannot_be_read(reader: Connection) -> None:
