@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from doctest import ELLIPSIS
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from sqlalchemy import Engine, String, create_engine
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sybil import Sybil
+from sybil.integration.pytest import SybilItem
 from sybil.parsers import markdown, rest
 from sybil.sybil import SybilCollection
 
@@ -72,6 +74,20 @@ EXAMPLES = SybilCollection(
 
 pytest_collect_file = EXAMPLES.pytest()
 collect_ignore = ["docs/_build"]
+
+NEEDS = {"litestar": "litestar", "keyed.py": "ffx", "KeyedStep(": "ffx"}
+"""A word in an example, or in the name of its file → the module of another package that the example imports."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the examples of an extra that is not installed."""
+    missing = {word: module for word, module in NEEDS.items() if find_spec(module) is None}
+    for item in items if missing else ():
+        if isinstance(item, SybilItem):
+            example = item.example
+            text = f"{item.nodeid}\n{example.document.text[example.start : example.end]}"
+            for module in {module for word, module in missing.items() if word in text}:
+                item.add_marker(pytest.mark.skip(reason=f"could not import {module!r}"))
 
 
 @pytest.hookimpl(optionalhook=True)

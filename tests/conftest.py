@@ -254,6 +254,7 @@ def session(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Session]
 def async_engine(request: pytest.FixtureRequest) -> AsyncEngine:
     """An engine for ``aiosqlite``, or for each asynchronous driver in a ``backend`` test; for one ``asyncio.run()``."""
     database, driver = request.param
+    pytest.importorskip("psycopg" if driver == "psycopg_async" else driver)
     return create_async_engine(url_of(database, driver), poolclass=NullPool)
 
 

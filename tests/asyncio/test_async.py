@@ -1,4 +1,4 @@
-"""The twins of lookup and bulk for ``AsyncSession``, with every asynchronous driver."""
+"""The twins of lookup, bulk and others for ``AsyncSession``, with every asynchronous driver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session, selectinload
 
 from sqlalchemy_public_id import (
-    NanoId,
-    PublicIdCollision,
     PublicIdMixin,
     PublicIdNotFound,
     TypedId,
@@ -58,17 +62,9 @@ class Ticket(Base):
     token: Mapped[bytes] = token_column(TICKET)
 
 
-class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
-
-    __tablename__ = "tiny"
-    __public_id__ = NanoId(length=1)
-    number: Mapped[int]
-
-
 ADA, GRACE, UNKNOWN = (f"aswriter_{name:0>12}" for name in ("ada", "grace", "unknown"))
 BOOKS = ["book00000000", "book00000001"]
-IMPOSSIBLE: list[Any] = [None, 1, "1", "", BOOKS[0], ADA.upper(), f"{ADA} ", ADA.encode(), "\0", "\ud800", "a" * 10**7]
+IMPOSSIBLE: list[Any] = [None, 1, "", BOOKS[0], ADA.upper(), ADA.encode(), "\0", "\ud800", "a" * 10**7]
 
 Story = Callable[[AsyncSession], Awaitable[None]]
 
@@ -108,14 +104,11 @@ def sent(async_engine: AsyncEngine) -> list[str]:
     return texts
 
 
-PAIRS: dict[str, tuple[Any, Any]] = {
-    "bulk": (bulk, sync_bulk),
-    "idempotency": (idempotency, sync_idempotency),
-    "lookup": (lookup, sync_lookup),
-}
-
-
-@pytest.mark.parametrize(("twin", "original"), PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize(
+    ("twin", "original"),
+    [(bulk, sync_bulk), (idempotency, sync_idempotency), (lookup, sync_lookup)],
+    ids=["bulk", "idempotency", "lookup"],
+)
 def test_same_names(twin: Any, original: Any) -> None:
     """Each function has its twin, which takes what it takes."""
     functions = {name for name in original.__all__ if inspect.isfunction(getattr(original, name))}
@@ -123,30 +116,8 @@ def test_same_names(twin: Any, original: Any) -> None:
     assert functions
     assert functions == {name for name in twin.__all__ if inspect.iscoroutinefunction(getattr(twin, name))}
     for name in functions:
-        assert arguments(getattr(twin, name)) == arguments(getattr(original, name))
-
-
-def arguments(function: Callable[..., Any]) -> set[str]:
-    """The names of the arguments, those behind ``**how`` included."""
-    names = set(inspect.signature(function).parameters)
-    return names - {"how"} | sync_lookup.How.__annotations__.keys() if "how" in names else names
-
-
-def test_one_row(run: Callable[[Story], None]) -> None:
-    """``get``, ``get_one`` and ``resolve`` find a row, and say that there is none."""
-
-    async def story(session: AsyncSession) -> None:
-        ada = await lookup.get(session, Writer, ADA)
-        assert ada is not None
-        assert ada.name == "Ada"
-        assert type(ada.public_id) is WriterId
-        assert ada is await lookup.get_one(session, Writer, ADA) is await lookup.resolve(session, ADA)
-        assert await lookup.get(session, Writer, UNKNOWN) is await lookup.resolve(session, UNKNOWN) is None
-        assert await lookup.resolve_many(session, [UNKNOWN, ADA]) == {ADA: ada}
-        with pytest.raises(PublicIdNotFound):
-            await lookup.get_one(session, Writer, UNKNOWN)
-
-    run(story)
+        parameters = [inspect.signature(getattr(module, name)).parameters for module in (twin, original)]
+        assert parameters[0].keys() == parameters[1].keys()
 
 
 def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
@@ -157,8 +128,10 @@ def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine)
         try:
             ada = await lookup.get_one(scoped, Writer, ADA)
             assert ada in scoped
+            assert (ada.name, type(ada.public_id)) == ("Ada", WriterId)
             assert await lookup.get(scoped, Writer, ADA) is await lookup.resolve(scoped, ADA) is ada
             assert await lookup.get_many(scoped, Writer, [ADA]) == {ADA: ada}
+            assert await lookup.resolve_many(scoped, [UNKNOWN, ADA]) == {ADA: ada}
             assert await lookup.keys_of(scoped, Writer, [ADA]) == {ADA: ada.id}
             assert await lookup.public_ids_of(scoped, Writer, [ada.id]) == {ada.id: ADA}
             assert list(await lookup.page(scoped, Book, limit=1))
@@ -174,6 +147,42 @@ def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine)
             await scoped.remove()
 
     run(story)
+
+
+AWAITED: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "get": lambda session: lookup.get(session, Writer, ADA),
+    "get_one": lambda session: lookup.get_one(session, Writer, ADA),
+    "resolve": lambda session: lookup.resolve(session, ADA),
+    "get_many": lambda session: lookup.get_many(session, Writer, [ADA]),
+    "keys_of": lambda session: lookup.keys_of(session, Writer, [ADA]),
+    "public_ids_of": lambda session: lookup.public_ids_of(session, Writer, [1]),
+    "page": lambda session: lookup.page(session, Writer, limit=1),
+    "insert": lambda session: bulk.insert(session, [Book()]),
+    "insert_once": lambda session: idempotency.insert_once(session, Book(public_id=BOOKS[0])),
+    "load": lambda session: references.load(session, []),
+    "tokens.get": lambda session: tokens.get(session, Ticket, "text"),
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (None, "not NoneType: pass an AsyncSession"),
+        (Session(), "not Session: import it from sqlalchemy_public_id$"),
+        (scoped_session(Session), "not scoped_session: import it from sqlalchemy_public_id$"),
+        (AsyncConnection(create_async_engine("sqlite+aiosqlite://")), "not AsyncConnection: pass an AsyncSession"),
+    ],
+    ids=["None", "Session", "scoped_session", "AsyncConnection"],
+)
+def test_what_is_no_asynchronous_session(name: str, wrong: Any, message: str) -> None:
+    """What is awaited takes asynchronous sessions, and says so of everything else."""
+
+    async def wait() -> None:
+        await AWAITED[name](wrong)
+
+    with pytest.raises(TypeError, match=f"expected an AsyncSession, {message}"):
+        asyncio.run(wait())
 
 
 def test_many_rows(run: Callable[[Story], None], sent: list[str]) -> None:
@@ -192,15 +201,17 @@ def test_many_rows(run: Callable[[Story], None], sent: list[str]) -> None:
     run(story)
 
 
-def test_impossible_ids_send_nothing(run: Callable[[Story], None], sent: list[str]) -> None:
-    """What cannot be an id is not found, and the database is not asked."""
+def test_ids_that_are_not_found(run: Callable[[Story], None], sent: list[str]) -> None:
+    """An id that no row has is not found; for what cannot be an id, the database is not asked."""
 
     async def story(session: AsyncSession) -> None:
         sent.clear()
-        for value in IMPOSSIBLE:
+        for value in (*IMPOSSIBLE, UNKNOWN):
+            assert not sent
             assert await lookup.get(session, Writer, value) is await lookup.resolve(session, value) is None
-            with pytest.raises(PublicIdNotFound):
-                await lookup.get_one(session, Writer, value)
+            with pytest.raises(PublicIdNotFound, match=r"^writer: "):
+                await lookup.get_one(session, Writer, value, field="writer")
+        sent.clear()
         assert await lookup.get_many(session, Writer, IMPOSSIBLE) == {}
         assert await lookup.keys_of(session, Writer, IMPOSSIBLE) == {}
         assert not sent
@@ -220,30 +231,31 @@ def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
     run(story)
 
 
-def test_options(run: Callable[[Story], None]) -> None:
+ONE: dict[str, Callable[..., Awaitable[Any]]] = {
+    "get": lambda session, **how: lookup.get(session, Writer, ADA, **how),
+    "get_one": lambda session, **how: lookup.get_one(session, Writer, ADA, **how),
+    "resolve": lambda session, **how: lookup.resolve(session, ADA, **how),
+    "get_many": lambda session, **how: lookup.get_many(session, Writer, [ADA], **how),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_options(run: Callable[[Story], None], name: str) -> None:
     """Loader options, ``populate_existing`` and ``execution_options`` are passed on."""
 
+    async def ask(session: AsyncSession, **how: Any) -> Any:
+        found = await ONE[name](session, **how)
+        return found[ADA] if isinstance(found, dict) else found
+
     async def story(session: AsyncSession) -> None:
-        options = [selectinload(Writer.books)]
-        how: dict[str, Any] = {"options": options, "execution_options": {"populate_existing": True}}
-        for ask in (
-            lambda: lookup.get(session, Writer, ADA, **how),
-            lambda: lookup.get_one(session, Writer, ADA, **how),
-            lambda: lookup.resolve(session, ADA, **how),
-            lambda: lookup.get_one(session, Writer, ADA, populate_existing=True, options=options),
-        ):
+        for how in ({"execution_options": {"populate_existing": True}}, {"populate_existing": True}):
+            kept = await ask(session)
             await (await session.connection()).execute(update(Writer.__table__).values(name=None))
-            found = await ask()
-            assert found.name is None
-            assert [book.public_id for book in found.books] == BOOKS
+            assert (await ask(session)).name == kept.name == "Ada"
+            found = await ask(session, options=[selectinload(Writer.books)], **how)
+            assert (found.name, [book.public_id for book in found.books]) == (None, BOOKS)
             await session.rollback()
             session.expunge_all()
-            await lookup.get_one(session, Writer, ADA)
-        many = await lookup.get_many(session, Writer, [ADA], **how)
-        assert [book.public_id for book in many[ADA].books] == BOOKS
-        await (await session.connection()).execute(update(Writer.__table__).values(name=None))
-        assert (await lookup.get_many(session, Writer, [ADA]))[ADA].name == "Ada"
-        assert (await lookup.get_many(session, Writer, [ADA], populate_existing=True))[ADA].name is None
 
     run(story)
 
@@ -259,23 +271,6 @@ def test_execution_options(run: Callable[[Story], None]) -> None:
         keys = await lookup.keys_of(session, Writer, [ADA], execution_options={"mine": 1})
         await lookup.public_ids_of(session, Writer, keys.values(), execution_options={"mine": 2})
         assert seen == [1, 2]
-
-    run(story)
-
-
-def test_with_for_update(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
-    """The row is locked; SQLite has no such locks and takes no notice."""
-
-    async def story(session: AsyncSession) -> None:
-        assert await lookup.get(session, Writer, ADA, with_for_update=True) is not None
-        async with AsyncSession(async_engine) as other:
-            nowait = lookup.get(other, Writer, ADA, with_for_update={"nowait": True})
-            if async_engine.dialect.name == "sqlite":
-                assert await nowait is not None
-            else:
-                with pytest.raises(DBAPIError):
-                    await nowait
-        await session.rollback()
 
     run(story)
 
@@ -300,35 +295,5 @@ def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
         await session.commit()
         agree(books, await session.execute(select(Book.id, Book.public_id)))
         assert await session.scalar(select(func.count()).select_from(Book)) == rows + 2
-
-    run(story)
-
-
-def test_bulk_insert_into_a_small_space(run: Callable[[Story], None]) -> None:
-    """Thirty-six objects find thirty-six ids; for more there is an error, after which the session goes on."""
-
-    async def story(session: AsyncSession) -> None:
-        objects = [Tiny(number=number) for number in range(36)]
-        for part in (objects[:20], objects[20:]):
-            await bulk.insert(session, part)
-        agree(objects, await session.execute(select(Tiny.id, Tiny.public_id)))
-        await session.commit()
-        with pytest.raises(PublicIdCollision):
-            await bulk.insert(session, [Tiny(number=1), Tiny(number=2)])
-        await session.rollback()
-        assert await session.scalar(select(func.count()).select_from(Tiny)) == 36
-
-    run(story)
-
-
-def test_bulk_insert_and_other_constraints(run: Callable[[Story], None]) -> None:
-    """A duplicate of another kind is the error it always was."""
-
-    async def story(session: AsyncSession) -> None:
-        for duplicates in (["Ada"], ["new", "Ada"], ["new", "new"]):
-            with pytest.raises(IntegrityError):
-                await bulk.insert(session, [Writer(name=name) for name in duplicates])
-            await session.rollback()
-        assert await session.scalar(select(func.count()).select_from(Writer)) == 2
 
     run(story)

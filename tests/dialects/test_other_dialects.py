@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -58,49 +58,32 @@ class Letter(PublicIdMixin, Base):
     __public_id__ = NanoId(prefix="letter")
 
 
-class OtherPostgreSQL(PGDialect_psycopg):
-    name = "other_postgresql"
-    supports_statement_cache = True
+def child_of(name: str, *parents: Any) -> Any:
+    """A dialect of another package, whose parents are SQLAlchemy's."""
+    return type(name.title().replace("_", ""), parents, {"name": name, "supports_statement_cache": True})
 
 
-class OtherMySQL(MySQLDialect_pymysql):
-    name = "other_mysql"
-    supports_statement_cache = True
-
-
-class OtherMariaDB(MariaDBDialect, MySQLDialect_pymysql):
-    name = "other_mariadb"
-    supports_statement_cache = True
-
-
-class OtherSQLite(SQLiteDialect_pysqlite):
-    name = "other_sqlite"
-    supports_statement_cache = True
-
-
-class Namesake(DefaultDialect):
-    """A dialect that is called as SQLAlchemy's, and is no child of it."""
-
-    name = "postgresql"
-    supports_statement_cache = True
-
-
-class CockroachDB(PGDialect_psycopg):
-    """Stands for the dialect of ``sqlalchemy-cockroachdb``, and for that of ``aurora-dsql-sqlalchemy``."""
-
-    name = "cockroachdb"
-    supports_statement_cache = True
-
-
-class AuroraDSQL(PGDialect_psycopg):
-    name = "auroradsql"
-    supports_statement_cache = True
-
+OtherPostgreSQL = child_of("other_postgresql", PGDialect_psycopg)
+OtherMySQL = child_of("other_mysql", MySQLDialect_pymysql)
+OtherMariaDB = child_of("other_mariadb", MariaDBDialect, MySQLDialect_pymysql)
+OtherSQLite = child_of("other_sqlite", SQLiteDialect_pysqlite)
+NAMESAKE = child_of("postgresql", DefaultDialect)
+"""It is called as SQLAlchemy's, and is no child of it."""
 
 CHILDREN = {"postgresql": OtherPostgreSQL, "mysql": OtherMySQL, "mariadb": OtherMariaDB, "sqlite": OtherSQLite}
-for child in CHILDREN.values():
-    registry.register(child.name, __name__, child.__name__)
-    registry.register(f"{child.name}.own", __name__, child.__name__)
+for attribute, child in [pair for pair in globals().items() if pair[0].startswith("Other")]:
+    for name in (child.name, f"{child.name}.own"):
+        registry.register(name, __name__, attribute)
+
+
+@pytest.fixture
+def of_child(
+    database: str, create: Callable[[MetaData], None], engine: Engine, new_engine: Callable[..., Engine]
+) -> Iterator[Session]:
+    """A session on the database, through a child of its dialect."""
+    create(Base.metadata)
+    with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
+        yield session
 
 
 def ddl(model: type[Any], dialect: Any) -> str:
@@ -129,41 +112,35 @@ def test_a_key_is_an_integer() -> None:
 
 def test_types_of_a_namesake() -> None:
     """A dialect of another family has the types of an unknown database, although its name is a known one."""
-    assert "public_id VARCHAR(19) NOT NULL" in ddl(Letter, Namesake())
-    assert "COLLATE" not in ddl(Letter, Namesake())
+    assert "public_id VARCHAR(19) NOT NULL" in ddl(Letter, NAMESAKE())
+    assert "COLLATE" not in ddl(Letter, NAMESAKE())
 
 
-@pytest.mark.parametrize("child", [CockroachDB, AuroraDSQL])
-def test_types_of_a_child_that_differs(child: type[PGDialect_psycopg]) -> None:
+@pytest.mark.parametrize("name", ["cockroachdb", "auroradsql"])
+def test_types_of_a_child_that_differs(name: str) -> None:
     """A child that is known to differ from its family has types of its own, and is not guarded."""
-    assert "public_id UUID NOT NULL" in ddl(Invoice, child())
-    assert "COLLATE" not in ddl(Letter, child())
-    assert not traits_for(child()).retries
+    child = child_of(name, PGDialect_psycopg)()
+
+    assert "public_id UUID NOT NULL" in ddl(Invoice, child)
+    assert "COLLATE" not in ddl(Letter, child)
+    assert not traits_for(child).retries
 
 
-def test_collisions(
-    database: str, create: Callable[[MetaData], None], engine: Engine, new_engine: Callable[..., Engine]
-) -> None:
+def test_collisions(of_child: Session) -> None:
     """A collision is retried on a child, as on every database of its family."""
-    create(Base.metadata)
-    with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
-        session.add(first := Invoice())
-        session.flush()
-        with testing.collisions(Invoice, first.public_id):
-            session.add(second := Invoice())
-            session.flush()
+    of_child.add(first := Invoice())
+    of_child.flush()
+    with testing.collisions(Invoice, first.public_id):
+        of_child.add(second := Invoice())
+        of_child.flush()
 
-        agree(session, [first, second])
+    agree(of_child, [first, second])
 
 
-def test_insert_once(
-    database: str, create: Callable[[MetaData], None], engine: Engine, new_engine: Callable[..., Engine]
-) -> None:
+def test_insert_once(of_child: Session) -> None:
     """What was inserted once on a child is rolled back with its transaction."""
-    create(Base.metadata)
-    with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
-        _, created = idempotency.insert_once(session, Invoice(public_id=Uuid7().generate()))
-        session.rollback()
+    _, created = idempotency.insert_once(of_child, Invoice(public_id=Uuid7().generate()))
+    of_child.rollback()
 
-        assert created
-        assert session.scalars(select(Invoice)).all() == []
+    assert created
+    assert of_child.scalars(select(Invoice)).all() == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, MetaData, event, select, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
 from support.connections import kill, number_of, own_number
@@ -44,6 +44,21 @@ def _tables(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("create")(Base.metadata)
 
 
+@pytest.fixture
+def two_accounts(engine: Engine) -> None:
+    """Two rows, for two transactions that change them in opposite orders."""
+    with Session(engine) as session:
+        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
+        session.commit()
+
+
+def in_opposite_orders(change: Callable[..., None]) -> None:
+    """Call *change* with the two ids, in two threads."""
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(change, ID, OTHER_ID), threads.submit(change, OTHER_ID, ID)]:
+            done.result(60)
+
+
 def balances(engine: Engine) -> list[int]:
     with engine.connect() as connection:
         return list(connection.scalars(select(Account.balance).order_by(Account.id)))
@@ -68,11 +83,9 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
 
 
 @on(*SERVERS)
+@pytest.mark.usefixtures("two_accounts")
 def test_deadlocks(database: str, engine: Engine) -> None:
     """Two transactions that change two rows in opposite orders are both done, one of them twice."""
-    with Session(engine) as session:
-        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
-        session.commit()
     both, calls = threading.Barrier(2), []
 
     def add(*ids: str) -> None:
@@ -87,9 +100,7 @@ def test_deadlocks(database: str, engine: Engine) -> None:
 
         run_transaction(sessionmaker(engine), change)
 
-    with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(add, ID, OTHER_ID), threads.submit(add, OTHER_ID, ID)]:
-            done.result(60)
+    in_opposite_orders(add)
 
     assert balances(engine) == [2, 2]
     assert len(calls) >= 3
@@ -150,28 +161,6 @@ def test_locks_that_are_waited_for_in_vain(database: str, engine: Engine, new_en
     assert balances(engine) == [2]
 
 
-@on("sqlite")
-def test_a_commit_that_finds_the_file_busy(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A COMMIT that could not be done is rolled back, and comes again with the whole transaction."""
-    impatient = new_engine(database, engine.url, connect_args={"timeout": 0})
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            reader.rollback()
-        session.add(Account(balance=len(calls)))
-        session.flush()
-        if len(calls) == 1:
-            reader.exec_driver_sql("BEGIN")
-            reader.exec_driver_sql("SELECT 1 FROM account").all()
-
-    with engine.connect() as reader:
-        run_transaction(sessionmaker(impatient), add)
-
-    assert balances(engine) == [2]
-
-
 @pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed"])
 @on(*SERVERS)
 def test_connections_lost_during_the_commit(
@@ -207,21 +196,6 @@ def test_idempotent(database: str, committed: bool, engine: Engine, new_engine: 
 
     assert balances(engine) == [1]
     assert created == [True, not committed, False]
-
-
-def test_other_errors_of_the_database(engine: Engine) -> None:
-    """A violated constraint is no reason to try again."""
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        session.add_all([Account(public_id=ID, balance=1), Account(public_id=ID, balance=2)])
-
-    with pytest.raises(IntegrityError):
-        run_transaction(sessionmaker(engine), add)
-
-    assert balances(engine) == []
-    assert len(calls) == 1
 
 
 def test_async(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
@@ -265,11 +239,9 @@ def test_async(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> 
 
 
 @on(*SERVERS)
+@pytest.mark.usefixtures("two_accounts")
 def test_deadlock_inside_a_savepoint(database: str, engine: Engine) -> None:
     """A deadlock is seen although ``begin_nested()`` has failed after it, because its savepoint was gone."""
-    with Session(engine) as session:
-        session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
-        session.commit()
     both, errors = threading.Barrier(2), list[BaseException]()
 
     def change(*ids: str) -> None:
@@ -283,8 +255,6 @@ def test_deadlock_inside_a_savepoint(database: str, engine: Engine) -> None:
         except DBAPIError as error:
             errors.append(error)
 
-    with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(change, ID, OTHER_ID), threads.submit(change, OTHER_ID, ID)]:
-            done.result(60)
+    in_opposite_orders(change)
 
     assert [guard.is_retryable(error) for error in errors] == [True]

@@ -43,44 +43,25 @@ from sqlalchemy_public_id.guard.checks import refuse_mistakes
 FORMAT = NanoId(length=1)
 OBSTACLE = Obstacle("no-key", "user has no primary key", "add one")
 
+MISSING = "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'"
+
+
+def example(make: Callable[..., PublicIdError], *args: Any, **facts: Any) -> tuple[PublicIdError, dict[str, Any]]:
+    """An error, and the arguments of its constructor that it has as attributes."""
+    return make(*args, **facts), facts
+
+
 EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
-    (PublicIdError("any"), {}),
-    (
-        InvalidPublicId("x\ud800", expected="12 of 0-9", reason="it has 2 characters", field="page"),
-        {"value": "x\ud800", "expected": "12 of 0-9", "reason": "it has 2 characters", "field": "page"},
-    ),
-    (
-        InvalidPublicId(None, expected="12 of 0-9", reason="it is of type NoneType"),
-        {"value": None, "expected": "12 of 0-9", "reason": "it is of type NoneType", "field": None},
-    ),
-    (PublicIdNotFound("abc", model="User"), {"value": "abc", "model": "User", "field": None}),
-    (
-        InvalidCursor("abc~1234", model="User", field="after", reason="it is of another order"),
-        {"value": "abc~1234", "model": "User", "field": "after", "reason": "it is of another order"},
-    ),
-    (PublicIdNotFound("abc", model="User", field="after"), {"value": "abc", "model": "User", "field": "after"}),
-    (
-        ReferenceNotReadable(field="Order.user_public_id", model="User", key=7),
-        {"field": "Order.user_public_id", "model": "User", "key": 7},
-    ),
-    (
-        IdempotencyConflict("abc", model="User", differing=("name", "age")),
-        {"public_id": "abc", "model": "User", "differing": ("name", "age")},
-    ),
-    (ClockMovedBack(behind=2.5, tolerance=1.0), {"behind": 2.5, "tolerance": 1.0}),
-    (
-        PublicIdCollision(model="User", column="public_id", format=FORMAT, attempts=5, capacity=36),
-        {"model": "User", "column": "public_id", "format": FORMAT, "attempts": 5, "capacity": 36},
-    ),
-    (
-        PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=5, capacity=36**12),
-        {"model": "User", "column": "slug", "format": FORMAT, "attempts": 5, "capacity": 36**12},
-    ),
-    (
-        ImmutablePublicId("no", model="User", attribute="public_id", old="a", new="b"),
-        {"model": "User", "attribute": "public_id", "old": "a", "new": "b"},
-    ),
-    (ConfigurationError("write something else"), {}),
+    example(PublicIdError, "any"),
+    example(InvalidPublicId, value="x\ud800", expected="12 of 0-9", reason="it has 2 characters", field="page"),
+    example(PublicIdNotFound, value="abc", model="User", field="after"),
+    example(InvalidCursor, value="abc~1234", model="User", field="after", reason="it is of another order"),
+    example(ReferenceNotReadable, field="Order.user_public_id", model="User", key=7),
+    example(IdempotencyConflict, public_id="abc", model="User", differing=("name", "age")),
+    example(ClockMovedBack, behind=2.5, tolerance=1.0),
+    example(PublicIdCollision, model="User", column="public_id", format=FORMAT, attempts=5, capacity=36),
+    example(ImmutablePublicId, "no", model="User", attribute="public_id", old="a", new="b"),
+    example(ConfigurationError, "write something else"),
     (
         DuplicatePrefix("cus", holder="a.Customer", newcomer="b.Customer", why="belongs to"),
         {"prefix": "cus", "holder": "a.Customer", "newcomer": "b.Customer"},
@@ -89,28 +70,15 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         MigrationRefused(target="user.public_id", obstacles=[OBSTACLE]),
         {"target": "user.public_id", "obstacles": (OBSTACLE,)},
     ),
-    (DryRun("user.public_id on sqlite"), {"report": "user.public_id on sqlite"}),
-    (
-        BackfillIncomplete(table="user", column="public_id", missing=7, format=FORMAT, schema="shop"),
-        {"table": "user", "column": "public_id", "missing": 7, "format": FORMAT, "schema": "shop"},
-    ),
-    (
-        LockNotAvailable(step="begin", table="user", attempts=1, timeout=1.0, holder=4242),
-        {"step": "begin", "table": "user", "attempts": 1, "timeout": 1.0, "holder": 4242},
-    ),
+    example(DryRun, report="user.public_id on sqlite"),
+    example(BackfillIncomplete, table="user", column="public_id", missing=7, format=FORMAT, schema="shop"),
+    example(LockNotAvailable, step="begin", table="user", attempts=1, timeout=1.0, holder=4242),
     (
         LeaseNotAvailable("order", timeout=5.0, reason="the database is locked", advice="reserve keys first"),
         {"name": "order", "timeout": 5.0, "reason": "the database is locked"},
     ),
-    (KeySpaceExhausted("all keys are issued"), {}),
-    (
-        MissingExtra("click", extra="cli"),
-        {
-            "name": "click",
-            "extra": "cli",
-            "msg": "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'",
-        },
-    ),
+    example(KeySpaceExhausted, "all keys are issued"),
+    (MissingExtra("click", extra="cli"), {"name": "click", "extra": "cli", "msg": MISSING}),
 ]
 
 
@@ -132,18 +100,15 @@ def test_every_error_has_an_example() -> None:
 
 @pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
 def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
-    """An error carries its facts as attributes."""
+    """An error has its facts as attributes, and all of it comes back from a pickle of any protocol, or a copy."""
     assert facts == {name: getattr(error, name) for name in facts}
     assert facts.keys() >= vars(error).keys()
-
-
-@pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_pickle_and_copy(error: PublicIdError, facts: dict[str, Any]) -> None:
-    """An error comes back from a pickle of any protocol, or a copy, with its type, its message and its facts."""
     clones = {protocol: pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)}
     for how, clone in {**clones, "copy": copy.copy(error), "deepcopy": copy.deepcopy(error)}.items():
         assert (how, type(error), str(error), error.args) == (how, type(clone), str(clone), clone.args)
         assert (how, facts) == (how, {name: getattr(clone, name) for name in facts})
+    error.hint = "look elsewhere"  # type: ignore[attr-defined]
+    assert pickle.loads(pickle.dumps(error)).hint == "look elsewhere"
 
 
 class Base(DeclarativeBase): ...
@@ -189,14 +154,6 @@ def test_pickle_of_errors_that_sqlalchemy_passes_on(wrong: Callable[[], None], t
     assert (str(loaded), vars(loaded)) == (str(raised.value), vars(raised.value))
 
 
-def test_notes_survive() -> None:
-    """What a program notes on an error is kept as well."""
-    error = PublicIdNotFound("abc", model="User")
-    error.hint = "look elsewhere"  # type: ignore[attr-defined]
-
-    assert pickle.loads(pickle.dumps(error)).hint == "look elsewhere"
-
-
 # --- the tree
 
 
@@ -240,14 +197,15 @@ HOSTILE = ["x" * 10**7, "\ud800\0" * 10**6, "🙈" * 10**6, b"\xff" * 10**7, [0]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{type(value).__name__}-{len(value)}")
-def test_long_input_is_cut(value: object) -> None:
+def test_long_input_is_cut(value: Any) -> None:
     """A message shows the beginning of a hostile input; the error holds the whole."""
     for error in (InvalidPublicId(value, expected="…", reason="…"), PublicIdNotFound(value, model="User")):
         assert error.value is value
         assert len(str(error)) < 1000
+        assert f"... ({len(value)} long)" in str(error) or isinstance(value, list)
 
 
-@pytest.mark.parametrize("text", ["a" * 10**6 + "_x", "\ud800" * 250 + "_x", "cus_" + "b" * 10**7])
+@pytest.mark.parametrize("text", ["a" * 10**6 + "_x", "cus_" + "b" * 10**7])
 def test_long_text_is_cut_in_the_reason(text: str) -> None:
     """The reason shows no more of a hostile text than an id could be long."""
     with pytest.raises(InvalidPublicId) as raised:
@@ -255,11 +213,6 @@ def test_long_text_is_cut_in_the_reason(text: str) -> None:
 
     assert len(str(raised.value)) < 3000
     assert raised.value.value is text
-
-
-def test_length_of_what_was_cut() -> None:
-    """Where a text was cut, the message tells how long it was."""
-    assert "... (10000000 long)" in str(PublicIdNotFound("x" * 10**7, model="User"))
 
 
 def test_huge_number() -> None:
@@ -293,10 +246,3 @@ def test_collision_names_the_size_of_the_space(capacity: int, words: str) -> Non
     assert "User.slug: no free public id in 9 attempts with NanoId(length=1)" in str(error)
     assert words in str(error)
     assert "or its generator is not random" in str(error)
-
-
-def test_missing_extra() -> None:
-    """The message is the command that installs what is missing."""
-    error = MissingExtra("click", extra="cli")
-
-    assert str(error) == "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'"

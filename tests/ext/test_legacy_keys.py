@@ -12,13 +12,11 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI
 from flask import Flask
-from litestar import Litestar, get
-from litestar.di import NamedDependency, Provide
 from sqlalchemy import Engine, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
-from sqlalchemy_public_id.ext import fastapi, flask, litestar
+from sqlalchemy_public_id.ext import fastapi, flask
 from sqlalchemy_public_id.ext.fastapi import LegacyKeys
 
 pytestmark = pytest.mark.backend
@@ -108,6 +106,12 @@ def of_flask(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], 
 
 
 def of_litestar(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
+    pytest.importorskip("litestar")
+    from litestar import Litestar, get
+    from litestar.di import NamedDependency, Provide
+
+    from sqlalchemy_public_id.ext import litestar
+
     async def show(found: Any) -> int:
         return int(found.id)
 

@@ -8,15 +8,12 @@ from typing import Annotated, Any
 
 import fastapi
 import httpx
-import litestar
 import pytest
-from litestar.di import NamedDependency, Provide
 from sqlalchemy import Engine, MetaData, String, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, public_id_column
 from sqlalchemy_public_id.ext import fastapi as of_fastapi
-from sqlalchemy_public_id.ext import litestar as of_litestar
 
 
 class Base(DeclarativeBase):
@@ -75,6 +72,11 @@ def app_of_fastapi(engine: Engine) -> Any:
 
 
 def app_of_litestar(engine: Engine) -> Any:
+    litestar = pytest.importorskip("litestar")
+    from litestar.di import NamedDependency, Provide
+
+    from sqlalchemy_public_id.ext import litestar as of_litestar
+
     async def session() -> Any:
         with Session(engine) as session:
             yield session

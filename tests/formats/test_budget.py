@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -45,17 +44,10 @@ def precise(capacity: int, issued: int) -> float:
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 10, 36, 365])
 def test_tiny_spaces_are_exact(capacity: int) -> None:
-    """Every count in a tiny space has the chance that the product of fractions gives."""
-    budget = Budget(capacity)
-    counts = range(capacity + 2)
+    """Every count in a tiny space, and one more, has the chance that the product of fractions gives."""
+    chances = [Budget(capacity).probability(count) for count in range(capacity + 2)]
 
-    assert [budget.probability(count) for count in counts] == [near(float(exact(capacity, count))) for count in counts]
-
-
-@given(st.integers(1, 10**6), st.integers(0, 300))
-def test_small_spaces_are_exact(capacity: int, issued: int) -> None:
-    """Any small space has the chances that the product of fractions gives."""
-    assert Budget(capacity).probability(issued) == near(float(exact(capacity, min(issued, capacity + 1))))
+    assert chances == [near(float(exact(capacity, count))) for count in range(capacity + 2)]
 
 
 @given(st.floats(20, 250), st.floats(-60, 2))
@@ -74,29 +66,17 @@ def test_both_methods_agree_where_they_meet(issued: int) -> None:
     assert Budget(10**6).probability(issued) == near(precise(10**6, issued))
 
 
-@pytest.mark.parametrize("capacity", [36**12, 2**122, 94**60])
-def test_two_ids(capacity: int) -> None:
-    """Two ids are the same once in as many cases as there are ids."""
-    assert Budget(capacity).probability(2) == near(1 / capacity, rel=1e-15)
-
-
-def test_birthdays() -> None:
-    """The classic: with 23 people, two have the same birthday more likely than not."""
-    assert Budget(365).ids_at(0.5) == 22
-    assert Budget(365).probability(23) == near(float(exact(365, 23)), rel=1e-14)
-
-
-def test_the_known_figure() -> None:
-    """Twelve characters of base 36: 1 % after about 35 years at a thousand ids an hour."""
+def test_known_figures() -> None:
+    """23 people share a birthday more likely than not; 12 of base 36 last 35 years at a thousand ids an hour."""
     budget = NanoId(length=12).budget()
 
-    assert budget.capacity == 36**12
-    assert 35 <= budget.years_at(0.01, per_hour=1000) < 36
-    assert budget.probability(int(35.2 * 24 * 365.25 * 1000)) == near(0.01, rel=0.01)
+    assert Budget(365).ids_at(0.5) == 22
+    assert 35.20 < budget.years_at(0.01, per_hour=1000) < 35.21
+    assert budget.years_at(0.01, per_hour=0.5) == near(4 * budget.years_at(0.01, per_hour=2))
 
 
-@pytest.mark.parametrize("probability", [1e-300, 1e-9, 0.01, 0.3, 0.999999])
-@pytest.mark.parametrize("capacity", [1, 2, 7, 365, 10**6, 10**8, 36**12, 2**122, 2**800])
+@pytest.mark.parametrize("probability", [1e-300, 0.01, 0.999999])
+@pytest.mark.parametrize("capacity", [1, 2, 7, 365, 10**6, 36**12, 2**122, 2**800])
 def test_ids_at_is_the_largest_count_below(capacity: int, probability: float) -> None:
     """So many ids are below the probability; one more is not."""
     budget = Budget(capacity)
@@ -114,44 +94,22 @@ def test_ids_at_is_exact_in_tiny_spaces(capacity: int, probability: Fraction) ->
     assert exact(capacity, ids + 1) > probability * (1 - Fraction(1, 10**13))
 
 
-@given(st.integers(1, 10**30), st.lists(st.integers(0, 10**16), min_size=2, unique=True).map(sorted))
-def test_more_ids_are_no_safer(capacity: int, counts: list[int]) -> None:
-    """The chance never falls while ids are issued, and stays within 0 and 1."""
-    chances = [Budget(capacity).probability(count) for count in counts]
-
-    assert chances[0] >= 0.0
-    assert chances[-1] <= 1.0
-    assert all(later >= earlier * (1 - EXACT) for earlier, later in pairwise(chances))
+def test_probability_that_is_reached() -> None:
+    """A count whose chance is the probability itself has reached it."""
+    assert Budget(2).ids_at(0.5) == 1
 
 
-def test_more_than_all() -> None:
-    """More ids than there are contain a duplicate for certain, and no or one id none."""
-    assert [Budget(5).probability(issued) for issued in (0, 1, 6)] == [0.0, 0.0, 1.0]
-
-
-@pytest.mark.parametrize("format", [NanoId(length=200), NanoId(length=255)], ids=repr)
-def test_the_longest_formats(format: NanoId) -> None:
-    """Spaces beyond the range of a float have a budget too: one that nobody uses up."""
-    budget = format.budget()
+def test_spaces_beyond_a_float() -> None:
+    """Spaces beyond the range of a float have a budget, too; more years than a float can count are infinitely many."""
+    budget = NanoId(length=255).budget()
 
     assert budget.probability(10**100) == near(float(Fraction(10**200, 2 * budget.capacity)))
-    assert budget.ids_at(0.5) == near(math.sqrt(2 * math.log(2)) * 36 ** (format.length / 2), rel=1e-9)
-
-
-def test_years_follow_the_rate() -> None:
-    """Twice the rate, half the years; a rate may be a fraction."""
-    budget = NanoId().budget()
-
-    assert budget.years_at(0.01, per_hour=0.5) == near(4 * budget.years_at(0.01, per_hour=2))
-
-
-def test_years_beyond_a_float() -> None:
-    """More years than a float can count are infinitely many."""
+    assert budget.ids_at(0.5) == near(math.sqrt(2 * math.log(2)) * 6**255, rel=1e-9)
     assert Budget(2**3000).years_at(0.01, per_hour=1000) == math.inf
     assert 1e140 < Budget(2**1000).years_at(0.01, per_hour=1000) < 1e150
 
 
-@pytest.mark.parametrize("probability", [0, 1, -0.1, 1.1, math.nan, math.inf])
+@pytest.mark.parametrize("probability", [0, 1, -0.1, 1.1, math.nan])
 def test_impossible_probabilities(probability: float) -> None:
     """What can never or must always be is refused."""
     with pytest.raises(ValueError, match=r"probability is .*, expected a number above 0 and below 1"):
@@ -165,7 +123,9 @@ def test_impossible_rates(per_hour: float) -> None:
         Budget(36).years_at(0.01, per_hour=per_hour)
 
 
-def test_negative_counts() -> None:
-    """Fewer than no ids are refused."""
+def test_impossible_numbers() -> None:
+    """Fewer than no ids are refused, and a space without ids is, too."""
     with pytest.raises(ValueError, match="issued is -1, expected 0 or more"):
         Budget(36).probability(-1)
+    with pytest.raises(ValueError, match="capacity is 0, expected 1 or more"):
+        Budget(0)

@@ -1,51 +1,73 @@
-"""The clock of ids that have a time: a test puts another one in its place, for as long as it lasts."""
+"""The clock of ids that have a time: a test puts another one in its place; that of Python has no effect."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import partial
+from typing import Any
 
 import pytest
+from support.clocks import clock_at
 
-from sqlalchemy_public_id.formats import ObjectId, Snowflake, Ulid, Uuid7, clock
-from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id import ConfigurationError, Format, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7, testing
+from sqlalchemy_public_id.formats import JetifyTypeId
 
-
-class Stopped(clock.Clock):
-    """Shows the beginning of a year."""
-
-    def __init__(self, year: int) -> None:
-        super().__init__()
-        self.year = year
-
-    def time_ns(self) -> int:
-        return int(datetime(self.year, 1, 1, tzinfo=timezone.utc).timestamp()) * 10**9
+TIMED: list[Any] = [Uuid7(), Uuid7(encoding="hyphenated"), JetifyTypeId("frozen"), Ulid(), Snowflake(77), ObjectId()]
 
 
-def year_of_ids() -> set[int]:
-    formats: list[BitsFormat] = [Ulid(), Uuid7(), Snowflake(1), ObjectId()]
-    return {format.timestamp(format.generate()).year for format in formats}
+def beginning_of(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=timezone.utc)
 
 
-def this_year() -> set[int]:
-    return {datetime.now(timezone.utc).year}
+def years_of_ids() -> set[int]:
+    return {each.timestamp(made).year for each in TIMED for made in (each.generate(), *each.generate_many(2))}
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-def test_error_inside(error: type[BaseException]) -> None:
-    """A test that fails leaves the clock of the machine to the next one."""
-    with pytest.raises(error), clock.using(Stopped(2060)):
-        assert year_of_ids() == {2060}
-        raise error
+def test_clock_inside_a_clock(error: type[BaseException]) -> None:
+    """The end of the inner clock, also by an error, brings back the outer one, and then that of the machine."""
+    with clock_at(beginning_of(2060)):
+        with pytest.raises(error), clock_at(beginning_of(2050)):
+            assert years_of_ids() == {2050}
+            raise error
+        assert years_of_ids() == {2060}
 
-    assert year_of_ids() == this_year()
+    assert years_of_ids() == {datetime.now(timezone.utc).year}
 
 
-def test_clock_inside_a_clock() -> None:
-    """The end of the inner clock, also by an error, brings back the outer one."""
-    with clock.using(Stopped(2060)):
-        with pytest.raises(ZeroDivisionError), clock.using(Stopped(2050)):
-            assert year_of_ids() == {2050}
-            raise ZeroDivisionError
-        assert year_of_ids() == {2060}
+@pytest.mark.parametrize("format", [*TIMED, NanoId(), Uuid4()], ids=repr)
+@pytest.mark.parametrize(("package", "year"), [("freezegun", 1960), ("freezegun", 2040), ("time_machine", 2020)])
+def test_frozen_clock(package: str, format: Format, year: int) -> None:
+    """Formats work in a frozen time, more ids than a Snowflake has for a millisecond, and after it."""
+    library = pytest.importorskip(package)
+    freeze = library.freeze_time if package == "freezegun" else partial(library.travel, tick=False)
+    before = format.generate()
+    with freeze(f"{year}-01-01"):
+        ids = format.generate_many(5000)
+    after = format.generate()
 
-    assert year_of_ids() == this_year()
+    assert len({before, *ids, after}) == 5002
+    if format.ordered:
+        assert [before, *ids, after] == sorted([before, *ids, after])
+
+
+@pytest.mark.parametrize("format", TIMED, ids=repr)
+def test_fixed_time(format: Any) -> None:
+    """With a fixed time, ids have it, in the order of their generation; a full millisecond is followed by the next."""
+    at = datetime(2031, 2, 3, 4, 5, 6, 789_000, tzinfo=timezone.utc)
+    before = format.generate()
+    with testing.fixed_time(at):
+        ids = format.generate_many(5000)
+    shown = at.replace(microsecond=0) if isinstance(format, ObjectId) else at
+
+    assert format.timestamp(ids[0]) == shown
+    assert 0 <= (format.timestamp(ids[-1]) - shown).total_seconds() < 0.01
+    assert ids == sorted(set(ids))
+    assert before < format.generate() < ids[0]
+
+
+@pytest.mark.parametrize("at", [datetime(2030, 1, 1), "2030-01-01", None, 0], ids=repr)
+def test_time_without_a_zone(at: Any) -> None:
+    """A time without a zone is refused: it is another moment on another machine."""
+    with pytest.raises(ConfigurationError, match="expected a datetime with a time zone"), testing.fixed_time(at):
+        pass

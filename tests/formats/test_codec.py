@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.formats import BASE36, BASE58, CROCKFORD32
-from sqlalchemy_public_id.formats.codec import ENCODINGS, Codec, codec_of
+from sqlalchemy_public_id.formats.codec import Codec, codec_of
 
 ALPHABETS = {
     "base36": BASE36,
@@ -22,9 +22,7 @@ ALPHABETS = {
 }
 SIZES = (63, 96, 128)
 
-codecs = st.builds(
-    codec_of, st.sampled_from([name for name in ENCODINGS if name != "hyphenated"]), st.sampled_from(SIZES)
-)
+codecs = st.builds(codec_of, st.sampled_from([*ALPHABETS]), st.sampled_from(SIZES))
 
 
 def digit_by_digit(number: int, codec: Codec) -> str:
@@ -37,10 +35,7 @@ def digit_by_digit(number: int, codec: Codec) -> str:
     return text
 
 
-@given(codecs, st.data())
-def test_every_number(codec: Codec, data: st.DataObject) -> None:
-    """Every number has the text that division digit by digit gives, of fixed width, which is read as this number."""
-    number = data.draw(st.integers(0, 2**codec.bits - 1))
+def check(number: int, codec: Codec) -> None:
     text = codec.encode(number)
 
     assert text == digit_by_digit(number, codec)
@@ -49,25 +44,20 @@ def test_every_number(codec: Codec, data: st.DataObject) -> None:
 
 
 @given(codecs, st.data())
-def test_order(codec: Codec, data: st.DataObject) -> None:
-    """Texts sort as their numbers do."""
-    numbers = data.draw(st.lists(st.integers(0, 2**codec.bits - 1), max_size=10))
-
-    assert [codec.encode(number) for number in sorted(numbers)] == sorted(map(codec.encode, numbers))
+def test_every_number(codec: Codec, data: st.DataObject) -> None:
+    """Every number has the text that division digit by digit gives, of fixed width, which is read as this number."""
+    check(data.draw(st.integers(0, 2**codec.bits - 1)), codec)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "bits"),
-    [(encoding, bits) for encoding in ENCODINGS for bits in SIZES if encoding != "hyphenated" or bits == 128],
-)
+@pytest.mark.parametrize("encoding", ALPHABETS)
+@pytest.mark.parametrize("bits", SIZES)
 def test_ends(encoding: str, bits: int) -> None:
     """The smallest and the largest number are written like any other, and the width is no larger than needed."""
     codec = codec_of(encoding, bits)
 
     for number in (0, 1, 2**bits - 1):
-        assert codec.decode(codec.encode(number)) == number
-        assert len(codec.encode(number)) == codec.width
-    assert len(codec.digits) ** (len(codec.encode(0).replace("-", "")) - 1) < 2**bits
+        check(number, codec)
+    assert len(codec.digits) ** (codec.width - 1) < 2**bits
 
 
 def test_hyphenated() -> None:
@@ -82,13 +72,11 @@ def test_hyphenated() -> None:
 def test_exact_patterns(encoding: str, data: st.DataObject) -> None:
     """Where digits are bits, the pattern matches the texts of the numbers with given bits, and no others."""
     codec = codec_of(encoding, 128)
-    mask = data.draw(st.integers(0, 2**128 - 1))
-    value = data.draw(st.integers(0, 2**128 - 1)) & mask
-    other = data.draw(st.integers(0, 2**128 - 1))
-    pattern = codec.pattern((mask, value))
+    mask, value, other = (data.draw(st.integers(0, 2**128 - 1)) for _ in range(3))
+    pattern = codec.pattern((mask, value & mask))
 
-    assert re.fullmatch(pattern, codec.encode(other & ~mask | value))
-    assert bool(re.fullmatch(pattern, codec.encode(other))) == (other & mask == value)
+    assert re.fullmatch(pattern, codec.encode(other & ~mask | value & mask))
+    assert bool(re.fullmatch(pattern, codec.encode(other))) == (other & mask == value & mask)
 
 
 def test_too_large_for_the_pattern() -> None:
@@ -97,13 +85,7 @@ def test_too_large_for_the_pattern() -> None:
     assert re.fullmatch(codec_of("crockford32", 128).pattern((0, 0)), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
 
 
-@pytest.mark.parametrize(("text", "number"), [("g" * 32, None), ("-" * 32, None), ("0" * 31 + "F", 15)])
-def test_decoded(text: str, number: int | None) -> None:
-    """What is not made of digits stands for no number."""
-    assert codec_of("hex", 128).decoded(text) == number
-
-
-@pytest.mark.parametrize("encoding", ["base64", "", None, 36, ["hex"]])
+@pytest.mark.parametrize("encoding", ["base64", None, ["hex"]])
 def test_unknown_encoding(encoding: object) -> None:
     """Of an encoding that there is not, it is said which there are."""
     with pytest.raises(ConfigurationError, match=r"encoding is .*, expected one of 'hyphenated', 'hex', 'decimal'"):

@@ -1,4 +1,4 @@
-"""NanoId: its settings, what it makes, accepts and says of itself."""
+"""NanoId: its settings, what it makes, accepts and says of itself; the ISO 7064 MOD 37,36 check character."""
 
 from __future__ import annotations
 
@@ -7,29 +7,20 @@ import dataclasses
 import math
 import pickle
 import re
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sqlalchemy_public_id import ConfigurationError, Format, InvalidPublicId, NanoId
 from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, URLSAFE64
+from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
 
 ID = "izkpm55j334u"
 
-
-def refused(format: Format, value: object, field: str | None = None) -> InvalidPublicId:
-    """The error with which *format* refuses *value*."""
-    with pytest.raises(InvalidPublicId) as raised:
-        format.validate(value, field=field)
-    return raised.value
-
-
 # --- making
-
-
-def test_default() -> None:
-    """An id has twelve characters of base 36 where nothing else is said."""
-    assert re.fullmatch(r"[0-9a-z]{12}", NanoId().generate())
 
 
 def test_all_settings() -> None:
@@ -39,12 +30,13 @@ def test_all_settings() -> None:
     assert re.fullmatch(r"cus\.[0-9A-Z]{21}", text)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 340, 341, 342, 1000, 5000])
+@pytest.mark.parametrize("count", [0, 1, 2, 341, 342, 5000])
 def test_generate_many(count: int) -> None:
-    """As many ids as wanted, all different."""
-    ids = NanoId().generate_many(count)
+    """As many ids as wanted, all different, also from those that wait since the last call."""
+    format = NanoId()
+    ids = [*format.generate_many(count), *format.generate_many(count)]
 
-    assert count == len(ids) == len(set(ids))
+    assert 2 * count == len(ids) == len(set(ids))
 
 
 def test_generate_many_and_generate() -> None:
@@ -56,18 +48,20 @@ def test_generate_many_and_generate() -> None:
     assert all(map(format.is_valid, ids))
 
 
+def test_ids_that_wait() -> None:
+    """One drawing of random bytes makes hundreds of ids, which wait for the next calls."""
+    format = NanoId()
+    format.generate()
+    waiting = [*format._pool]
+
+    assert len(waiting) > 300
+    assert [*format.generate_many(3), format.generate()] == waiting[:-5:-1]
+
+
 def test_generate_many_of_a_negative_count() -> None:
     """Fewer than no ids are refused."""
     with pytest.raises(ValueError, match="count is -1, expected 0 or more"):
         NanoId().generate_many(-1)
-
-
-@pytest.mark.parametrize("alphabet", ["x", "ab", "".join(map(chr, range(33, 127)))], ids=["one", "two", "all"])
-def test_extreme_alphabets(alphabet: str) -> None:
-    """One character will do for an alphabet, and so will all printable ones."""
-    format = NanoId(3, alphabet)
-
-    assert all(map(format.is_valid, format.generate_many(1000)))
 
 
 # --- settings that cannot work
@@ -77,7 +71,6 @@ def test_extreme_alphabets(alphabet: str) -> None:
     ("settings", "message"),
     [
         ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
-        ({"length": -1}, "length is -1, expected"),
         ({"length": True}, "length is True, expected"),
         ({"length": 12.0}, "length is 12.0, expected"),
         ({"length": "12"}, "length is '12', expected"),
@@ -92,7 +85,6 @@ def test_extreme_alphabets(alphabet: str) -> None:
         ({"alphabet": b"ab"}, "expected printable ASCII characters"),
         ({"prefix": ""}, "the prefix '' is not allowed"),
         ({"prefix": "1a"}, "expected ASCII letters, digits and '_', beginning with a letter"),
-        ({"prefix": "_a"}, "beginning with a letter"),
         ({"prefix": "a-b"}, "the prefix 'a-b' is not allowed"),
         ({"prefix": "kün"}, "the prefix 'kün' is not allowed"),
         ({"prefix": "a٣"}, "the prefix 'a٣' is not allowed"),  # an Arabic digit
@@ -101,15 +93,13 @@ def test_extreme_alphabets(alphabet: str) -> None:
         ({"prefix": "cus", "separator": ""}, "the separator '' is not allowed"),
         ({"prefix": "cus", "separator": " "}, "the separator ' ' is not allowed"),
         ({"prefix": "cus", "separator": "–"}, "the separator '–' is not allowed"),
-        ({"prefix": "cus", "separator": None}, "separator"),
+        ({"separator": None}, "the separator None is not allowed"),
         ({"prefix": "cus", "alphabet": URLSAFE64}, "the alphabet contains the separator '_'"),
         ({"prefix": "cus", "separator": "-x"}, "the alphabet contains the separator '-x'"),
         ({"alphabet": BASE62, "check_digit": True}, "check_digit is defined .* for the 36 digits and letters"),
         ({"alphabet": BASE36[::-1], "check_digit": True}, "check_digit is defined"),
-        ({"check_digit": "yes"}, "check_digit"),
-        ({"check_digit": 2}, "check_digit"),
-        ({"check_digit": None}, "check_digit"),
-        ({"separator": 5}, "separator"),
+        ({"check_digit": 2}, "check_digit is 2, expected True or False"),
+        ({"check_digit": None}, "check_digit is None, expected True or False"),
     ],
     ids=str,
 )
@@ -125,23 +115,13 @@ def test_a_format_is_not_changed() -> None:
         NanoId().length = 5  # type: ignore[misc]
 
 
-def test_the_longest_id() -> None:
-    """An id of 255 characters, all things counted, is allowed."""
-    format = NanoId(250, prefix="cus", check_digit=True)
-
-    assert 255 == format.max_length == len(format.generate())
-
-
 # --- checking
 
 
 @pytest.mark.parametrize(
     ("format", "text"),
     [
-        (NanoId(), ID),
-        (NanoId(prefix="cus"), f"cus_{ID}"),
         (NanoId(prefix="line_item"), f"line_item_{ID}"),
-        (NanoId(prefix="a_"), f"a__{ID}"),
         (NanoId(prefix="Cus9", separator="::"), f"Cus9::{ID}"),
         (NanoId(alphabet=URLSAFE64, prefix="cus", separator="."), "cus._-_-_-_-_-_-"),
         (NanoId(17, check_digit=True), "a12425gabc1234002m"),
@@ -160,74 +140,113 @@ def test_accepted(format: NanoId, text: str) -> None:
     ("format", "value", "reason"),
     [
         (NanoId(), "", "it has 0 characters"),
-        (NanoId(), ID[1:], "it has 11 characters"),
-        (NanoId(), ID + "x", "it has 13 characters"),
+        (NanoId(), "x", "it has 1 character"),
         (NanoId(), ID + "\n", "it has 13 characters"),
         (NanoId(), ID[1:] + "\n", "it contains other characters"),
-        (NanoId(), ID[1:] + "\0", "it contains other characters"),
         (NanoId(), ID[1:] + "\ud800", "it contains other characters"),
         (NanoId(), ID[1:] + "٣", "it contains other characters"),
         (NanoId(), ID.upper(), "it contains other characters"),
         (NanoId(), None, "it is of type NoneType"),
-        (NanoId(), 5, "it is of type int"),
         (NanoId(), ID.encode(), "it is of type bytes"),
-        (NanoId(prefix="cus"), f"ord_{ID}", "the prefix is 'ord'"),
         (NanoId(prefix="cus"), f"CUS_{ID}", "the prefix is 'CUS'"),
         (NanoId(prefix="cus"), f"a_b_{ID}", "the prefix is 'a_b'"),
         (NanoId(prefix="cus"), f"_{ID}", "the prefix is ''"),
         (NanoId(prefix="cus"), ID, "it does not begin with 'cus_'"),
-        (NanoId(prefix="cus"), f"cus-{ID}", "it does not begin with 'cus_'"),
+        (NanoId(prefix="cus", separator="."), f"cus_{ID}", "it does not begin with 'cus.'"),
         (NanoId(prefix="cus"), f"cus_{ID}x", "it has 17 characters"),
-        (NanoId(prefix="cus"), "cus_", "it has 4 characters"),
         (NanoId(17, check_digit=True), "a12425gabc1234020m", "its check digit is wrong, so it is mistyped"),
+        (NanoId(17, check_digit=True), "a12425gabc123402!m", "it contains other characters"),
     ],
 )
 def test_refused(format: NanoId, value: object, reason: str) -> None:
     """A malformed id is refused, and the error says what is wrong with it."""
+    with pytest.raises(InvalidPublicId) as raised:
+        format.validate(value)
+
     assert not format.is_valid(value)
-    assert reason == refused(format, value).reason
+    assert raised.value.reason == reason
 
 
 def test_message() -> None:
     """The message names the field, shows the text, the fault and what was expected."""
-    error = refused(NanoId(prefix="cus"), f"ord_{ID}", field="customer")
+    with pytest.raises(InvalidPublicId) as raised:
+        NanoId(prefix="cus").validate(f"ord_{ID}", field="customer")
 
-    assert f"customer: 'ord_{ID}' is not a public id: the prefix is 'ord' (expected cus_ and 12 of 0-9 a-z)" == str(
-        error
-    )
+    expected = f"customer: 'ord_{ID}' is not a public id: the prefix is 'ord' (expected cus_ and 12 of 0-9 a-z)"
+    assert str(raised.value) == expected
 
 
 @pytest.mark.parametrize(
-    ("format", "expected"),
+    ("format", "expected", "pattern"),
     [
-        (NanoId(), "12 of 0-9 a-z"),
-        (NanoId(10, BASE58), "10 of 1-9 A-H J-N P-Z a-k m-z"),
-        (NanoId(prefix="cus", check_digit=True), "cus_ and 13 of 0-9 a-z with a check digit"),
-        (NanoId(16).accepting(NanoId(12)), "16 of 0-9 a-z or 12 of 0-9 a-z"),
-        (NanoId(16).accepting("__world__"), "16 of 0-9 a-z or '__world__'"),
+        (NanoId(), "12 of 0-9 a-z", "^[0-9a-z]{12}$"),
+        (NanoId(3, BASE58), "3 of 1-9 A-H J-N P-Z a-k m-z", "^[1-9A-HJ-NP-Za-km-z]{3}$"),
+        (NanoId(prefix="cus", check_digit=True), "cus_ and 13 of 0-9 a-z with a check digit", "^cus_[0-9a-z]{13}$"),
+        (NanoId(prefix="cus", separator="."), "cus. and 12 of 0-9 a-z", r"^cus\.[0-9a-z]{12}$"),
+        (NanoId(4, URLSAFE64), "4 of - 0-9 A-Z _ a-z", r"^[\-0-9A-Z_a-z]{4}$"),
+        (NanoId(4, "abxyz"), "4 of a-b x-z", "^[abx-z]{4}$"),
+        (NanoId(4).accepting(NanoId(3, "ab", "x")), "4 of 0-9 a-z or x_ and 3 of a-b", "^(?:[0-9a-z]{4}|x_[ab]{3})$"),
+        (NanoId(4).accepting(NanoId(4)), "4 of 0-9 a-z", "^[0-9a-z]{4}$"),
+        (NanoId(4).accepting("a.b/"), "4 of 0-9 a-z or 'a.b/'", r"^(?:[0-9a-z]{4}|a\.b\/)$"),
+        (
+            NanoId(4).accepting(NanoId(3).accepting(NanoId(2))),
+            "4 of 0-9 a-z or 3 of 0-9 a-z or 2 of 0-9 a-z",
+            "^(?:[0-9a-z]{4}|[0-9a-z]{3}|[0-9a-z]{2})$",
+        ),
     ],
 )
-def test_expected(format: NanoId, expected: str) -> None:
-    """A format says in words what it expects."""
-    assert expected == format.expected
+def test_expected(format: NanoId, expected: str, pattern: str) -> None:
+    """A format says what it expects: in words, and as an anchored regular expression."""
+    assert format.expected == expected
+    assert format.pattern == pattern
 
 
-def test_single_ids() -> None:
-    """Ids that an application has named itself are accepted beside those of a format, and never generated."""
-    format = NanoId(8).accepting("__world__", NanoId(10), "x")
-
-    assert [format.validate(text) for text in ("__world__", "x", "a" * 8, "a" * 10)]
-    assert not any(map(format.is_valid, ("__World__", "__world__ ", "__world_", "y", "")))
-    assert format.max_length == 10
-    assert {len(id) for id in format.generate_many(100)} == {8}
-    assert [form.is_valid("x") for form in format.forms] == [False, False, False, True]
+# --- the check digit
 
 
-@pytest.mark.parametrize("text", ["", "with blank", "é", "a" * 256])
-def test_what_no_single_id_can_be(text: str) -> None:
-    """A single id consists of printable ASCII characters, as many as other ids may have."""
-    with pytest.raises(ConfigurationError):
-        NanoId().accepting(text)
+@given(st.text(BASE36, min_size=2, max_size=64))
+def test_same_as_stdnum(text: str) -> None:
+    """The check character, and the verdict on a text, are those of another implementation, in both cases."""
+    mod_37_36 = pytest.importorskip("stdnum.iso7064.mod_37_36")
+    expected = mod_37_36.calc_check_digit(text.upper())
+
+    assert expected == check_character(text.upper(), BASE36.upper())
+    assert expected.lower() == check_character(text)
+    assert mod_37_36.is_valid(text.upper()) == is_checked(text)
+
+
+def test_every_mistyped_character_is_detected() -> None:
+    """No single other character, at any place, makes another valid id."""
+    format = NanoId(length=12, prefix="cus", check_digit=True)
+    text = format.generate()
+    mistyped = [
+        text[:place] + other + text[place + 1 :] for place in range(4, 17) for other in BASE36 if other != text[place]
+    ]
+
+    assert len(mistyped) == 13 * 35
+    assert not any(map(format.is_valid, mistyped))
+    assert format.quick_check(text)
+    assert not any(map(format.quick_check, mistyped))
+
+
+def test_swapped_neighbours_are_detected() -> None:
+    """Of all swaps of two neighbours, after whatever stands before them, 99.8 % are detected."""
+    undetected = [
+        text
+        for text in map("".join, product(BASE36, repeat=3))
+        if text[1] != text[2] and is_checked(text[0] + text[2] + text[1] + check_character(text))
+    ]
+
+    assert len(undetected) == 36 * 2  # one pair of characters in each of the 36 states of the method
+
+
+@pytest.mark.parametrize("alphabet", [BASE36, BASE36.upper()], ids=["lower", "upper"])
+def test_generated_ids_are_checked(alphabet: str) -> None:
+    """What a format with a check digit makes, its prefix aside, satisfies another implementation."""
+    mod_37_36 = pytest.importorskip("stdnum.iso7064.mod_37_36")
+    ids = NanoId(alphabet=alphabet, prefix="cus", check_digit=True).generate_many(1000)
+
+    assert all(mod_37_36.is_valid(id.removeprefix("cus_").upper()) for id in ids)
 
 
 # --- what it says of itself
@@ -236,39 +255,16 @@ def test_what_no_single_id_can_be(text: str) -> None:
 @pytest.mark.parametrize(
     ("format", "capacity", "bits"),
     [
-        (NanoId(), 36**12, 12 * math.log2(36)),
-        (NanoId(16, BASE62, prefix="cus"), 62**16, 16 * math.log2(62)),
+        (NanoId(16, BASE62, prefix="cus").accepting(NanoId(50)), 62**16, 16 * math.log2(62)),
         (NanoId(5, check_digit=True), 36**5, 5 * math.log2(36)),  # the check digit follows from the rest
         (NanoId(5, "x"), 1, 0.0),
     ],
 )
 def test_capacity_and_entropy(format: NanoId, capacity: int, bits: float) -> None:
-    """A format knows how many ids it has, and how many random bits are in each."""
-    assert capacity == format.capacity
+    """A format knows how many new ids it has, and how many random bits are in each."""
+    assert capacity == format.capacity == format.budget().capacity
     assert bits == pytest.approx(format.entropy_bits)
-
-
-@pytest.mark.parametrize(
-    ("format", "pattern"),
-    [
-        (NanoId(), "^[0-9a-z]{12}$"),
-        (NanoId(prefix="cus", separator="."), r"^cus\.[0-9a-z]{12}$"),
-        (NanoId(4, URLSAFE64), r"^[\-0-9A-Z_a-z]{4}$"),
-        (NanoId(4, "ab", check_digit=False), "^[ab]{4}$"),
-        (NanoId(4, check_digit=True), "^[0-9a-z]{5}$"),
-        (NanoId(4).accepting(NanoId(3, prefix="x")), "^(?:[0-9a-z]{4}|x_[0-9a-z]{3})$"),
-        (NanoId(4).accepting(NanoId(4)), "^[0-9a-z]{4}$"),
-        (NanoId(4).accepting("a.b", NanoId(3)), r"^(?:[0-9a-z]{4}|a\.b|[0-9a-z]{3})$"),
-    ],
-)
-def test_pattern(format: NanoId, pattern: str) -> None:
-    """A format tells its ids as an anchored regular expression."""
-    assert pattern == format.pattern
-
-
-def test_random_ids_have_no_order() -> None:
-    """Random ids tell nothing about the order in which they were made."""
-    assert NanoId.ordered is False
+    assert not format.ordered
 
 
 def test_value() -> None:
@@ -288,7 +284,7 @@ def test_value() -> None:
     assert len(formats) == len(set(formats)) == len({*formats, *map(copy.deepcopy, formats)})
 
 
-@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+@pytest.mark.parametrize("clone", [copy.copy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
     """A copy is equal, and never makes an id that waits in the original."""
     format = NanoId().accepting(NanoId(10), "__world__")
@@ -317,50 +313,45 @@ def test_repr(format: NanoId, text: str) -> None:
 
 
 def test_accepting() -> None:
-    """A changed format makes the new ids, and still accepts the old ones."""
-    old, new = NanoId(12), NanoId(16, prefix="cus")
+    """A changed format makes the new ids, and still accepts the old ones, by their own rules; it is another format."""
+    old, new = NanoId(17, check_digit=True), NanoId(16, prefix="cus")
     format = new.accepting(old)
 
     assert new.is_valid(format.generate())
-    assert format.is_valid(old.generate())
-    assert not new.is_valid(old.generate())
+    assert format.is_valid("a12425gabc1234002m")
+    assert not format.is_valid("a12425gabc1234020m")
+    assert not new.is_valid("a12425gabc1234002m")
     assert format.max_length == 20
-
-
-def test_accepting_a_longer_one() -> None:
-    """The maximum length is that of the longest id that is accepted, not of the newest."""
     assert NanoId(5).accepting(NanoId(30)).max_length == 30
+    assert not NanoId(5).accepting(old).has_exact_pattern
 
 
 def test_accepting_accumulates() -> None:
-    """A format that has changed twice accepts all three forms."""
+    """A format that has changed twice accepts all three forms, and tells the newest first."""
     first, second = NanoId(10), NanoId(11)
     chain, row = NanoId(12).accepting(second.accepting(first)), NanoId(12).accepting(second).accepting(first)
 
     for format in (chain, row):
         assert [format.is_valid("a" * length) for length in range(9, 14)] == [False, True, True, True, False]
+        assert format.forms == (NanoId(12), second, first)
 
 
-def test_accepting_checks_old_check_digits() -> None:
-    """An old format's check digit counts as before."""
-    format = NanoId(20).accepting(NanoId(17, check_digit=True))
+def test_single_ids() -> None:
+    """Ids that an application has named itself are accepted beside those of a format, and never generated."""
+    format = NanoId(8).accepting("__world__", NanoId(10), "x")
 
-    assert format.is_valid("a12425gabc1234002m")
-    assert not format.is_valid("a12425gabc1234020m")
-
-
-def test_accepting_leaves_the_original_alone() -> None:
-    """Accepting makes a new format."""
-    format = NanoId(16)
-    format.accepting(NanoId(12))
-
-    assert not format.is_valid(ID)
+    assert [format.validate(text) for text in ("__world__", "x", "a" * 8, "a" * 10)]
+    assert not any(map(format.is_valid, ("__World__", "__world__ ", "__world_", "y", "")))
+    assert format.max_length == 10
+    assert {len(id) for id in format.generate_many(100)} == {8}
+    assert [form.is_valid("x") for form in format.forms] == [False, False, False, True]
 
 
-def test_accepting_something_else() -> None:
-    """Only formats and strings are accepted."""
-    with pytest.raises(ConfigurationError, match=r"accepting\(\) takes formats and strings, not 12"):
-        NanoId().accepting(12)  # type: ignore[arg-type]
+@pytest.mark.parametrize("text", ["", "with blank", "é", "a" * 256, 12])
+def test_what_no_single_id_can_be(text: Any) -> None:
+    """A single id consists of printable ASCII characters, as many as other ids may have."""
+    with pytest.raises(ConfigurationError, match=r"printable ASCII|255 or fewer|takes formats and strings, not 12"):
+        NanoId().accepting(text)
 
 
 def test_prefixed() -> None:
@@ -372,12 +363,7 @@ def test_prefixed() -> None:
     assert NanoId(5) == NanoId(5, prefix="a").prefixed(None)
 
 
-def test_budget_is_that_of_new_ids() -> None:
-    """The budget counts the ids that are made, not the old ones that are accepted."""
-    assert NanoId(5).accepting(NanoId(50)).budget().capacity == 36**5
-
-
 def test_a_format_has_to_be_complete() -> None:
-    """The face itself makes no ids."""
+    """The base class itself makes no ids."""
     with pytest.raises(TypeError, match="abstract"):
         Format()  # type: ignore[abstract]

@@ -1,25 +1,20 @@
-"""What holds for every format whose ids are numbers: text and number, order, time, threads, forks, older formats."""
+"""What holds for every format whose ids are numbers: text and number, order, time, older formats."""
 
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import random
 import re
-import signal
-import threading
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from itertools import count, pairwise, product
-from pathlib import Path
 from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
+from support.clocks import clock_at
+from support.forks import machine
 from support.strategies import any_text
 
 from sqlalchemy_public_id import (
@@ -30,21 +25,13 @@ from sqlalchemy_public_id import (
     NanoId,
     ObjectId,
     Snowflake,
-    TypedId,
     Ulid,
     Uuid4,
     Uuid7,
 )
 from sqlalchemy_public_id.errors import KeySpaceExhausted
-from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.parse import parse
-
-
-def machine() -> int:
-    """A machine id of this process."""
-    return os.getpid() % 1024
-
 
 UUID_ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
 PLAIN: list[TimedFormat | Uuid4] = [Uuid7(), Uuid4(), JetifyTypeId(), Ulid(), Snowflake(machine), ObjectId()]
@@ -60,22 +47,7 @@ FORMATS: list[BitsFormat] = [
 ]
 
 every_format = pytest.mark.parametrize("format", FORMATS, ids=lambda value: re.sub(" at 0x\\w+", "", repr(value)))
-every_plain_format = pytest.mark.parametrize("format", PLAIN, ids=lambda value: type(value).__name__)
 every_timed_format = pytest.mark.parametrize("format", TIMED, ids=lambda value: type(value).__name__)
-
-
-class Stepping(clock.Clock):
-    """A clock that shows what it is told, and goes on while someone sleeps."""
-
-    def __init__(self, at: datetime) -> None:
-        super().__init__()
-        self.now = int(at.timestamp()) * 10**9
-
-    def time_ns(self) -> int:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += int(seconds * 10**9)
 
 
 # --- texts and numbers
@@ -84,9 +56,9 @@ class Stepping(clock.Clock):
 @every_format
 def test_promises(format: BitsFormat) -> None:
     """Ids are valid, as long as the maximum, match the pattern, and stand for a number of so many bits."""
-    texts = [format.generate(), *format.generate_many(500)]
+    texts = [format.generate(), *format.generate_many(100)]
 
-    assert len(set(texts)) == 501
+    assert len(set(texts)) == 101
     for text in texts:
         assert format.is_valid(text)
         assert format.validate(text) == text
@@ -96,27 +68,25 @@ def test_promises(format: BitsFormat) -> None:
         assert format.from_int(format.to_int(text)) == text
 
 
-@every_format
-def test_values(format: BitsFormat) -> None:
-    """A copy is equal and has the same hash; a format with another setting is another one."""
-    for twin in (copy.deepcopy(format), pickle.loads(pickle.dumps(format)), format.prefixed(format.prefix)):
-        assert twin == format
-        assert hash(twin) == hash(format)
-    assert format.prefixed("other") != format
-    assert format.accepting(format) != format
-
-
 @pytest.mark.parametrize("format", [f for f in FORMATS if not isinstance(f, Snowflake)] + [Snowflake(7)], ids=repr)
-def test_written_form(format: BitsFormat) -> None:
-    """What a format shows as its ``repr`` is read back."""
-    for form in (format, format.accepting(format), format.prefixed("a")):
-        assert parse(repr(form)) == form
+def test_values(format: BitsFormat) -> None:
+    """A copy is equal and has the same hash, and the ``repr`` is read back; another setting makes another format."""
+    for form in (format, format.accepting(format), format.prefixed("other")):
+        for twin in (
+            copy.deepcopy(form),
+            pickle.loads(pickle.dumps(form)),
+            form.prefixed(form.prefix),
+            parse(repr(form)),
+        ):
+            assert twin == form
+            assert hash(twin) == hash(form)
+    assert len({format, format.accepting(format), format.prefixed("other")}) == 3
 
 
 @every_format
 def test_no_number_of_so_many_bits(format: BitsFormat) -> None:
     """A number that is negative or too large is refused."""
-    for number in (-1, 2**format.bits, 2**200):
+    for number in (-1, 2**format._used, 2**200):
         with pytest.raises(InvalidPublicId, match="it is out of range"):
             format.from_int(number)
 
@@ -148,7 +118,7 @@ def test_exact_patterns(format: BitsFormat, data: st.DataObject) -> None:
 @every_format
 def test_nonsense(format: BitsFormat) -> None:
     """What is no id at all is refused as such."""
-    for value in (None, 5, b"x", "", " ", "x" * 10**6, "\ud800", "🙈" * 25, "٣" * 19, "1_0" * 8 + "1"):
+    for value in (None, 5, "", "x" * 10**6, "\ud800", "٣" * 19, "1_0" * 8 + "1"):
         assert not format.is_valid(value)
         for check in (format.validate, format.to_int):
             with pytest.raises(InvalidPublicId) as raised:
@@ -203,30 +173,6 @@ def test_capitals(format: BitsFormat, text: str) -> None:
         assert not format.is_valid(text.upper())
 
 
-@pytest.mark.parametrize("format", [Uuid7(), Uuid7(encoding="base58"), JetifyTypeId(), Snowflake(1, encoding="base36")])
-def test_strict_case(format: BitsFormat) -> None:
-    """Elsewhere, the same letters in other case are malformed, or another id (of base58)."""
-    for text in format.generate_many(50):
-        swapped = text.swapcase()
-        assert not format.is_valid(swapped) or format.to_int(swapped) != format.to_int(text)
-
-
-def test_post_is_not_postal() -> None:
-    """Prefixes of which one begins with the other are never mixed up, whatever the format."""
-
-    for number, format in enumerate(FORMATS):
-        if format.prefix is None:
-            prefix = "post" + "abcdefghij"[number]
-            namespace = {"__module__": f"{__name__}{number}"}
-            post = type("PostId", (TypedId,), namespace, prefix=prefix, format=format)
-            postal = type("PostalId", (TypedId,), namespace, prefix=f"{prefix}al", format=format)
-
-            assert type(TypedId.parse(str(post()))) is post
-            assert type(TypedId.parse(str(postal()))) is postal
-            with pytest.raises(InvalidPublicId, match=f"the prefix is '{prefix}al'"):
-                post(str(postal()))
-
-
 # --- settings
 
 
@@ -235,11 +181,10 @@ def test_post_is_not_postal() -> None:
     ("settings", "message"),
     [
         ({"prefix": "1a"}, "prefix '1a' is not allowed"),
-        ({"prefix": 5}, "prefix 5 is not allowed"),
         ({"prefix": "a" * 250}, "255 or fewer|63"),
         ({"storage": "bytes"}, "storage is 'bytes', expected 'native' or 'text'"),
         ({"storage": None}, "storage is None"),
-        ({"storage": ["text"]}, "storage is"),
+        ({"storage": ["text"]}, r"storage is \['text'\]"),
     ],
     ids=str,
 )
@@ -249,100 +194,77 @@ def test_refused_settings(make: Callable[..., Format], settings: dict[str, objec
         make(**settings)
 
 
+@pytest.mark.parametrize("make", [Uuid7, Uuid4])
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"encoding": "base64"}, "encoding is 'base64', expected one of 'base36', 'hyphenated'"),
-        ({"encoding": "decimal"}, "encoding is 'decimal'"),
+        ({"encoding": "decimal"}, "encoding is 'decimal', expected one of 'base36', 'hyphenated'"),
         ({"encoding": None}, "encoding is None"),
-        ({"encoding": ["hex"]}, r"encoding is \['hex'\]"),
         ({"prefix": "a", "separator": "x"}, "contains the separator 'x'"),
         ({"prefix": "a", "separator": "-", "encoding": "hyphenated"}, "contains the separator '-'"),
+        ({"prefix": "a", "separator": "A", "encoding": "hex"}, "contains the separator 'A'"),
         ({"prefix": "a", "separator": ""}, "separator '' is not allowed"),
         ({"prefix": "a", "separator": None}, "separator"),
-        ({"prefix": ""}, "prefix '' is not allowed"),
     ],
     ids=str,
 )
-def test_refused_settings_of_uuids(settings: dict[str, object], message: str) -> None:
+def test_refused_settings_of_uuids(make: Callable[..., Format], settings: dict[str, object], message: str) -> None:
     """An encoding that there is not, or one that contains the separator, is refused."""
-    for make in (Uuid7, Uuid4):
-        with pytest.raises(ConfigurationError, match=message):
-            make(**settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=message):
+        make(**settings)
 
 
 # --- order and time
 
-
-@every_timed_format
-def test_ascending(format: TimedFormat) -> None:
-    """Each id of a process sorts after all that were made before."""
-    texts = [format.generate() for _ in range(20_000)] + format.generate_many(20_000) + [format.generate()]
-
-    assert texts == sorted(set(texts))
-
-
-@every_timed_format
-def test_time(format: TimedFormat) -> None:
-    """An id tells when it was made."""
-    before = datetime.now(timezone.utc) - timedelta(seconds=1)  # ObjectIds count seconds
-    made = format.timestamp(format.generate())
-
-    assert before <= made <= datetime.now(timezone.utc) + timedelta(seconds=1)  # where its counter began again
-    assert made.utcoffset() == timedelta(0)
-
-
 CENTURY = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(
-    ("format", "years", "total"),
-    [
-        *((format, 100, 10_000) for format in (Uuid7(), JetifyTypeId(), Ulid())),
-        (ObjectId(), 86, 10_000),
-        (Snowflake(1), 69, 10_000),
-        pytest.param(Uuid7(), 100, 1_000_000, marks=pytest.mark.slow),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Format) else str(value),
-)
-def test_a_century(format: TimedFormat, years: int, total: int) -> None:
-    """Text order equals time order for many ids across a century, or as long as the format's bits last."""
-    step = years * 365 * 86_400 * 10**9 // total
-    with clock.using(Stepping(CENTURY)) as now:
-        assert isinstance(now, Stepping)
-        texts = []
-        for moment in range(total):
-            now.now = int(CENTURY.timestamp()) * 10**9 + moment * step
-            texts.append(format.generate())
+@every_timed_format
+def test_ascending(format: TimedFormat) -> None:
+    """Each id of a process sorts after all that were made before, and tells when it was made."""
+    before = datetime.now(timezone.utc) - timedelta(seconds=1)  # ObjectIds count seconds
+    texts = [format.generate() for _ in range(20_000)] + format.generate_many(20_000) + [format.generate()]
+    times = [format.timestamp(text) for text in (texts[0], texts[-1])]
 
-    assert texts == sorted(texts)
-    assert len(set(texts)) == total
+    assert texts == sorted(set(texts))
+    assert times == sorted(times)
+    assert before <= times[0]
+    assert times[1] <= datetime.now(timezone.utc) + timedelta(seconds=1)  # where its counter began again
+    assert times[0].utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("format", "years"),
+    [
+        *((Uuid7(encoding=encoding), 100) for encoding in UUID_ENCODINGS),
+        *((format, 100) for format in (JetifyTypeId(), Ulid())),
+        (ObjectId(), 86),
+        (Snowflake(1), 69),
+    ],
+    ids=repr,
+)
+def test_a_century(format: TimedFormat, years: int) -> None:
+    """Text order equals time order for many ids across a century, or as long as the format's bits last."""
+    total = 5000
+    step = years * 365 * 86_400 * 1000 // total
+    with clock_at(CENTURY) as hands:
+        texts = []
+        for _ in range(total):
+            texts.append(format.generate())
+            hands.now += step
+
+    assert texts == sorted(set(texts))
     for at in (0, 1, total // 8, total - 1):
         late = format.timestamp(texts[at]) - CENTURY
-        assert abs(late - timedelta(microseconds=at * step / 1000)) <= timedelta(seconds=1)
-
-
-@pytest.mark.parametrize("encoding", UUID_ENCODINGS)
-def test_every_encoding_is_ordered(encoding: str) -> None:
-    """The texts of UUIDs of version 7 sort by time in all encodings."""
-    format = Uuid7(encoding=encoding)
-    with clock.using(Stepping(CENTURY)) as now:
-        assert isinstance(now, Stepping)
-        texts = []
-        for _ in range(2000):
-            now.now += 10**6 * random.randrange(10**9)
-            texts.append(format.generate())
-
-    assert texts == sorted(texts)
+        assert abs(late - timedelta(milliseconds=at * step)) <= timedelta(seconds=1)
 
 
 @every_timed_format
 def test_a_clock_that_stands_still(format: TimedFormat) -> None:
     """In one moment, and while the clock is a little behind, ids ascend nevertheless, and are not from the future."""
-    with clock.using(Stepping(CENTURY + timedelta(seconds=1))) as now:
-        assert isinstance(now, Stepping)
+    with clock_at(CENTURY + timedelta(seconds=1)) as hands:
         texts = format.generate_many(9000)
-        now.now -= 50 * 10**6
+        hands.now -= 50
         texts += format.generate_many(10)
 
     assert texts == sorted(set(texts))
@@ -350,18 +272,26 @@ def test_a_clock_that_stands_still(format: TimedFormat) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "at", "error"),
+    ("format", "year", "error"),
     [
-        *((format, "1969-12-31", ConfigurationError) for format in TIMED),
+        *((format, 1969, ConfigurationError) for format in TIMED),
         # 48 bits of milliseconds last longer than the calendar
-        *((format, "9999-12-31", KeySpaceExhausted) for format in TIMED if format.bits < 128),
+        *((format, 9999, KeySpaceExhausted) for format in TIMED if format.bits < 128),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_a_clock_that_is_wrong(format: TimedFormat, at: str, error: type[Exception]) -> None:
+def test_a_clock_that_is_wrong(format: TimedFormat, year: int, error: type[Exception]) -> None:
     """A time that the bits cannot hold is an error, and no id."""
-    with clock.using(Stepping(datetime.fromisoformat(f"{at}T00:00:00+00:00"))), pytest.raises(error):
+    with clock_at(datetime(year, 12, 31, tzinfo=timezone.utc)), pytest.raises(error):
         format.generate()
+
+
+def test_a_clock_beyond_48_bits() -> None:
+    """48 bits of milliseconds end in 10889."""
+    with clock_at(CENTURY) as hands:
+        hands.now = 2**48
+        with pytest.raises(KeySpaceExhausted, match="end in 10889"):
+            Ulid().generate()
 
 
 @pytest.mark.parametrize(
@@ -404,6 +334,7 @@ def test_facts(format: Format, bits: int | None, ordered: bool, entropy: float) 
     assert (format.bits, format.ordered, format.entropy_bits) == (bits, ordered, entropy)
     assert format.is_native == (bits is not None)
     assert format.capacity >= 2**entropy
+    assert JetifyTypeId().capacity == 2**122  # it accepts every UUID, and makes those of version 7
 
 
 def test_budget() -> None:
@@ -441,6 +372,7 @@ def test_accepting_as_text() -> None:
 
     assert format.validate(old.upper()) == old
     assert format.validate("izkpm55j334u") == "izkpm55j334u"
+    assert not format.is_valid(Uuid7("post").accepting(Uuid4()).from_int(0x919108F752D143209BACF847DB4148A8))
     assert format.to_int(old) == 0x919108F752D143209BACF847DB4148A8
     with pytest.raises(InvalidPublicId, match="it has no number"):
         format.to_int("izkpm55j334u")
@@ -448,23 +380,12 @@ def test_accepting_as_text() -> None:
 
 def test_accepting_another_prefix() -> None:
     """A renamed type's ids are accepted under the old prefix, and come back under the new one."""
-    format = Uuid7("post").accepting(Uuid7("article"))
-    old = Uuid7("article").generate()
+    format = Uuid7("post").accepting(Uuid7("article").accepting(Uuid7("entry")))
+    for prefix in ("article", "entry"):
+        old = Uuid7(prefix).generate()
 
-    assert format.validate(old) == old.replace("article", "post")
-    assert format.timestamp(old) == Uuid7("article").timestamp(old)
-
-
-@pytest.mark.parametrize("encoding", UUID_ENCODINGS)
-def test_the_pattern_of_what_is_accepted(encoding: str) -> None:
-    """The pattern covers older ids in both forms."""
-    old, new = Uuid4(encoding="hyphenated"), Uuid7("p", encoding=encoding)
-    format = new.accepting(old)
-
-    for text in [*old.generate_many(50), *new.generate_many(50)]:
-        assert re.search(format.pattern, text)
-        assert re.search(format.pattern, format.validate(text))
-        assert len(text) <= format.max_length
+        assert format.validate(old) == old.replace(prefix, "post")
+        assert format.timestamp(old) == Uuid7(prefix).timestamp(old)
 
 
 @pytest.mark.parametrize(
@@ -481,114 +402,3 @@ def test_accepting_what_cannot_be_stored(new: BitsFormat, old: Format) -> None:
     """Where numbers are stored, ids that are no numbers of as many bits are refused."""
     with pytest.raises(ConfigurationError, match='write storage="text"'):
         new.accepting(old)
-
-
-# --- threads, forks, signals
-
-
-@every_plain_format
-@pytest.mark.usefixtures("restless")
-def test_threads(format: BitsFormat) -> None:
-    """Threads never get the same id, and each sees its own in order, also through copies of the format."""
-    made: list[list[str]] = [[] for _ in range(16)]
-    twin = pickle.loads(pickle.dumps(format))
-
-    def work(ids: list[str]) -> None:
-        for _ in range(40):
-            ids += [format.generate(), twin.generate(), *format.generate_many(25)]
-
-    threads = [threading.Thread(target=work, args=(ids,)) for ids in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len({id for ids in made for id in ids}) == 16 * 40 * 27
-    if format.ordered:
-        assert all(ids == sorted(ids) for ids in made)
-
-
-@pytest.mark.slow
-@every_plain_format
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_forks(format: BitsFormat, tmp_path: Path) -> None:
-    """Children never make an id of their parent or of each other, even in the moment of the fork."""
-    format.generate()
-    children = []
-    for number in range(4):
-        child = os.fork()
-        if child == 0:
-            (tmp_path / str(number)).write_text("\n".join(format.generate_many(3000)))
-            os._exit(0)
-        children.append(child)
-    made = format.generate_many(3000)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
-    for number in range(4):
-        made += (tmp_path / str(number)).read_text().splitlines()
-
-    assert len(made) == len(set(made)) == 15_000
-
-
-@pytest.mark.slow
-@every_plain_format
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_fork_while_a_thread_makes_ids(format: BitsFormat) -> None:
-    """A child makes ids although a thread of its parent was making one in the moment of the fork."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            format.generate_many(100)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        for _ in range(10):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)
-                format.generate()
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-    finally:
-        stop.set()
-        thread.join()
-
-
-@every_plain_format
-def test_signal_handlers(format: BitsFormat) -> None:
-    """A signal handler that makes ids neither waits for the code that it interrupts nor repeats an id."""
-    made: list[str] = []
-    before = signal.signal(signal.SIGALRM, lambda *_: made.append(format.generate()))
-    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-    end = time.monotonic() + 0.4
-    try:
-        while time.monotonic() < end:
-            made += [format.generate()]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-    assert len(made) == len(set(made))
-
-
-def test_a_clock_of_its_own() -> None:
-    """The time of a test leaves no trace: ids are of today before and after it."""
-    for format, _ in product(TIMED, range(2)):
-        with clock.using(Stepping(datetime(2060, 1, 1, tzinfo=timezone.utc))):
-            assert format.timestamp(format.generate()).year == 2060
-        assert abs(format.timestamp(format.generate()) - datetime.now(timezone.utc)) < timedelta(seconds=2)
-
-
-def test_counting() -> None:
-    """``itertools.count`` as a clock: each reading is a moment of its own."""
-    readings = count(int(CENTURY.timestamp()) * 10**9, 10**6)
-
-    class Counting(clock.Clock):
-        def time_ns(self) -> int:
-            return next(readings)
-
-    with clock.using(Counting()):
-        times = [Ulid().timestamp(text) for text in Ulid().generate_many(100)]
-
-    assert [later - sooner for sooner, later in pairwise(times)] == [timedelta(milliseconds=1)] * 99

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-import os
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from itertools import pairwise
-from pathlib import Path
 
-import bson
 import pytest
+from support.clocks import clock_at
+from support.forks import ignore_fork_warning, in_child
 
 from sqlalchemy_public_id import ObjectId
-from sqlalchemy_public_id.formats import clock
 
 MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-class Still(clock.Clock):
-    """A clock that stands still."""
-
-    def time_ns(self) -> int:
-        return int(MOMENT.timestamp()) * 10**9
-
-
-def test_ours_to_others() -> None:
-    """MongoDB's driver reads the same bytes and time."""
-    for text in ObjectId().generate_many(200):
+def test_another_implementation() -> None:
+    """MongoDB's driver reads the same bytes and time, and what it makes is accepted, in capitals too."""
+    format = ObjectId()
+    bson = pytest.importorskip("bson")
+    for text in [*format.generate_many(200), *(str(bson.ObjectId()) for _ in range(200))]:
         other = bson.ObjectId(text)
 
-        assert str(other) == text
-        assert int.from_bytes(other.binary, "big") == ObjectId().to_int(text)
-        assert other.generation_time == ObjectId().timestamp(text)
+        assert format.validate(text.upper()) == str(other) == text
+        assert int.from_bytes(other.binary, "big") == format.to_int(text)
+        assert other.generation_time == format.timestamp(text)
 
 
-def test_others_to_ours() -> None:
-    """What MongoDB's driver makes is accepted."""
-    for _ in range(200):
-        other = bson.ObjectId()
+def test_example() -> None:
+    """An ObjectId of MongoDB's documentation is accepted for ever."""
+    made = ObjectId().timestamp("507f1f77bcf86cd799439011")
 
-        assert ObjectId().validate(str(other)) == str(other)
-        assert ObjectId().timestamp(str(other).upper()) == other.generation_time
+    assert made == datetime(2012, 10, 17, 21, 13, 27, tzinfo=timezone.utc)
 
 
 def test_layout() -> None:
     """Four bytes of seconds, five of the process, three that count."""
-    with clock.using(Still()):
+    with clock_at(MOMENT):
         numbers = [ObjectId().to_int(text) for text in ObjectId().generate_many(1000)]
 
     assert numbers[0] >> 64 == int(MOMENT.timestamp())
@@ -57,7 +48,7 @@ def test_random_start() -> None:
     """Process and counter begin at random."""
     first = []
     for _ in range(50):
-        with clock.using(Still()):
+        with clock_at(MOMENT):
             first.append(ObjectId().to_int(ObjectId().generate()))
 
     assert len({number >> 24 & 2**40 - 1 for number in first}) == 50
@@ -66,7 +57,7 @@ def test_random_start() -> None:
 
 def test_overflow() -> None:
     """When the counter begins again in the same second, the next second begins early, and order is kept."""
-    with clock.using(Still()) as now:
+    with clock_at(MOMENT) as now:
         ObjectId().generate()
         [sequence] = now._sequences.values()
         sequence._last = (sequence._last | 2**24 - 1) - 2  # type: ignore[attr-defined]
@@ -77,23 +68,10 @@ def test_overflow() -> None:
     assert texts == sorted(set(texts))
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_is_another_process(tmp_path: Path) -> None:
+@ignore_fork_warning
+def test_a_child_is_another_process() -> None:
     """A forked child draws its own five bytes."""
     mine = ObjectId().generate()
-    child = os.fork()
-    if child == 0:
-        (tmp_path / "id").write_text(ObjectId().generate())
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    [of_child] = in_child(lambda: [ObjectId().generate()])
 
-    assert (tmp_path / "id").read_text()[8:18] != mine[8:18]
-    assert ObjectId().generate()[8:18] == mine[8:18]
-
-
-def test_example() -> None:
-    """An ObjectId of MongoDB's documentation is accepted for ever."""
-    made = ObjectId().timestamp("507f1f77bcf86cd799439011")
-
-    assert made == datetime(2012, 10, 17, 21, 13, 27, tzinfo=timezone.utc)
-    assert timedelta(0) == made.utcoffset()
+    assert of_child[8:18] != mine[8:18] == ObjectId().generate()[8:18]

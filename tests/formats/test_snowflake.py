@@ -1,38 +1,25 @@
-"""Snowflakes: layout, the clock, machine ids."""
+"""Snowflakes: layout, the clock, machine ids, and the function that gives one."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
+import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from typing import Any
 
 import pytest
+from support.clocks import clock_at
+from support.forks import LONGEST, ignore_fork_warning, in_child, in_threads, machine
 
-from sqlalchemy_public_id import ConfigurationError, Snowflake
+from sqlalchemy_public_id import ConfigurationError, NanoId, Snowflake, Ulid
 from sqlalchemy_public_id.errors import ClockMovedBack, KeySpaceExhausted
-from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats.snowflake import EPOCH
+from sqlalchemy_public_id.formats.snowflake import EPOCH, no_machine
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-class Hands(clock.Clock):
-    """A clock that is set by hand, and goes on by itself only while someone sleeps."""
-
-    def __init__(self, at: datetime = START) -> None:
-        super().__init__()
-        self.now = round(at.timestamp() * 1000)
-        self.slept = 0
-
-    def time_ns(self) -> int:
-        return self.now * 10**6
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += 1
-        self.now += round(seconds * 1000)
+TWITTER = 1_288_834_974_657
 
 
 def parts(text: str) -> tuple[int, int, int]:
@@ -43,7 +30,7 @@ def parts(text: str) -> tuple[int, int, int]:
 
 def test_layout() -> None:
     """41 bits of milliseconds since the epoch, 10 of the machine, 12 that count from zero."""
-    with clock.using(Hands()) as hands:
+    with clock_at(START) as hands:
         ids = Snowflake(machine_id=1023).generate_many(3)
 
     assert [parts(id) for id in ids] == [(hands.milliseconds() - EPOCH, 1023, count) for count in range(3)]
@@ -51,11 +38,9 @@ def test_layout() -> None:
 
 def test_twitters_layout() -> None:
     """With Twitter's epoch, the time of one of its ids is right."""
-    twitter = Snowflake(machine_id=0, epoch=1288834974657)
+    made = Snowflake(machine_id=0, epoch=TWITTER).timestamp("1541815603606036480".zfill(19))
 
-    assert twitter.timestamp("1541815603606036480".zfill(19)) == datetime(
-        2022, 6, 28, 16, 7, 40, 105_000, tzinfo=timezone.utc
-    )
+    assert made == datetime(2022, 6, 28, 16, 7, 40, 105_000, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize("text", ["0000000000000000000", "9223372036854775807", "0911979869129158656"])
@@ -64,42 +49,54 @@ def test_texts_for_ever(text: str) -> None:
     assert Snowflake(machine_id=5).validate(text) == text
 
 
+# --- settings
+
+
 def test_epoch() -> None:
     """A datetime and its milliseconds are one epoch."""
-    twin = Snowflake(1, datetime(2024, 1, 1, tzinfo=timezone.utc))
+    twin = Snowflake(1, datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
 
-    assert (
-        twin
-        == Snowflake(1, 1_704_067_200_000)
-        == Snowflake(1, datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
-    )
+    assert twin == Snowflake(1, 1_704_067_200_000)
     assert repr(twin) == "Snowflake(machine_id=1, epoch=1704067200000)"
     assert Snowflake(1) == Snowflake(1, datetime(2020, 1, 1, tzinfo=timezone.utc))
 
 
-@pytest.mark.parametrize("epoch", [datetime(2024, 1, 1), -1, 1.5, True, None, "2024-01-01", 2**50])
-def test_refused_epochs(epoch: object) -> None:
+@pytest.mark.parametrize("epoch", [datetime(2024, 1, 1), -1, 1.5, True, None, 2**50])
+def test_refused_epochs(epoch: Any) -> None:
     """A time without a zone, or none at all, is refused."""
     with pytest.raises(ConfigurationError, match="expected a datetime with a time zone, or milliseconds since 1970"):
-        Snowflake(1, epoch)  # type: ignore[arg-type]
+        Snowflake(1, epoch)
 
 
-@pytest.mark.parametrize("machine_id", [-1, 1024, True, None, "1", 1.0])
-def test_refused_machine_ids(machine_id: object) -> None:
+@pytest.mark.parametrize("machine_id", [-1, 1024, True, None, "1"])
+def test_refused_machine_ids(machine_id: Any) -> None:
     """A machine id is a number from 0 to 1023, also where a function answers it."""
     with pytest.raises(ConfigurationError, match="expected a whole number from 0 to 1023"):
-        Snowflake(machine_id)  # type: ignore[arg-type]
+        Snowflake(machine_id)
     with pytest.raises(ConfigurationError, match="expected a whole number from 0 to 1023"):
-        Snowflake(lambda: machine_id).generate()  # type: ignore[arg-type,return-value]
+        Snowflake(lambda: machine_id).generate()
+
+
+@pytest.mark.parametrize("epoch", [TWITTER, EPOCH + 1])
+def test_another_epoch(epoch: int) -> None:
+    """Stored numbers do not tell their epoch, so ids of another one are refused; text keeps them apart."""
+    other = Snowflake(1, epoch=epoch, prefix="old")
+
+    with pytest.raises(ConfigurationError, match='keep the epoch, or write storage="text"'):
+        Snowflake(1).accepting(other)
+    assert Snowflake(1).accepting(Snowflake(2, prefix="old")).is_valid(Snowflake(1, prefix="old").generate())
+    assert Snowflake(1, storage="text").accepting(other).is_valid(other.generate())
+
+
+# --- the clock
 
 
 def test_used_up() -> None:
     """After 4096 ids of one millisecond, the next one is waited for."""
-    with clock.using(Hands()) as hands:
-        assert isinstance(hands, Hands)
+    with clock_at(START) as hands:
         ids = Snowflake(2).generate_many(3 * 4096)
 
-        assert hands.slept == 2
+    assert hands.slept == 2
     assert set(Counter(parts(id)[0] for id in ids).values()) == {4096}
     assert ids == sorted(set(ids))
 
@@ -114,22 +111,21 @@ def test_really_used_up() -> None:
 
 def test_a_little_back() -> None:
     """While the clock is a little behind, ids go on, and wait for it when the count is used up."""
-    with clock.using(Hands()) as hands:
-        assert isinstance(hands, Hands)
+    with clock_at(START) as hands:
         first = Snowflake(2).generate()
         hands.now -= 100
-        rest = Snowflake(2).generate_many(5000)
+        ids = [first, *Snowflake(2).generate_many(4095)]
+        assert hands.slept == 0
+        ids += Snowflake(2).generate_many(1000)
 
-        assert hands.slept >= 1
-        assert hands.now == round(START.timestamp() * 1000) + 1
-    assert [first, *rest] == sorted({first, *rest})
+    assert hands.now == round(START.timestamp() * 1000) + 1
+    assert ids == sorted(set(ids))
 
 
 def test_far_back() -> None:
     """Where the clock is further behind, there is no id until it has caught up."""
     format = Snowflake(2)
-    with clock.using(Hands()) as hands:
-        assert isinstance(hands, Hands)
+    with clock_at(START) as hands:
         first = format.generate()
         hands.now -= 101
         with pytest.raises(ClockMovedBack) as raised:
@@ -143,8 +139,7 @@ def test_far_back() -> None:
 def test_the_last_day() -> None:
     """The last of 2**41 milliseconds has ids, and after it there are none."""
     format = Snowflake(2)
-    with clock.using(Hands()) as hands:
-        assert isinstance(hands, Hands)
+    with clock_at(START) as hands:
         hands.now = EPOCH + 2**41 - 1
         assert len({format.generate() for _ in range(4096)}) == 4096
         assert format.timestamp(format.from_int(2**63 - 1)).year == 2089
@@ -154,10 +149,7 @@ def test_the_last_day() -> None:
 
 def test_before_the_epoch() -> None:
     """Before the epoch there are no ids."""
-    with (
-        clock.using(Hands()),
-        pytest.raises(ConfigurationError, match="is 86400000 ms before the epoch"),
-    ):
+    with clock_at(START), pytest.raises(ConfigurationError, match="is 86400000 ms before the epoch"):
         Snowflake(2, START + timedelta(days=1)).generate()
 
 
@@ -169,72 +161,131 @@ def test_two_formats_of_one_machine() -> None:
     assert numbers == sorted(set(numbers))
 
 
-asked: list[int] = []
+# --- the function that gives the machine id
 
 
-def take() -> int:
-    """A machine id for this process."""
-    asked.append(os.getpid())
-    return os.getpid() % 1024
+@ignore_fork_warning
+def test_a_function_is_asked_in_each_process() -> None:
+    """A function is asked once in a process, at the first id, also by many threads at once, and again in a child."""
+    asked: list[int] = []
 
+    def take() -> int:
+        asked.append(os.getpid())
+        threading.Event().wait(0.05)
+        return os.getpid() % 1024
 
-def in_child(path: Path, format: Snowflake) -> str:
-    """What a forked child says when it makes an id."""
-    child = os.fork()
-    if child == 0:
-        path.with_suffix(".pid").write_text(str(os.getpid()))
-        try:
-            path.write_text(format.generate())
-        except ConfigurationError as error:
-            path.write_text(str(error))
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    return path.read_text()
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_function_is_asked_in_each_process(tmp_path: Path) -> None:
-    """A function is asked once in a process, at the first id, and again in a child."""
-    asked.clear()
     format = Snowflake(take)
     assert asked == []
-    format.generate_many(10)
-    mine = format.prefixed("a").generate()
-    childs = in_child(tmp_path / "id", format)
-    pid = int((tmp_path / "id.pid").read_text())
+    [mine, *others] = [id for ids in in_threads(8, lambda: [format.generate()]) for id in ids]
+    again = format.prefixed("a").generate().removeprefix("a_")
+    of_child, pid = in_child(lambda: [format.generate(), str(os.getpid())])
 
-    assert pid != os.getpid()
     assert asked == [os.getpid()]
-    assert parts(mine.removeprefix("a_"))[1] == os.getpid() % 1024
-    assert parts(childs)[1] == pid % 1024
+    assert len({mine, again, *others}) == 9
+    assert [parts(id)[1] for id in (mine, again, of_child)] == [machine(), machine(), int(pid) % 1024]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_number_belongs_to_one_process(tmp_path: Path) -> None:
+@ignore_fork_warning
+@pytest.mark.parametrize("machine_id", [77, 78])
+def test_a_number_belongs_to_one_process(machine_id: int) -> None:
     """A child that was forked with a plain machine id is refused, whether or not its parent has made an id yet."""
-    for format in (Snowflake(77), Snowflake(78)):
-        if format.machine_id == 78:
-            format.generate()
-        said = in_child(tmp_path / "id", format)
+    format = Snowflake(machine_id)
+    if machine_id == 78:
+        format.generate()
 
-        assert re.match(rf"machine_id={format.machine_id} belongs to process {os.getpid()}", said)
-        assert "pass a function that returns one" in said
-        assert format.is_valid(format.generate())
+    def refused() -> list[str]:
+        Snowflake(machine_id)  # does not make it the child's
+        try:
+            return [format.generate()]
+        except ConfigurationError as error:
+            return [str(error)]
+
+    [said] = in_child(refused)
+    assert re.match(rf"machine_id={machine_id} belongs to process {os.getpid()}", said)
+    assert "pass a function that returns one" in said
+    assert format.is_valid(format.generate())
 
 
-def test_a_real_wait() -> None:
-    """Sleeping for the next millisecond takes about that long."""
-    began = time.perf_counter()
-    Snowflake(3).generate_many(4096 * 5)
+@ignore_fork_warning
+def test_others_do_not_wait() -> None:
+    """While the function is at work, it may make other ids, other formats make theirs, and a child asks itself."""
+    began, goes_on, parent = threading.Event(), threading.Event(), os.getpid()
+    made: list[str] = []
 
-    assert time.perf_counter() - began > 0.003
+    def take() -> int:
+        if os.getpid() == parent:
+            made.append(Ulid().generate())
+            began.set()
+            assert goes_on.wait(LONGEST)
+        return 13
+
+    format = Snowflake(take)
+    thread = threading.Thread(target=format.generate)
+    thread.start()
+    assert began.wait(LONGEST)
+    other = threading.Thread(target=lambda: made.append(Snowflake(lambda: 14).generate()))
+    other.start()
+    other.join(10)
+    [of_child] = in_child(lambda: [format.generate()])
+    was_made = len(made)
+    goes_on.set()
+    thread.join(LONGEST)
+
+    assert was_made == 2
+    assert parts(of_child)[1] == 13
 
 
-def test_another_epoch() -> None:
-    """Stored numbers do not tell their epoch, so ids of another one are refused; text keeps them apart."""
-    other = Snowflake(1, epoch=1_288_834_974_657, prefix="old")
+def test_asked_again_after_a_failure() -> None:
+    """Where the function fails, the next id asks it again, in another thread, too."""
+    answers = iter([None, 15])
 
-    with pytest.raises(ConfigurationError, match='keep the epoch, or write storage="text"'):
-        Snowflake(1).accepting(other)
-    assert Snowflake(1).accepting(Snowflake(2, prefix="old")).is_valid(Snowflake(1, prefix="old").generate())
-    assert Snowflake(1, storage="text").accepting(other).is_valid(other.generate())
+    def take() -> int:
+        answer = next(answers)
+        if answer is None:
+            raise ConnectionError("no database")
+        return answer
+
+    format = Snowflake(take)
+    with pytest.raises(ConnectionError):
+        format.generate()
+
+    assert len(in_threads(1, lambda: [format.generate()])) == 1
+
+
+class Leases:
+    """What gives machine ids, as its own."""
+
+    @staticmethod
+    def take() -> int:
+        return 11
+
+    def held(self) -> int:
+        return 12
+
+
+@pytest.mark.parametrize("function", [machine, Leases.take], ids=["function", "static method"])
+def test_shown_by_name(function: Callable[[], int]) -> None:
+    """A function that can be imported is shown by its name, which eval reads where its module was imported."""
+    format = NanoId().accepting(Snowflake(function, prefix="s").accepting(Snowflake(1)))
+
+    assert repr(format) == (
+        f"NanoId().accepting(Snowflake(machine_id={function.__module__}.{function.__qualname__}, prefix='s')"
+        ".accepting(Snowflake(machine_id=1)))"
+    )
+    module = {name: __import__(name) for name in [function.__module__.split(".")[0]]}
+    assert eval(repr(format), {"NanoId": NanoId, "Snowflake": Snowflake, **module}) == format
+
+
+def test_shown_as_it_is() -> None:
+    """What cannot be imported by its name is shown as Python shows it."""
+    for function in (lambda: 5, Leases().held, type("Call", (), {"__call__": lambda self: 5})()):
+        assert repr(Snowflake(function)) == f"Snowflake(machine_id={function!r})"
+
+
+def test_no_machine() -> None:
+    """A format without a machine checks ids, and makes none."""
+    format = Snowflake(no_machine)
+
+    assert format.is_valid(Snowflake(3).generate())
+    with pytest.raises(ConfigurationError, match="it has no machine id; pass machine_id=<int unique to this process>"):
+        format.generate()

@@ -1,66 +1,154 @@
-"""Many ids from threads and forked processes at once, and no two alike."""
+"""Ids of threads, forked processes and signal handlers: whatever a format draws on, no two are alike."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.forks import fork, ignore_fork_warning, in_child, in_threads, machine
 
-from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id import NanoId, Snowflake
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats.parse import known_formats
+from sqlalchemy_public_id.formats.pool import RandomText
+
+FORMATS: list[Format] = [
+    Snowflake(machine) if cls is Snowflake else cls()  # type: ignore[call-arg]
+    for cls in known_formats().values()
+]
+every_format = pytest.mark.parametrize("format", FORMATS, ids=lambda each: type(each).__name__)
+pytestmark = ignore_fork_warning
 
 
-def fork(format: Format, path: Path, count: int) -> int:
-    """Fork a child, which writes the *count* ids it makes to *path*."""
-    child = os.fork()
+@every_format
+@pytest.mark.usefixtures("restless")
+def test_threads(format: Format) -> None:
+    """Threads never get the same id, and each sees its own in order, also through copies of the format."""
+    twin = pickle.loads(pickle.dumps(format))
+
+    def work() -> list[str]:
+        return [id for _ in range(40) for id in (format.generate(), twin.generate(), *format.generate_many(25))]
+
+    made = in_threads(16, work)
+
+    assert len({id for ids in made for id in ids}) == 16 * 40 * 27
+    if format.ordered:
+        assert all(ids == sorted(ids) for ids in made)
+
+
+def test_child_starts_with_an_empty_pool() -> None:
+    """Ids that wait in the parent are the parent's alone."""
+    format = NanoId()
+    format.generate()
+    waiting = set(format._pool)
+    of_child = set(in_child(lambda: format.generate_many(len(waiting))))
+
+    assert len(waiting) == len(of_child) > 300
+    assert not waiting & of_child
+    assert waiting >= set(format.generate_many(len(waiting)))
+
+
+@every_format
+def test_children_and_grandchildren(format: Format) -> None:
+    """Children, and children of children, repeat neither their parent nor each other, who go on meanwhile."""
+
+    def work() -> list[str]:
+        return [format.generate(), *format.generate_many(200)]
+
+    def fork_again() -> list[str]:
+        before, grandchild = work(), fork(work)
+        return before + work() + grandchild()
+
+    made = work()
+    children = [fork(fork_again) for _ in range(4)]
+    made += work() + [id for child in children for id in child()]
+
+    assert len(made) == len(set(made)) == (2 + 4 * 3) * 201
+
+
+@pytest.mark.slow
+@every_format
+def test_fork_while_a_thread_makes_ids(format: Format) -> None:
+    """A child makes ids although a thread of its parent was making one in the moment of the fork."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            format.generate_many(100)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert all(in_child(lambda: [format.generate()]) for _ in range(10))
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_fork_while_the_bytes_are_drawn(tmp_path: Path) -> None:
+    """A process that forks between drawing bytes and cutting ids (in a signal handler, say) uses them in one only."""
+    path = tmp_path / "ids"
+    child = None
+
+    def forking(size: int) -> bytes:
+        nonlocal child
+        drawn = os.urandom(size)
+        if child is None:
+            child = os.fork()
+        return drawn
+
+    texts = RandomText("0123456789abcdef", 12)(1, forking)
     if child == 0:
-        one_by_one = [format.generate() for _ in range(count // 2)]
-        path.write_text("\n".join(one_by_one + format.generate_many(count // 2)))
+        path.write_text("\n".join(texts))
         os._exit(0)
-    return child
+    assert child is not None
+    assert os.waitpid(child, 0)[1] == 0
+
+    assert not set(texts) & set(path.read_text().splitlines())
+
+
+@every_format
+def test_signal_handlers(format: Format) -> None:
+    """A signal handler that makes ids neither waits for the code that it interrupts nor repeats an id."""
+    made: list[str] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: made.append(format.generate()))
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    end = time.monotonic() + 0.4
+    try:
+        while time.monotonic() < end:
+            made += [format.generate()]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert len(made) == len(set(made))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("restless")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("format", [NanoId(), NanoId(prefix="cus", check_digit=True)], ids=repr)
-@pytest.mark.parametrize(
-    ("threads", "by_thread", "children", "by_child"),
-    [
-        pytest.param(30, 1_000, 4, 2_000, id="thousands"),
-        pytest.param(200, 2_495, 8, 62_500, id="a million"),
-    ],
-)
-def test_ids_of_threads_and_children(
-    format: Format, threads: int, by_thread: int, children: int, by_child: int, tmp_path: Path
-) -> None:
-    """Threads and the children forked in their midst never share an id, and none is lost."""
-    made: list[list[str]] = [[] for _ in range(threads)]
-    together = threading.Barrier(threads + 1)
+def test_a_million_ids_of_threads_and_children() -> None:
+    """Threads and the children forked in their midst never share an id, and none is lost or malformed."""
+    format = NanoId(prefix="cus", check_digit=True)
+    children: list[Callable[[], list[str]]] = []
+    forking = threading.Thread(
+        target=lambda: children.extend(fork(lambda: format.generate_many(62_500)) for _ in range(8))
+    )
 
-    def work(ids: list[str]) -> None:
-        together.wait()
-        ids += [format.generate() for _ in range(by_thread - 495)]
-        for _ in range(99):
-            ids += format.generate_many(5)
+    def work() -> list[str]:
+        ids = [format.generate() for _ in range(2_000)]
+        return ids + [id for _ in range(100) for id in format.generate_many(5)]
 
-    workers = [threading.Thread(target=work, args=(ids,)) for ids in made]
-    for worker in workers:
-        worker.start()
-    together.wait()
-    before = [format.generate()]  # from now on, ids wait in the parent
-    forked = [fork(format, tmp_path / str(number), by_child) for number in range(children)]
-    made.append(before + format.generate_many(999))  # among them those that waited
-    for worker in workers:
-        worker.join()
-    assert [os.waitpid(child, 0)[1] for child in forked] == [0] * children
+    forking.start()
+    made = in_threads(200, work)
+    forking.join()
+    made += [child() for child in children]
+    ids = {id for each in made for id in each}
 
-    by_threads = {id for ids in made for id in ids}
-    by_children = [(tmp_path / str(number)).read_text().splitlines() for number in range(children)]
-
-    assert len(by_threads) == sum(map(len, made)) == threads * by_thread + 1_000
-    assert [len(ids) for ids in by_children] == [by_child] * children
-    assert len(by_threads.union(*by_children)) == threads * by_thread + 1_000 + children * by_child
-    assert all(map(format.is_valid, by_threads))
+    assert len(ids) == sum(map(len, made)) == 1_000_000
+    assert all(map(format.is_valid, ids))

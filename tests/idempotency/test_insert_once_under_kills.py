@@ -12,38 +12,22 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, MetaData, String, select, text
+from sqlalchemy import Connection, Engine, MetaData, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from support.marks import on
+from support.purchases import Base, Order, stored
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, idempotency
+from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.slow
 
-CONNECTIONS = 32
+CONNECTIONS, TIMES = 32, 5
 IDS = NanoId().generate_many(1000)
-TIMES = 5
 
 
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Payment(PublicIdMixin, Base):
-    __tablename__ = "payment"
-    amount: Mapped[int]
-    reference: Mapped[str] = mapped_column(String(50))
-
-
-def payment(public_id: str) -> Payment:
-    return Payment(public_id=public_id, amount=len(public_id), reference=f"for {public_id}")
-
-
-KILL = {"postgresql": "SELECT pg_terminate_backend({})"}
-
-
-def number_of(connection: Connection) -> int:
+def driver_number(connection: Connection) -> int:
     """What the server calls the connection."""
     driver: Any = connection.connection.driver_connection
     return int(driver.info.backend_pid if connection.dialect.name == "postgresql" else driver.thread_id())
@@ -70,9 +54,9 @@ class Clients:
             number = None
             try:
                 with self.local.engine.connect() as connection, Session(connection) as session:
-                    number = self.connected[threading.get_ident()] = number_of(connection)
-                    row, created = idempotency.insert_once(session, payment(public_id))
-                    assert row.reference == f"for {public_id}"
+                    number = self.connected[threading.get_ident()] = driver_number(connection)
+                    row, created = insert_once(session, Order(public_id=public_id, note=f"for {public_id}"))
+                    assert row.note == f"for {public_id}"
                     time.sleep(random.random() / 500)  # so that others meet the row before it is committed
                     session.commit()
             except SQLAlchemyError:
@@ -85,15 +69,15 @@ class Clients:
 
     def kill(self) -> None:
         """End a connection, twenty times a second."""
-        statement = KILL.get(self.engine.name, "KILL {}")
         with self.engine.connect() as own:
             while not self.done.wait(0.05):
                 alive = set(self.connected.values()) - self.killed
                 if alive:
                     number = random.choice(list(alive))
                     self.killed.add(number)
+                    kill = "SELECT pg_terminate_backend({})" if own.dialect.name == "postgresql" else "KILL {}"
                     with suppress(DBAPIError), own.begin():  # it may be gone already
-                        own.execute(text(statement.format(number)))
+                        own.execute(text(kill.format(number)))
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -113,9 +97,7 @@ def test_many_connections(
         finally:
             clients.done.set()
         killer.result()
-    with Session(engine) as session:
-        stored = session.scalars(select(Payment.public_id)).all()
 
-    assert sorted(stored) == sorted(IDS)
+    assert stored(engine) == sorted(IDS)
     assert clients.outcomes[True] + clients.outcomes[False] == len(IDS) * TIMES
     assert clients.outcomes["killed"] > 0

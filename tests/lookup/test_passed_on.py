@@ -133,7 +133,21 @@ def test_attribute(books: Books, way: str, name: str) -> None:
         assert books.find(way, name, OURS, attribute="code") is None
 
 
-@each_way(*(name for name in CALLS if name != "page"))
+@each_way(*LOADING)
+def test_load_options(books: Books, way: str, name: str) -> None:
+    """Options decide what is loaded; the statement locks the row, where the database can, and refreshes an object."""
+    lock, options = {"skip_locked": True}, {"mark": 7}
+    how: Any = {"with_for_update": lock, "populate_existing": True, "execution_options": options}
+    found = books.find(way, name, OURS, options=[load_only(Book.owner)], **how)
+
+    assert vars(found[OURS] if name == "get_many" else found).keys() & {"owner", "title"} == {"owner"}
+    (state,) = books.seen
+    assert str(state.statement.compile(dialect=postgresql.dialect())).endswith("FOR UPDATE SKIP LOCKED")
+    assert [state.execution_options.get(name) for name in ("populate_existing", "mark")] == [True, 7]
+    assert (lock, options) == ({"skip_locked": True}, {"mark": 7})
+
+
+@each_way("keys_of", "public_ids_of")
 def test_execution_options(books: Books, way: str, name: str) -> None:
     """The statement has the execution options."""
     books.find(way, name, OURS, execution_options={"mark": 7})
@@ -141,33 +155,7 @@ def test_execution_options(books: Books, way: str, name: str) -> None:
     assert [state.execution_options.get("mark") for state in books.seen] == [7]
 
 
-@each_way(*LOADING)
-def test_options(books: Books, way: str, name: str) -> None:
-    """Loader options decide what is loaded."""
-    found = books.find(way, name, OURS, options=[load_only(Book.owner)])
-
-    assert vars(found[OURS] if name == "get_many" else found).keys() & {"owner", "title"} == {"owner"}
-
-
-@each_way(*LOADING)
-def test_with_for_update(books: Books, way: str, name: str) -> None:
-    """The statement locks the row, where the database can."""
-    books.find(way, name, OURS, with_for_update={"skip_locked": True})
-
-    (state,) = books.seen
-    assert str(state.statement.compile(dialect=postgresql.dialect())).endswith("FOR UPDATE SKIP LOCKED")
-
-
-@each_way(*LOADING)
-def test_populate_existing(books: Books, way: str, name: str) -> None:
-    """An object that is in the session already is refreshed."""
-    books.find(way, name, OURS, populate_existing=True)
-
-    assert [state.execution_options.get("populate_existing") for state in books.seen] == [True]
-
-
-@pytest.mark.parametrize("way", ["sync", "asyncio"])
-@pytest.mark.parametrize("name", ["get_one", "get_many"])
+@each_way("get_one", "get_many")
 def test_field(books: Books, way: str, name: str) -> None:
     """The error names the field of the input."""
     module = lookup if way == "sync" else async_lookup

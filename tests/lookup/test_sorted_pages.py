@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import Float, ForeignKey, MetaData, Numeric, String, event, func, select
+from sqlalchemy import JSON, Float, ForeignKey, MetaData, Numeric, String, TypeDecorator, func, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -31,6 +32,26 @@ pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("rows")]
 
 class Base(DeclarativeBase):
     metadata = MetaData()
+
+
+class EmptyIsNone(TypeDecorator[str]):
+    """Legacy data, where an empty text stands for none: only the database knows what is NULL."""
+
+    impl = String(20)
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: object) -> str | None:
+        return value or None
+
+
+class Masked(TypeDecorator[str]):
+    """A type that loses something, but no value."""
+
+    impl = String(20)
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: object) -> str | None:
+        return value and f"***{value[-1]}"
 
 
 class Colour(enum.Enum):
@@ -54,6 +75,9 @@ class Ticket(PublicIdMixin, Base):
     colour: Mapped[Colour | None]
     due: Mapped[datetime | None]
     is_open: Mapped[bool]
+    cleared: Mapped[str | None] = mapped_column(EmptyIsNone)
+    masked: Mapped[str | None] = mapped_column(Masked)
+    data: Mapped[Any] = mapped_column(JSON().with_variant(JSONB(), "postgresql"))
     owner_id: Mapped[int | None] = mapped_column(ForeignKey(Person.id))
     owner: Mapped[Person | None] = relationship()
     owner_public_id: Mapped[str | None] = public_ref("owner")
@@ -62,6 +86,7 @@ class Ticket(PublicIdMixin, Base):
 DOUBLE: Any = column_property(Ticket.priority * 2)
 Ticket.double = DOUBLE  # type: ignore[attr-defined]  # as programs add it
 TITLES = [None, "a", "B", "b", "ä", "a ", ""]
+RANKS: list[Any] = [{"rank": None}, {"rank": 1}, {"rank": 2}, {}]
 ROWS = 40
 
 
@@ -79,6 +104,9 @@ def rows(create: Callable[[MetaData], None], session: Session) -> None:
             due=None if number % 3 == 0 else datetime(2026, 1, 1) + timedelta(microseconds=number % 5),
             is_open=number % 2 == 0,
             owner=[None, *people][number % 4],
+            cleared=["", "a", "b", None][number % 4],
+            masked=["", "a", "b", None][number % 4],
+            data=RANKS[number % 4],
         )
         for number in range(ROWS)
     )
@@ -99,6 +127,12 @@ ORDERS: dict[str, Callable[[], Any]] = {
     "enum": lambda: (Ticket.colour, Ticket.due.desc()),
     "expression": lambda: func.coalesce(Ticket.price, 1),
     "public id": lambda: Ticket.public_id.desc(),
+    "masked": lambda: Ticket.masked,
+    "empty is none": lambda: Ticket.cleared,
+    "empty is none, descending": lambda: Ticket.cleared.desc(),
+    "null of json": lambda: Ticket.data["rank"].desc(),
+    "negation": lambda: [~Ticket.is_open, -Ticket.priority],
+    "column property": lambda: [Ticket.double.desc(), Ticket.title],
     "reference": lambda: [Ticket.owner_public_id.desc(), Ticket.title],
 }
 
@@ -143,20 +177,24 @@ def walk_back(session: Session, rows: Any, last: str, **options: Any) -> list[st
     return ids
 
 
-@pytest.mark.parametrize("name", ORDERS)
-@pytest.mark.parametrize(("limit", "newest_first"), [(7, False), (1, True), (100, False)])
-def test_every_row_once(session: Session, name: str, limit: int, newest_first: bool) -> None:
+@pytest.fixture(params=ORDERS)
+def order(request: pytest.FixtureRequest, database: str) -> Any:
+    """Each order that the database has; MySQL and MariaDB compare JSON with text."""
+    if request.param == "null of json" and database in ("mysql", "mariadb"):
+        pytest.skip("JSON is compared with text")
+    return ORDERS[request.param]()
+
+
+@pytest.mark.parametrize(("limit", "newest_first"), [(7, False), (1, True)])
+def test_every_row_once(session: Session, order: Any, limit: int, newest_first: bool) -> None:
     """Pages together are the table in the order of the database, with ties in the order of the keys."""
-    order = ORDERS[name]()
     ids = walk(session, Ticket, limit=limit, order_by=order, newest_first=newest_first)
 
     assert ids == expected(session, order, newest_first=newest_first)
 
 
-@pytest.mark.parametrize("name", ORDERS)
-def test_backwards(session: Session, name: str) -> None:
+def test_backwards(session: Session, order: Any) -> None:
     """Pages read backwards from the last row are the same rows in the same order."""
-    order = ORDERS[name]()
     ids = expected(session, order)
 
     assert walk_back(session, Ticket, ids[-1], limit=6, order_by=order) == ids[:-1]
@@ -195,29 +233,11 @@ def test_column_of_another_table(session: Session) -> None:
             lookup.page(session, rows, limit=4, order_by=[column])
 
 
-def test_negation(session: Session) -> None:
-    """A negated column is compared as it is sorted."""
-    for order in (~Ticket.is_open, [~Ticket.is_open, Ticket.priority.desc()], -Ticket.priority):
-        assert walk(session, Ticket, limit=7, order_by=order) == expected(session, order)
-
-
-def test_column_properties(session: Session) -> None:
+def test_column_property_of_an_alias(session: Session) -> None:
     """An expression that is mapped as an attribute is one like any other, also of an alias."""
-    for order in (Ticket.double, [Ticket.double.desc(), Ticket.title]):
-        assert walk(session, Ticket, limit=7, order_by=order) == expected(session, order)
     alias = aliased(Ticket)
     ids = walk(session, select(alias), limit=7, order_by=[alias.double, alias.priority])
     assert ids == expected(session, Ticket.double)
-
-
-def test_expression_of_a_row_that_was_filtered(session: Session) -> None:
-    """Filters do not hold for a cursor if the order is an expression, either."""
-    open_, order = select(Ticket).where(Ticket.is_open), func.coalesce(Ticket.priority, 0)
-    page = lookup.page(session, open_, limit=5, order_by=order)
-    page[-1].is_open = False
-    session.flush()
-
-    assert len(lookup.page(session, open_, limit=100, order_by=order, after=page.next)) == 15
 
 
 def test_count_of_a_locked_statement(session: Session) -> None:
@@ -247,17 +267,17 @@ def test_count_without_an_undocumented_name(session: Session, monkeypatch: pytes
         assert lookup.page(session, rows, limit=5, count=True).total == total
 
 
-def test_filters_do_not_hold_for_cursors(session: Session) -> None:
+@pytest.mark.parametrize("order", [lambda: Ticket.priority, lambda: func.coalesce(Ticket.priority, 0)])
+def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], Any]) -> None:
     """A row that a filter has left in the meantime is still a place; one that may not be seen is none."""
     open_ = select(Ticket).where(Ticket.is_open)
-    page = lookup.page(session, open_, limit=5, order_by=Ticket.priority)
+    page = lookup.page(session, open_, limit=5, order_by=order())
     page[-1].is_open = False
     session.flush()
 
-    following = lookup.page(session, open_, limit=100, order_by=Ticket.priority, after=page.next)
-    assert len(following) == 15
+    assert len(lookup.page(session, open_, limit=100, order_by=order(), after=page.next)) == 15
     with pytest.raises(InvalidCursor) as caught:
-        lookup.page(session, Ticket, limit=5, order_by=Ticket.priority, after=page.next, where=Ticket.is_open)
+        lookup.page(session, Ticket, limit=5, order_by=order(), after=page.next, where=Ticket.is_open)
     assert isinstance(caught.value, PublicIdNotFound)
     assert caught.value.field == "after"
 
@@ -265,23 +285,30 @@ def test_filters_do_not_hold_for_cursors(session: Session) -> None:
 def test_where(session: Session) -> None:
     """Pages with a condition have only rows that meet it; as a function, it is called with the model."""
     for where in (Ticket.is_open, lambda model: model.is_open):
-        ids = walk(session, Ticket, limit=3, order_by=[Ticket.title.desc()], where=where)
-        assert len(ids) == 20
-        assert walk(session, Ticket, limit=3, where=where) == list(
-            session.scalars(select(Ticket.public_id).where(Ticket.is_open).order_by(Ticket.id))
-        )
+        assert len(walk(session, Ticket, limit=3, order_by=[Ticket.title.desc()], where=where)) == ROWS / 2
+        ids = session.scalars(select(Ticket.public_id).where(Ticket.is_open).order_by(Ticket.id))
+        assert walk(session, Ticket, limit=3, where=where) == list(ids)
 
 
-def test_loader_criteria(session: Session) -> None:
-    """Conditions that the application adds to its session hold for the rows of each page."""
+@pytest.mark.parametrize("order", [None, Ticket.priority, Ticket.title, -Ticket.priority], ids=str)
+@pytest.mark.parametrize("where", [None, Ticket.is_open | True], ids=["", "where"])
+def test_loader_criteria(session: Session, listen: Callable[..., None], order: Any, where: Any) -> None:
+    """Conditions of the session hold for the rows of each page; one that they hide meanwhile is still a place."""
 
     def hide(state: Any) -> None:
-        state.statement = state.statement.options(with_loader_criteria(Ticket, Ticket.is_open))
+        if state.is_select and not state.is_column_load:
+            state.statement = state.statement.options(with_loader_criteria(Ticket, Ticket.is_open))
 
-    event.listen(session, "do_orm_execute", hide)
-    ids = walk(session, Ticket, limit=3, order_by=[Ticket.priority, Ticket.title])
+    listen(session, "do_orm_execute", hide)
+    options: Any = {"order_by": order, "where": where}
+    ids = walk(session, Ticket, limit=3, **options)
+    page = lookup.page(session, Ticket, limit=2, **options)
+    page[-1].is_open = False
+    session.flush()
+    following = lookup.page(session, Ticket, limit=100, after=page.next, **options)
 
-    assert len(ids) == 20
+    assert len(ids) == ROWS / 2
+    assert [ticket.public_id for ticket in following] == ids[2:]
 
 
 def test_count(session: Session, statements: list[str]) -> None:
@@ -310,30 +337,27 @@ def test_statements(session: Session, statements: list[str]) -> None:
 
 
 def test_cursor_of_another_order(session: Session) -> None:
-    """The cursor of one order is refused in another; a public id is a place in each."""
-    page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority)
-    for order in (None, Ticket.priority.desc(), [Ticket.priority, Ticket.title], Ticket.priority.nulls_last()):
+    """The cursor of one order is refused in another, be it by another value; a public id is a place in each."""
+    page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority % 2)
+    assert lookup.page(session, Ticket, limit=5, order_by=Ticket.priority % 2, after=page.next)
+    others = [None, (Ticket.priority % 2).desc(), [Ticket.priority % 2, Ticket.title], Ticket.priority % 3]
+    for order in (*others, (Ticket.priority % 2).nulls_last()):
         with pytest.raises(InvalidCursor, match="in another order; begin with the first page") as caught:
             lookup.page(session, Ticket, limit=5, order_by=order, after=page.next)
         assert caught.value.value == page.next
         lookup.page(session, Ticket, limit=5, order_by=order, after=page[-1].public_id)
 
 
-@pytest.mark.parametrize("cursor", ["", "~", "abc", "a" * 5000, 7, b"x", "0" * 12, "0" * 12 + "~ffff", "é~0000", None])
+@pytest.mark.parametrize("cursor", ["", "~", "a" * 5000, 7, "0" * 12, "0" * 12 + "~ffff", "é~0000"], ids=type)
 def test_cursors_that_are_none(session: Session, cursor: Any) -> None:
     """Anything but a cursor is refused with the argument's name, and without a 500's worth of an error."""
-    if cursor is None:
-        assert len(lookup.page(session, Ticket, limit=5, order_by=Ticket.title, after=cursor)) == 5
-        return
     for order in (None, Ticket.priority, Ticket.title):
         with pytest.raises(InvalidCursor) as caught:
             lookup.page(session, Ticket, limit=5, order_by=order, before=cursor)
         assert caught.value.field == "before"
 
 
-@pytest.mark.parametrize(
-    "order", ["priority", [Ticket.priority, "title"], Ticket, [None], 7, [[Ticket.priority]], Ticket.owner]
-)
+@pytest.mark.parametrize("order", ["priority", [Ticket.priority, "title"], [None], [[Ticket.priority]], Ticket.owner])
 def test_orders_that_are_none(session: Session, order: Any) -> None:
     """Names of columns, models and other values are refused with the reason."""
     with pytest.raises(ConfigurationError, match="expected attributes of the model"):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from formats.test_distribution import chance_of
 from sqlalchemy import Engine
+from support.evenness import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from formats.test_distribution import chance_of
 from sqlalchemy import Column, Engine, MetaData, Table, select
+from support.evenness import chance_of
 from support.marks import on, since_mariadb
 from support.people import People
 

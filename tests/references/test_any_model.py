@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, MetaData, event, insert, select, update
+from sqlalchemy import Engine, MetaData, event, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdMixin, TypedId, Ulid, lookup
@@ -45,10 +45,9 @@ class Entry(PublicIdMixin, Base):
 
 
 @pytest.fixture
-def session(engine: Engine, create: Callable[[MetaData], None]) -> Any:
+def session(create: Callable[[MetaData], None], session: Session) -> Session:
     create(Base.metadata)
-    with Session(engine) as session:
-        yield session
+    return session
 
 
 def test_rows_of_several_models(session: Session) -> None:
@@ -81,9 +80,7 @@ def test_row_that_is_gone(session: Session) -> None:
     assert lookup.resolve_many(session, filter(None, subjects)) == {}
 
 
-@pytest.mark.parametrize(
-    "wrong", ["1", "", "anydoc_x", "nothing_" + "a" * 12, "a" * 12, "anydoc_" + "a" * 12 + "\n", 7]
-)
+@pytest.mark.parametrize("wrong", ["1", "", "anydoc_x", "nothing_" + "a" * 12, "anydoc_" + "a" * 12 + "\n", 7])
 def test_what_is_no_id_of_a_model(session: Session, wrong: Any) -> None:
     """What has no prefix of a model, or is malformed, is refused in the flush and in a statement."""
     with pytest.raises(InvalidPublicId, match=r"no model has such ids \(expected an id of a model with a prefix"):
@@ -106,18 +103,7 @@ def test_id_that_is_too_long(session: Session) -> None:
         session.execute(insert(Entry).values(subject=LongId()))
 
 
-def test_spelling(session: Session) -> None:
-    """A new id is stored in its canonical spelling, and compared byte for byte."""
-    picture = Picture.__public_id__.generate()
-    session.add_all([Entry(subject=picture.lower()), Entry(subject="anydoc_" + "aB" * 6)])
-    session.commit()
-
-    assert session.scalars(select(Entry.subject).order_by(Entry.id)).all() == [picture, "anydoc_" + "aB" * 6]
-    assert session.scalar(select(Entry).where(Entry.subject == "anydoc_" + "Ab" * 6)) is None
-    assert session.scalar(select(Entry).where(Entry.subject == "anydoc_" + "aB" * 6)) is not None
-
-
-@pytest.mark.parametrize("compared", ["1", "", "x" * 1000, "\0", "ä", "anydoc_" + "a" * 12 + " ", "\ud800", 7])
+@pytest.mark.parametrize("compared", ["", "x" * 1000, "\0", "ä", "anydoc_" + "a" * 12 + " ", "\ud800", 7])
 def test_comparison_with_what_is_no_id(session: Session, compared: Any) -> None:
     """A comparison with anything else finds no row, and is no error of the database."""
     session.add(Entry(subject="anydoc_" + "a" * 12))
@@ -126,17 +112,6 @@ def test_comparison_with_what_is_no_id(session: Session, compared: Any) -> None:
     assert session.scalars(select(Entry).where(Entry.subject == compared)).all() == []
     assert session.scalars(select(Entry).where(Entry.subject.in_([compared]))).all() == []
     assert len(session.scalars(select(Entry).where(Entry.subject.startswith("anydoc_"))).all()) == 1
-
-
-def test_update(session: Session) -> None:
-    """The column may change, as it is not the public id of its row."""
-    session.add(entry := Entry(subject="anydoc_" + "a" * 12))
-    session.commit()
-    session.execute(update(Entry).values(subject="anydoc_" + "b" * 12))
-    entry.subject = "anydoc_" + "c" * 12
-    session.commit()
-
-    assert entry.subject == "anydoc_" + "c" * 12
 
 
 def test_autogenerate(engine: Engine, create: Callable[[MetaData], None]) -> None:
@@ -164,15 +139,23 @@ def test_comparison_with_ids_that_are_numbers(session: Session) -> None:
             compare()
 
 
-def test_expressions(session: Session) -> None:
-    """Another spelling of an id finds its row; what is no comparison takes texts of any length."""
-    picture = Picture.__public_id__.generate()
-    session.add(Entry(subject=picture))
+def test_spelling(session: Session) -> None:
+    """A new id is stored in its canonical spelling, and compared byte for byte; another spelling finds its row.
+
+    What is no comparison takes texts of any length. The column may change.
+    """
+    picture, document = Picture.__public_id__.generate(), "anydoc_" + "aB" * 6
+    session.add_all([Entry(subject=picture.lower()), other := Entry(subject=None)])
+    session.commit()
+    other.subject = document
     session.commit()
 
+    assert session.scalars(select(Entry.subject).order_by(Entry.id)).all() == [picture, document]
     assert session.scalar(select(Entry.subject).where(Entry.subject == picture.lower())) == picture
-    assert session.scalar(select(Entry.subject + "!" * 70)) == picture + "!" * 70
-    assert session.scalar(select(Entry).where(Entry.subject.like("%" * 60))) is not None
+    assert session.scalar(select(Entry).where(Entry.subject == "anydoc_" + "Ab" * 6)) is None
+    assert session.scalar(select(Entry).where(Entry.subject == document)) is other
+    assert session.scalar(select(Entry.subject + "!" * 70).order_by(Entry.id)) == picture + "!" * 70
+    assert len(session.scalars(select(Entry).where(Entry.subject.like("%" * 60))).all()) == 2
 
 
 @pytest.mark.parametrize("length", [0, 256, True, "48", NanoId()], ids=repr)

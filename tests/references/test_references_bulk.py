@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,9 @@ import sqlalchemy
 from sqlalchemy import BigInteger, ForeignKey, MetaData, String, bindparam, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_column, relationship
+from support.stories import tell
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, bulk
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin
 from sqlalchemy_public_id.references import public_ref
 
 
@@ -70,80 +70,58 @@ def db(create: Callable[[MetaData], None], session: Session) -> Session:
     return session
 
 
-def offers(session: Session) -> int:
-    return session.scalar(select(func.count()).select_from(Offer)) or 0
-
-
 @pytest.mark.backend
 @pytest.mark.parametrize(("name", "key"), list(KEYS.items()))
 def test_bulk_save_objects(db: Session, name: str, key: str) -> None:
-    """``bulk_save_objects()`` is refused with every driver, also where only the last one waits."""
+    """``bulk_save_objects()`` is refused with every driver, for the INSERT and for the UPDATE.
+
+    Also where only the last object waits.
+    """
     id = db.scalars(select(Firm.id)).one()
-    new = [Offer(**{key: id}), Offer(**{key: id}), Offer(**{name: FIRM})]
-    with pytest.raises(Exception, match=BY_DRIVER):
-        db.bulk_save_objects(new)
-    db.rollback()
-
-    assert offers(db) == 0
-
-
-@pytest.mark.parametrize(("name", "key"), list(KEYS.items()))
-def test_bulk_save_objects_of_a_change(db: Session, name: str, key: str) -> None:
-    """So it is for the UPDATE of objects that are stored."""
-    stored = Offer()
-    db.add(stored)
+    db.add(stored := Offer())
     db.commit()
-    db.refresh(stored)
-    setattr(stored, name, FIRM)
-    with db.no_autoflush, pytest.raises(Exception, match=BY_DRIVER):
-        db.bulk_save_objects([stored])
-    db.rollback()
-
-    assert db.scalars(select(getattr(Offer, key))).one() is None
-
-
-def test_a_copied_placeholder(db: Session) -> None:
-    """A placeholder is no value for other columns, nor for other models."""
-    waiting: Any = Offer(coded_public_id=FIRM).code
-    for send in (
-        lambda: db.bulk_save_objects([Note(text=waiting)]),
-        lambda: db.execute(insert(Note), [{"text": "some"}, {"text": waiting}]),
-        lambda: db.connection().execute(insert(Note.__table__), {"text": waiting}),
-        lambda: db.execute(insert(Note).values(text=bindparam(None, waiting))),
-    ):
-        with pytest.raises(Exception, match=BY_DRIVER):
-            send()
+    new = [Offer(**{key: id}), Offer(**{key: id}), Offer(**{name: FIRM})]
+    for objects in (new, [stored]):
+        db.refresh(stored)
+        setattr(stored, name, FIRM)
+        with db.no_autoflush, pytest.raises(Exception, match=BY_DRIVER):
+            db.bulk_save_objects(objects)
         db.rollback()
 
-    assert db.scalars(select(Note)).all() == []
+    assert db.scalars(select(getattr(Offer, key))).all() == [None]
+
+
+several = bindparam("codes", expanding=True)
+SENT: dict[str, Callable[[Session, Any], object]] = {
+    "another model": lambda db, value: db.bulk_save_objects([Note(text=value)]),
+    "a row": lambda db, value: db.execute(insert(Note), [{"text": "some"}, {"text": value}]),
+    "a row of a table": lambda db, value: db.connection().execute(insert(Note.__table__), {"text": value}),
+    "values": lambda db, value: db.execute(insert(Note).values(text=bindparam(None, value))),
+    "text": lambda db, value: db.execute(text("SELECT 1 FROM firm WHERE code = :code"), {"code": value}),
+    "parameter": lambda db, value: db.execute(select(Firm).where(Firm.code == bindparam("code")), {"code": value}),
+    "list": lambda db, value: db.execute(select(Firm).where(Firm.code.in_(several)), {"codes": ["x", value]}),
+    "literal": lambda db, value: db.execute(select(Firm).where(Firm.code == bindparam(None, value))),
+    "raw": lambda db, value: db.connection().exec_driver_sql(*raw(db, (value,))),
+    "raw rows": lambda db, value: db.connection().exec_driver_sql(*raw(db, [("some",), (value,)])),
+}
+
+
+def raw(session: Session, rows: Any) -> tuple[str, Any]:
+    mark = "?" if session.get_bind().dialect.name == "sqlite" else "%s"
+    return f"UPDATE offer SET code = {mark}", rows
 
 
 @pytest.mark.backend
-def test_a_placeholder_in_a_query(db: Session) -> None:
-    """Nor is it one to search with, whichever way it comes to the driver."""
+@pytest.mark.parametrize("name", SENT)
+def test_a_copied_placeholder(db: Session, name: str) -> None:
+    """A placeholder is no value for other columns or models, nor to search with, whichever way it is sent."""
     waiting: Any = Offer(coded_public_id=FIRM).code
     db.connection()
-    several = bindparam("codes", expanding=True)
-    for search in (
-        lambda: db.execute(text("SELECT 1 FROM firm WHERE code = :code"), {"code": waiting}),
-        lambda: db.execute(select(Firm).where(Firm.code == bindparam("code")), {"code": waiting}),
-        lambda: db.execute(select(Firm).where(Firm.code.in_(several)), {"codes": ["x", waiting]}),
-        lambda: db.execute(select(Firm).where(Firm.code == bindparam(None, waiting))),
-    ):
-        with pytest.raises(Exception, match=BY_DRIVER):
-            search()
-        db.rollback()
+    with pytest.raises(Exception, match=BY_DRIVER):
+        SENT[name](db, waiting)
+    db.rollback()
 
-
-@pytest.mark.backend
-def test_raw_statements(db: Session) -> None:
-    """No driver takes it in a statement of its own, either."""
-    waiting: Any = Offer(coded_public_id=FIRM).code
-    mark = "?" if db.get_bind().dialect.name == "sqlite" else "%s"
-    for rows in ((waiting,), [("some",), (waiting,)]):
-        with pytest.raises(Exception, match=BY_DRIVER):
-            db.connection().exec_driver_sql(f"UPDATE offer SET code = {mark}", rows)
-        db.rollback()
+    assert db.scalars(select(Note)).all() == []
 
 
 def test_no_text() -> None:
@@ -160,34 +138,13 @@ def test_no_text() -> None:
 def test_with_async_drivers(async_engine: AsyncEngine) -> None:
     """The asynchronous drivers send no placeholder either."""
 
-    async def main() -> int | None:
-        async with async_engine.begin() as connection:
-            await connection.run_sync(Base.metadata.drop_all)
-            await connection.run_sync(Base.metadata.create_all)
-        try:
-            async with AsyncSession(async_engine) as session:
-                with pytest.raises(Exception, match=BY_DRIVER):
-                    await session.run_sync(lambda sync: sync.bulk_save_objects([Offer(), Offer(coded_public_id=FIRM)]))
-                await session.rollback()
-                return await session.scalar(select(func.count()).select_from(Offer))
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
+    async def story(session: AsyncSession) -> None:
+        with pytest.raises(Exception, match=BY_DRIVER):
+            await session.run_sync(lambda sync: sync.bulk_save_objects([Offer(), Offer(coded_public_id=FIRM)]))
+        await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Offer)) == 0
 
-    assert asyncio.run(main()) == 0
-
-
-@pytest.mark.backend
-def test_the_ways_that_work(db: Session) -> None:
-    """``add_all()``, ``bulk.insert()`` and ``insert(Model)`` find the keys that ``bulk_save_objects()`` does not."""
-    db.add_all([Offer(firm_public_id=FIRM, coded_public_id=FIRM)])
-    db.flush()
-    bulk.insert(db, [Offer(firm_public_id=FIRM, coded_public_id=FIRM) for _ in range(3)])
-    db.execute(insert(Offer), [{"firm_public_id": FIRM, "coded_public_id": FIRM}] * 2)
-
-    assert db.scalars(select(Offer.firm_public_id)).all() == [FIRM] * 6
-    assert db.scalars(select(Offer.code)).all() == ["x"] * 6
+    tell(async_engine, Base.metadata, story)
 
 
 def test_mappings(db: Session) -> None:

@@ -73,53 +73,28 @@ def wanted(number: int) -> list[tuple[str, str | None]]:
     return [(MAKERS[at % 10], MAKERS[(at + 1) % 10]) for at in range(number)]
 
 
-def test_expired(fill: Callable[[int], None], engine: Engine, statements: list[str]) -> None:
-    """One statement for the foreign keys of all expired objects, and one for the public ids."""
-    fill(100)
+@pytest.mark.parametrize(
+    ("number", "way", "sent"), [(100, "expired", 2), (40, "loaded ahead", 2), (30, "deferred", 2), (1300, "expired", 4)]
+)
+def test_read_together(
+    fill: Callable[[int], None], engine: Engine, statements: list[str], number: int, way: str, sent: int
+) -> None:
+    """One statement for the foreign keys of all objects that have none, and one for the public ids.
+
+    Of very many objects, some hundreds at a time are asked for: no database limits are reached.
+    """
+    fill(number)
     with Session(engine) as session:
-        lines = page(session)
-        session.commit()
+        lines = page(session, *([load_only(Line.note)] if way == "deferred" else []))
+        if way != "deferred":
+            session.commit()
         statements.clear()
+        if way == "loaded ahead":
+            references.load(session, lines)
+            assert len(statements) == sent
 
-        assert shown(lines) == wanted(100)
-        assert len(statements) == 2
-
-
-def test_expired_and_loaded_ahead(fill: Callable[[int], None], engine: Engine, statements: list[str]) -> None:
-    """``load()`` sends the same two statements, and what follows none."""
-    fill(100)
-    with Session(engine) as session:
-        lines = page(session)
-        session.commit()
-        statements.clear()
-        references.load(session, lines[:40])
-        assert len(statements) == 2
-
-        assert shown(lines[:40]) == wanted(40)
-        assert len(statements) == 2
-
-
-def test_deferred(fill: Callable[[int], None], engine: Engine, statements: list[str]) -> None:
-    """So it is where the query left the foreign keys out."""
-    fill(30)
-    with Session(engine) as session:
-        lines = page(session, load_only(Line.note))
-        statements.clear()
-
-        assert shown(lines) == wanted(30)
-        assert len(statements) == 2
-
-
-def test_many(fill: Callable[[int], None], engine: Engine, statements: list[str]) -> None:
-    """Of very many objects, some hundreds at a time are asked for: no database limits are reached."""
-    fill(1300)
-    with Session(engine) as session:
-        lines = page(session)
-        session.commit()
-        statements.clear()
-
-        assert shown(lines) == wanted(1300)
-        assert len(statements) == 4
+        assert shown(lines) == wanted(number)
+        assert len(statements) == sent
 
 
 def test_one_that_is_gone(fill: Callable[[int], None], engine: Engine) -> None:

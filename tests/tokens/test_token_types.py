@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import hmac
-import io
 import json
 import logging
 import pickle
@@ -46,13 +45,17 @@ def checked(text: str) -> str:
 
 @KINDS
 def test_a_token_is_its_own(token: Token) -> None:
-    """What is issued is a token of its kind, and verifies against its digest and no other's."""
+    """What is issued is a token of its kind, and verifies against its digest and no other's, in constant time."""
     issued, other = token.issue(), token.issue()
-    text = issued.reveal()
+    text, compared = issued.reveal(), list[Any]()
+    compare = hmac.compare_digest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hmac, "compare_digest", lambda *both: compared.append(both) or compare(*both))
+        verdicts = token.verify(text, issued.digest), token.verify(text, other.digest)
 
     assert token.is_token(text)
-    assert token.verify(text, issued.digest)
-    assert not token.verify(text, other.digest)
+    assert verdicts == (True, False)
+    assert compared == [(issued.digest, issued.digest), (issued.digest, other.digest)]
     assert token.digest(text) == issued.digest == hashlib.sha256(text.encode()).digest()
 
 
@@ -79,7 +82,6 @@ def test_the_form_is_fixed() -> None:
 
     assert checked(text[:-6]) == text
     assert SESS.is_token(text)
-    assert SESS.digest(text) == hashlib.sha256(text.encode()).digest()
 
 
 # --- checking
@@ -96,23 +98,12 @@ def test_every_changed_character_is_found(token: Token, data: st.DataObject) -> 
     assert token.is_token(text[:at] + instead + text[at + 1 :]) == (instead == text[at])
 
 
-def test_every_changed_character_of_one_token() -> None:
-    """The same for all changes of one token within its alphabet."""
-    text = SESS.issue().reveal()
-    changed = [
-        text[:at] + instead + text[at + 1 :] for at in range(len(text)) for instead in PRINTABLE if instead != text[at]
-    ]
-
-    assert len(changed) > 5000
-    assert not any(map(SESS.is_token, changed))
-
-
 @KINDS
 def test_a_truncated_or_swapped_text_is_no_token(token: Token) -> None:
     """Neither a part of a token is one, nor one with more around it, nor one with two neighbours swapped."""
     text = token.issue().reveal()
     parts = [text[:end] for end in range(len(text))] + [text[start:] for start in range(1, len(text))]
-    longer = [f" {text}", f"{text} ", f"{text}\n", f"{text}0", text * 2, text.upper(), text.swapcase()]
+    longer = [f" {text}", f"{text} ", f"{text}\n", f"{text}0", text * 2, text.swapcase(), "x" * 10_000_000]
     swapped = [text[:at] + text[at + 1] + text[at] + text[at + 2 :] for at in range(len(text) - 1)]
 
     assert not any(map(token.is_token, parts + longer))
@@ -129,20 +120,13 @@ def test_anything_may_be_asked_about(token: Token, value: object) -> None:
 
 
 @pytest.mark.parametrize("digest", [None, "0" * 32])
-def test_digests_are_bytes(digest: Any) -> None:
+@pytest.mark.parametrize("text", [SESS.issue().reveal(), "sess_guessed"], ids=["issued", "guessed"])
+def test_digests_are_bytes(digest: Any, text: str) -> None:
     """A digest that is none, as in a nullable column, is refused for every text, without showing it."""
-    for text in (SESS.issue().reveal(), "sess_guessed"):
-        with pytest.raises(
-            ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes"
-        ) as caught:
-            SESS.verify(text, digest)
-        assert text not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes") as caught:
+        SESS.verify(text, digest)
 
-
-@pytest.mark.parametrize("text", ["x" * 10_000_000, f"sess_{'0' * 10_000_000}", b"sess_", "sess_" + "0" * 49])
-def test_other_values_are_no_token(text: Any) -> None:
-    """Neither are texts of any length, bytes, nor a text of the right form with a wrong checksum."""
-    assert not SESS.is_token(text)
+    assert text not in str(caught.value)
 
 
 def test_another_prefix_is_another_kind() -> None:
@@ -152,20 +136,6 @@ def test_another_prefix_is_another_kind() -> None:
     assert Token(prefix="shar").is_token(checked(f"shar{text[4:-6]}"))
     assert not Token(prefix="shar").is_token(text)
     assert not SESS.is_token(checked(f"shar{text[4:-6]}"))
-
-
-def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest is compared by ``hmac.compare_digest``, in its full length."""
-    compared: list[tuple[Any, Any]] = []
-    real = hmac.compare_digest
-    monkeypatch.setattr(hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
-    issued = SESS.issue()
-
-    assert SESS.verify(issued.reveal(), issued.digest)
-    assert compared == [(issued.digest, issued.digest)]
-
-
-# --- scanners
 
 
 @KINDS
@@ -208,20 +178,11 @@ def raised(issued: IssuedToken) -> str:
         return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
 
 
-def printed(issued: IssuedToken) -> str:
-    out = io.StringIO()
-    print(issued, [issued], {issued: issued}, file=out)
-    return out.getvalue()
-
-
 SHOW = {
     "str": str,
     "repr": repr,
-    "ascii": ascii,
     "format": "{}".format,
-    "f-string": lambda issued: f"{issued} {issued!r}",
-    "percent": lambda issued: "%s %r" % (issued, issued),  # noqa: UP031
-    "print": printed,
+    "a dictionary": lambda issued: f"{ {issued: [issued]} }",
     "pprint": pprint.pformat,
     "logging": logged,
     "traceback": raised,
@@ -239,7 +200,9 @@ def test_an_issued_token_is_not_shown(show: Any) -> None:
     assert issued.reveal()[5:15] not in shown
 
 
-@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars])
+@pytest.mark.parametrize(
+    "keep", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, vars, lambda issued: issued.__getstate__()]
+)
 def test_an_issued_token_is_not_kept(keep: Any) -> None:
     """It cannot be pickled, copied, written as JSON or taken apart."""
     issued = SESS.issue()
@@ -257,12 +220,6 @@ def test_kind_of_tokens() -> None:
     assert pickle.loads(pickle.dumps(SESS)).is_token(SESS.issue().reveal())
 
 
-def test_the_text_is_no_state() -> None:
-    """What pickles or copies by other ways does not get the text either."""
-    with pytest.raises(TypeError, match="neither pickled nor copied"):
-        SESS.issue().__getstate__()
-
-
 @pytest.mark.parametrize("kind", [Token, IssuedToken])
 def test_object_that_was_never_made(kind: type[Any]) -> None:
     """One whose settings were refused can still be printed, as reports of errors do."""
@@ -278,14 +235,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"prefix": "é"}, "ASCII letters, digits and '_'"),
     ({"prefix": "x" * 33}, "up to 32"),
     ({"prefix": "sess\n"}, "is not allowed"),
-    ({"bytes": 15}, "from 16 to 64"),
-    ({"bytes": 65}, "from 16 to 64"),
+    ({"bytes": 15}, "bytes is 15, expected a whole number from 16 to 64"),
+    ({"bytes": 65}, "bytes is 65, expected a whole number from 16 to 64"),
     ({"bytes": True}, "from 16 to 64"),
-    ({"bytes": 32.0}, "from 16 to 64"),
     ({"bytes": "32"}, "from 16 to 64"),
-    ({"keys": [b"x" * 32]}, "Token has no option keys"),
     ({"length": 32}, "Token has no option length; expected prefix and bytes"),
-    ({"format": NanoId(length=43)}, "a token takes no format"),
+    ({"format": Uuid7()}, "a token takes no format: public ids are short, or in the order of time, and can be guessed"),
     ({"prefix": NanoId(length=43)}, "a token takes no format"),
 ]
 
@@ -295,12 +250,6 @@ def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> No
     """They are refused where the token is declared."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         Token(**{"prefix": "sess"} | settings)
-
-
-def test_ordered_formats_are_refused() -> None:
-    """Ids that tell when they were made are refused as tokens, and the message says why."""
-    with pytest.raises(ConfigurationError, match="in the order of time, and can be guessed"):
-        Token("sess", format=Uuid7())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("declared", [NanoId(), "sess", None, Token])

@@ -13,7 +13,7 @@ from support.marks import classes_die
 
 from sqlalchemy_public_id import Format, NanoId
 from sqlalchemy_public_id.errors import DuplicatePrefix
-from sqlalchemy_public_id.registry import Prefixes, _Claim, model_of, models, models_of, remember_model
+from sqlalchemy_public_id.registry import Prefixes, _Claim, format_of, model_of, models, models_of, remember_model
 
 
 def owner(name: str) -> type[Any]:
@@ -30,24 +30,27 @@ def prefixes() -> Prefixes:
     return Prefixes()
 
 
-def test_owner_of(prefixes: Prefixes) -> None:
-    """A text leads to the owner of its prefix."""
-    customer, order = owner("Customer"), owner("Order")
-    prefixes.claim(customer, NanoId(prefix="cus"))
-    prefixes.claim(order, NanoId(prefix="ord", separator="."))
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (NanoId(prefix="cus"), NanoId(prefix="ord", separator=".")),
+        (NanoId(prefix="a"), NanoId(prefix="ab")),
+        (NanoId(prefix="line"), NanoId(prefix="line_item")),
+        (NanoId(prefix="a", separator="."), NanoId(prefix="ab")),
+        (NanoId(prefix="a"), NanoId(prefix="a_b_c", separator=".")),
+        (NanoId(prefix="a", separator="__"), NanoId(prefix="a_", separator="__")),
+    ],
+)
+def test_prefixes_that_are_told_apart(one: Format, other: Format) -> None:
+    """A text leads to the owner of its prefix, which ends at the last separator; prefixes may begin alike."""
+    for first, second in ((one, other), (other, one)):
+        prefixes, holder, newcomer = Prefixes(), owner("Holder"), owner("Newcomer")
+        prefixes.claim(holder, first)
+        prefixes.claim(newcomer, second)
 
-    assert prefixes.owner_of("cus_000000000000") is customer
-    assert prefixes.owner_of("ord.000000000000") is order
-
-
-def test_split_at_the_last_separator(prefixes: Prefixes) -> None:
-    """Of two prefixes that begin alike, the text tells which by its last separator."""
-    line, item = owner("Line"), owner("Item")
-    prefixes.claim(line, NanoId(prefix="line"))
-    prefixes.claim(item, NanoId(prefix="line_item"))
-
-    assert prefixes.owner_of("line_item_000000000000") is item
-    assert prefixes.owner_of("line_000000000000") is line
+        assert prefixes.owner_of(first.generate()) is holder
+        assert prefixes.owner_of(second.generate()) is newcomer
+        Prefixes().claim(holder, first, second)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,7 @@ def test_owner_of_anything_else(prefixes: Prefixes, text: object) -> None:
     prefixes.claim(holder, NanoId(prefix="cus"))
 
     assert prefixes.owner_of(text) is None
+    assert list(models_of(text)) == []
 
 
 def test_no_prefixes(prefixes: Prefixes) -> None:
@@ -72,40 +76,21 @@ def test_no_prefixes(prefixes: Prefixes) -> None:
 
 
 def test_older_prefixes(prefixes: Prefixes) -> None:
-    """Prefixes that a format still accepts belong to its owner too."""
+    """Prefixes and separators that a format still accepts belong to its owner too."""
     holder, newcomer = owner("Customer"), owner("Newcomer")
-    prefixes.claim(holder, NanoId(prefix="cus").accepting(NanoId(prefix="client", length=5)))
+    older = NanoId(prefix="client", length=5), NanoId(prefix="cus", separator="_")
+    prefixes.claim(holder, NanoId(prefix="cus", separator=".").accepting(*older))
 
-    assert prefixes.owner_of("client_00000") is holder
+    for text in ("cus.000000000000", "cus_000000000000", "client_00000"):
+        assert prefixes.owner_of(text) is holder
     with pytest.raises(DuplicatePrefix, match=r"'client' of .*Newcomer belongs to .*Customer"):
         prefixes.claim(newcomer, NanoId(prefix="client"))
-
-
-def test_one_separator_tells_prefixes_apart(prefixes: Prefixes) -> None:
-    """Prefixes with the same separator are told apart by its last occurrence, whether they have one owner or two."""
-    short, long = NanoId(prefix="a", separator="__"), NanoId(prefix="a_", separator="__")
-    first, second = owner("First"), owner("Second")
-    prefixes.claim(first, short)
-    prefixes.claim(second, long)
-
-    assert [prefixes.owner_of(format.generate()) for format in (short, long)] == [first, second]
-    Prefixes().claim(first, short, long)
-
-
-def test_older_separators(prefixes: Prefixes) -> None:
-    """One prefix with two separators, the new one and the old one: both lead to the owner."""
-    holder = owner("Customer")
-    prefixes.claim(holder, NanoId(prefix="cus", separator=".").accepting(NanoId(prefix="cus", separator="_")))
-
-    assert prefixes.owner_of("cus.000000000000") is holder
-    assert prefixes.owner_of("cus_000000000000") is holder
 
 
 @pytest.mark.parametrize(
     ("held", "wanted", "why"),
     [
-        (NanoId(prefix="cus"), NanoId(prefix="cus"), r"'cus' of .*Newcomer belongs to .*Holder"),
-        (NanoId(prefix="cus"), NanoId(5, prefix="cus"), "belongs to"),
+        (NanoId(prefix="cus"), NanoId(5, prefix="cus"), r"'cus' of .*Newcomer belongs to .*Holder"),
         (NanoId(prefix="cus"), NanoId(prefix="cus", separator="."), "belongs to"),
         (NanoId(prefix="cus"), NanoId(prefix="CUS"), "differs only in case from 'cus' of"),
         (NanoId(prefix="a_b", separator="."), NanoId(prefix="a"), "cannot be told from 'a_b' of"),
@@ -118,29 +103,11 @@ def test_confusion(prefixes: Prefixes, held: Format, wanted: Format, why: str) -
     prefixes.claim(holder, held)
     with pytest.raises(DuplicatePrefix, match=why) as raised:
         prefixes.claim(newcomer, wanted)
+    with pytest.raises(DuplicatePrefix, match="another public id of"):
+        Prefixes().claim(holder, held, wanted)
 
     assert raised.value.prefix == wanted.prefix
     assert (raised.value.holder, raised.value.newcomer) == (f"{__name__}.Holder", f"{__name__}.Newcomer")
-
-
-@pytest.mark.parametrize(
-    ("held", "wanted"),
-    [
-        (NanoId(prefix="a"), NanoId(prefix="b")),
-        (NanoId(prefix="a"), NanoId(prefix="ab")),
-        (NanoId(prefix="a"), NanoId(prefix="a_b")),
-        (NanoId(prefix="a_b"), NanoId(prefix="a")),
-        (NanoId(prefix="a", separator="."), NanoId(prefix="ab")),
-    ],
-)
-def test_no_confusion(prefixes: Prefixes, held: Format, wanted: Format) -> None:
-    """Prefixes that can be told apart live beside each other."""
-    holder, newcomer = owner("Holder"), owner("Newcomer")
-    prefixes.claim(holder, held)
-    prefixes.claim(newcomer, wanted)
-
-    assert prefixes.owner_of(held.generate()) is holder
-    assert prefixes.owner_of(wanted.generate()) is newcomer
 
 
 def test_all_or_nothing(prefixes: Prefixes) -> None:
@@ -168,16 +135,17 @@ def test_declared_again(prefixes: Prefixes) -> None:
 
 @classes_die
 def test_dead_owner(prefixes: Prefixes) -> None:
-    """Being registered keeps nobody alive, and all prefixes of a dead owner are free."""
+    """Being registered keeps nobody alive; the ids of a dead owner lead nowhere, and all its prefixes are free."""
     mortal, heir, other = owner("Mortal"), owner("Heir"), owner("Other")
     prefixes.claim(mortal, NanoId(prefix="cus"), NanoId(prefix="old"))
     gone = weakref.ref(mortal)
     del mortal
     gc.collect()
-    prefixes.claim(heir, NanoId(prefix="cus"))
-    prefixes.claim(other, NanoId(prefix="old"))
 
     assert gone() is None
+    assert prefixes.owner_of("cus_000000000000") is prefixes.format_of("cus_000000000000") is None
+    prefixes.claim(heir, NanoId(prefix="cus"))
+    prefixes.claim(other, NanoId(prefix="old"))
     assert prefixes.owner_of("cus_000000000000") is heir
     assert prefixes.owner_of("old_000000000000") is other
 
@@ -225,15 +193,6 @@ def test_few_comparisons(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) ->
     assert compared == []
 
 
-@classes_die
-def test_text_of_a_dead_owner(prefixes: Prefixes) -> None:
-    """The ids of a dead owner lead nowhere."""
-    prefixes.claim(owner("Mortal"), NanoId(prefix="cus"))
-    gc.collect()
-
-    assert prefixes.owner_of("cus_000000000000") is None
-
-
 class Leisurely(str):
     """A prefix that lets other threads run while its claim is looked up."""
 
@@ -276,12 +235,8 @@ def test_scopes() -> None:
 
     assert [models(scope).owner_of("scoped_000000000000") for scope in scopes] == classes
     assert list(models_of("scoped_000000000000")) == classes
-
-
-@pytest.mark.parametrize("text", ["nobody_000000000000", "", None, 5])
-def test_models_of_anything_else(text: object) -> None:
-    """A text that no model's format accepts leads to none."""
-    assert list(models_of(text)) == []
+    assert format_of("scoped_000000000000") == NanoId(prefix="scoped")
+    assert format_of("nobody_000000000000") is None
 
 
 def test_one_namespace_a_scope() -> None:
@@ -295,21 +250,13 @@ def test_one_namespace_a_scope() -> None:
     assert gone() is None
 
 
-def test_model_of() -> None:
-    """The model is known by table and column."""
-    table, first, second = Scope(), owner("First"), owner("Second")
-    remember_model(table, "public_id", first)
-    remember_model(table, "slug", second)
-
-    assert [model_of(table, name) for name in ("public_id", "slug", "other")] == [first, second, None]
-    assert model_of(Scope(), "public_id") is None
-
-
 @classes_die
-def test_dead_model() -> None:
-    """A model that is gone is not known any more."""
-    table = Scope()
-    remember_model(table, "public_id", owner("Mortal"))
+def test_model_of() -> None:
+    """The model is known by table and column, as long as it lives."""
+    table, first = Scope(), owner("First")
+    remember_model(table, "public_id", first)
+    remember_model(table, "slug", owner("Mortal"))
     gc.collect()
 
-    assert model_of(table, "public_id") is None
+    assert [model_of(table, name) for name in ("public_id", "slug", "other")] == [first, None, None]
+    assert model_of(Scope(), "public_id") is None

@@ -9,21 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     Engine,
-    ForeignKey,
     MetaData,
     String,
     delete,
     insert,
     inspect,
-    literal,
-    not_,
-    null,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import (
     InvalidPublicId,
@@ -35,10 +30,8 @@ from sqlalchemy_public_id import (
     Ulid,
     Uuid4,
     Uuid7,
-    bigint_key,
     bulk,
     lookup,
-    public_id_column,
     testing,
 )
 from sqlalchemy_public_id.formats import Format
@@ -48,31 +41,25 @@ class StoredId(TypedId, prefix="sto", format=Uuid7()): ...
 
 
 FORMATS: dict[str, Any] = {
-    "uuid7": Uuid7(),
     "uuid7 prefixed": Uuid7(prefix="pst"),
-    "uuid7 hyphenated": Uuid7(encoding="hyphenated"),
     "uuid7 text": Uuid7(encoding="hyphenated", storage="text"),
     "uuid4": Uuid4(prefix="row", encoding="base58"),
-    "uuid4 text": Uuid4(encoding="hex", storage="text"),
     "typeid": JetifyTypeId("stored"),
     "ulid": Ulid(),
     "ulid text": Ulid(prefix="u", storage="text"),
     "snowflake": Snowflake(machine_id=7),
     "snowflake text": Snowflake(machine_id=7, prefix="s", storage="text"),
     "object id": ObjectId(prefix="oid"),
-    "object id text": ObjectId(storage="text"),
     "typed id": StoredId,
 }
 ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ulid text", "snowflake", "object id", "typed id"]
 """UUID, two lengths of VARCHAR, BIGINT, bytes, and a type of the program: what Python makes of them is the same."""
 
-MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "\x00", "ü", "' OR 1=1 --"]
-
 pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)
 
 
 class Model:
-    """A table with ids of one format, and one that refers to it by public id."""
+    """A table with ids of one format."""
 
     def __init__(self, declared: Any) -> None:
         class Base(DeclarativeBase):
@@ -83,14 +70,7 @@ class Model:
             __public_id__ = declared
             name: Mapped[str | None] = mapped_column(String(20))
 
-        class Link(Base):
-            __tablename__ = "stored_link"
-            id: Mapped[int] = bigint_key()
-            own: Mapped[str] = public_id_column()
-            row_id: Mapped[int] = mapped_column(ForeignKey(Row.id))
-            shown: Mapped[str | None] = mapped_column(Row.__table__.c.public_id.type)
-
-        self.Base, self.Row, self.Link = Base, Row, Link
+        self.Base, self.Row = Base, Row
         self.format: Format = declared if isinstance(declared, Format) else declared.id_format
 
 
@@ -127,58 +107,13 @@ def test_written_and_read(model: Any, engine: Engine) -> None:
         shown = {row.name: row.public_id for row in made}
     with Session(engine) as session:
         read = {row.name: row.public_id for row in session.scalars(select(model.Row))}
+        selected = session.scalars(select(model.Row.public_id)).all()
 
     assert read == shown
     assert read["row 0"] == early
     assert all(map(model.format.is_valid, read.values()))
     assert all(model.format.validate(text) == text for text in read.values())
-    assert {type(text) for text in read.values()} == {type(text) for text in shown.values()}
-
-
-def test_comparisons(model: Any, session: Session) -> None:
-    """Equality, IN and their opposites find the rows that they find with text."""
-    one, two, three = rows(model, 3)
-    session.add_all([one, two, three])
-    session.flush()
-    id = model.Row.public_id
-
-    def names(condition: Any) -> list[str]:
-        return list(session.scalars(select(model.Row.name).where(condition).order_by(model.Row.id)))
-
-    assert names(id == one.public_id) == ["row 0"]
-    assert names(id != one.public_id) == ["row 1", "row 2"]
-    assert names(id.in_([one.public_id, three.public_id])) == ["row 0", "row 2"]
-    assert names(id.not_in([one.public_id])) == ["row 1", "row 2"]
-    assert names(not_(id.in_({one.public_id}))) == ["row 1", "row 2"]
-    assert names(id.in_([])) == []
-    assert names(id.is_distinct_from(one.public_id)) == ["row 1", "row 2"]
-    assert names(id.is_not_distinct_from(one.public_id)) == ["row 0"]
-    assert names(id.is_(None)) == []
-    assert len(names(id.is_not(None))) == 3
-    assert names(id == literal(two.public_id, id.type)) == ["row 1"]
-    assert names(id.in_(select(model.Row.public_id).where(model.Row.name == "row 2"))) == ["row 2"]
-
-
-def test_malformed(model: Any, session: Session) -> None:
-    """A malformed text matches no row, and differs from every row; no statement fails."""
-    session.add_all(rows(model, 2))
-    session.flush()
-    id, good = model.Row.public_id, session.scalars(select(model.Row.public_id)).first()
-
-    def count(condition: Any) -> int:
-        return len(session.scalars(select(model.Row.id).where(condition)).all())
-
-    for text in MALFORMED:
-        assert count(id == text) == 0
-        assert count(id != text) == 2
-        assert count(id.in_([text])) == 0
-        assert count(id.in_([text, good])) == 1
-        assert count(id.not_in([text])) == 2
-        assert count(id.not_in([text, good])) == 1
-        assert count(id.is_distinct_from(text)) == 2
-        assert count(id.is_not_distinct_from(text)) == 0
-        assert count(tuple_(model.Row.name, id).in_([("row 0", text), ("row 1", text)])) == 0
-        assert lookup.get(session, model.Row, text) is None
+    assert {type(text) for text in [*read.values(), *selected]} == {model.Row.__table__.c.public_id.type.python_type}
 
 
 def test_writing_what_is_malformed(model: Any, session: Session) -> None:
@@ -204,35 +139,6 @@ def test_order(model: Any, session: Session) -> None:
     assert sorted(session.scalars(select(id).where(id > middle))) == sorted(ids)[26:]
     assert sorted(session.scalars(select(id).where(id <= middle))) == sorted(ids)[:26]
     assert sorted(session.scalars(select(id).where(id.between(min(ids), middle)))) == sorted(ids)[:26]
-
-
-def test_joined(model: Any, session: Session) -> None:
-    """Columns of one format are compared with each other, and with those of an alias."""
-    (row,) = rows(model, 1)
-    session.add(row)
-    session.flush()
-    session.add(model.Link(row_id=row.id, shown=row.public_id))
-    session.flush()
-    other = aliased(model.Row)
-
-    joined = select(model.Link.shown).join(model.Row, model.Row.public_id == model.Link.shown)
-    aside = select(other.public_id).join(model.Link, other.public_id == model.Link.shown)
-
-    assert session.scalar(joined) == row.public_id
-    assert session.scalar(aside) == row.public_id
-    assert session.scalar(select(model.Link.shown).where(model.Link.shown == null())) is None
-
-
-def test_literals(model: Any, session: Session) -> None:
-    """A statement with the ids written into it finds the row."""
-    (row,) = rows(model, 1)
-    session.add(row)
-    session.flush()
-    query = select(model.Row.name).where(model.Row.public_id.in_([row.public_id]))
-
-    text = str(query.compile(session.get_bind(), compile_kwargs={"literal_binds": True}))
-
-    assert session.connection().exec_driver_sql(text.replace("%%", "%")).scalar() == "row 0"
 
 
 def test_core(model: Any, session: Session) -> None:
@@ -269,26 +175,15 @@ def test_collisions(model: Any, session: Session) -> None:
     with testing.collisions(model.Row, taken, times=2):
         session.execute(insert(table), [{"name": "x"}, {"name": "y"}])
     with testing.collisions(model.Row, taken, times=2):
-        some = rows(model, 4)
+        some = rows(model, 30)
         bulk.insert(session, some)
     with pytest.raises(IntegrityError), session.begin_nested():
         session.add(model.Row(public_id=taken))
         session.flush()
 
     read = pairs(session, table.c.id, table.c.public_id)
-    assert len(read) == len(set(read.values())) == 13
+    assert len(read) == len(set(read.values())) == 39
     assert {row.id: row.public_id for row in some}.items() <= read.items()
-
-
-def test_bulk(model: Any, session: Session) -> None:
-    """``bulk.insert()`` fills in the keys of the rows that have the ids."""
-    some = rows(model, 300)
-
-    bulk.insert(session, some)
-
-    table = model.Row.__table__
-    read = pairs(session, table.c.public_id, table.c.id)
-    assert {row.public_id: row.id for row in some} == read
 
 
 def test_lookup(model: Any, session: Session) -> None:
@@ -305,24 +200,6 @@ def test_lookup(model: Any, session: Session) -> None:
     assert lookup.public_ids_of(session, model.Row, [row.id for row in some]) == {row.id: row.public_id for row in some}
 
 
-def test_case(create: Callable[[MetaData], None], session: Session) -> None:
-    """A ULID in lower case and a UUID in capitals find their rows, also where text is stored."""
-    for declared, changed in [(Ulid(storage="text"), str.lower), (Uuid7(encoding="hex", storage="text"), str.upper)]:
-        model = Model(declared)
-        create(model.Base.metadata)
-        (row,) = rows(model, 1)
-        session.add(row)
-        session.flush()
-        other: Any = changed(row.public_id)
-
-        assert other != row.public_id
-        assert session.scalar(select(model.Row.id).where(model.Row.public_id == other)) == row.id
-        assert lookup.get_one(session, model.Row, other) is row
-        assert list(lookup.get_many(session, model.Row, [other])) == [row.public_id]
-        assert model.Row(public_id=other).public_id == row.public_id
-        session.rollback()
-
-
 @pytest.mark.parametrize("declared", [Ulid(), Ulid(storage="text"), Uuid4(encoding="hex")], ids=repr)
 def test_other_letters(create: Callable[[MetaData], None], session: Session, declared: Any) -> None:
     """What a session does with an id in other letters is right for its objects, too."""
@@ -333,6 +210,10 @@ def test_other_letters(create: Callable[[MetaData], None], session: Session, dec
     session.commit()
     id, other, more = one.public_id, one.public_id.swapcase(), two.public_id.swapcase()
 
+    assert other != id
+    assert lookup.get_one(session, model.Row, other) is one
+    assert list(lookup.get_many(session, model.Row, [other])) == [id]
+    assert model.Row(public_id=other).public_id == id
     session.execute(update(model.Row).where(model.Row.public_id == other).values(name="changed"))
     assert one.name == "changed"
     session.execute(update(model.Row).where(model.Row.public_id.in_(iter([more]))).values(name="as well"))
@@ -345,22 +226,8 @@ def test_other_letters(create: Callable[[MetaData], None], session: Session, dec
     session.rollback()
 
 
-def test_iterables(model: Any, session: Session) -> None:
-    """IN takes any iterable, and leaves out what is malformed."""
-    (row,) = rows(model, 1)
-    session.add(row)
-    session.flush()
-    texts = {row.public_id: 1, "nonsense": 2}
-
-    for several in (texts.keys(), iter(texts), (text for text in texts), list(texts), tuple(texts), set(texts)):
-        assert session.scalars(select(model.Row.name).where(model.Row.public_id.in_(several))).all() == ["row 0"]
-
-
 STORED = {
-    "uuid7": ("UUID", "BINARY(16)", "BLOB"),
-    "uuid4": ("UUID", "BINARY(16)", "BLOB"),
-    "typeid": ("UUID", "BINARY(16)", "BLOB"),
-    "ulid": ("UUID", "BINARY(16)", "BLOB"),
+    "uuid7 prefixed": ("UUID", "BINARY(16)", "BLOB"),
     "object id": ("BYTEA", "BINARY(12)", "BLOB"),
     "snowflake": ("BIGINT", "BIGINT", "BIGINT"),
     "uuid7 text": ("VARCHAR(36)", "VARCHAR(36)", "VARCHAR(36)"),

@@ -98,6 +98,7 @@ def test_number() -> None:
 
 def test_keyed() -> None:
     """With a secret, ids are in the order that the secret gives them."""
+    pytest.importorskip("ffx")
     step = KeyedStep(BASE36, 6, SECRET)
     format = CoprimeKey(Counter(), step, prefix="ord")
 
@@ -244,6 +245,7 @@ def test_equal() -> None:
 
 def test_shown_and_pickled_by_name() -> None:
     """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
+    pytest.importorskip("ffx")
     format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 

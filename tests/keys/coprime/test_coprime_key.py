@@ -159,6 +159,7 @@ def test_a_column_that_had_random_ids(allocator: BlockAllocator, declare: Callab
 
 def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """A typed id with a keyed step: the texts are those of the secret, and come back as the type."""
+    pytest.importorskip("ffx")
     step = KeyedStep(BASE36, 8, SECRET, b"order")
     typed: Any = type("CountedId", (TypedId,), {}, prefix="cpord", format=CoprimeKey(allocator, step))
     model = declare(typed)

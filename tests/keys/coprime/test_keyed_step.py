@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -19,6 +18,9 @@ from sqlalchemy_public_id import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.errors import KeySpaceExhausted, MissingExtra
 from sqlalchemy_public_id.formats import BASE36, BASE62, URLSAFE64
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
+
+pytest.importorskip("ffx")
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 AES = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")
 DIGITS = BASE36[:10]

@@ -1,8 +1,8 @@
-"""``insert_once`` with values that types and columns change, and with values of another type than their columns."""
+"""What ``insert_once()`` takes for the same value: what type and column make of it, and nothing else."""
 
 from __future__ import annotations
 
-import asyncio
+import enum
 import json
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
@@ -17,10 +17,14 @@ from sqlalchemy import (
     BINARY,
     CHAR,
     JSON,
+    REAL,
     BigInteger,
     Date,
     DateTime,
+    Double,
     Engine,
+    Enum,
+    Float,
     Integer,
     Interval,
     LargeBinary,
@@ -36,11 +40,13 @@ from sqlalchemy import (
     event,
     func,
     select,
+    text,
 )
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.marks import on, on_async
+from support.marks import on
+from support.stories import tell
 
 from conftest import Statements
 from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin
@@ -51,6 +57,9 @@ pytestmark = pytest.mark.backend
 
 ID = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 FIRST, SECOND = "izkpm55j334u", "8w0tnq3c5yzd"
+NOON = datetime(2024, 5, 17, 12)
+FRACTION = timedelta(seconds=0.9)
+UTC, EAST = timezone.utc, timezone(timedelta(hours=9))
 
 
 class Folded(TypeDecorator[str]):
@@ -89,6 +98,21 @@ class Packed(TypeDecorator[UUID]):
         return None if value is None else UUID(bytes=bytes(value))
 
 
+class Absolute(TypeDecorator[float]):
+    """A type of the program for a number, which changes what it is given."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Any) -> float | None:
+        return None if value is None else abs(value)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
 class Base(DeclarativeBase):
     metadata = MetaData()
 
@@ -99,13 +123,22 @@ class Form(PublicIdMixin, Base):
     small: Mapped[Any | None] = mapped_column(SmallInteger)
     big: Mapped[Any | None] = mapped_column(BigInteger().with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb"))
     named: Mapped[Any | None] = mapped_column(Named)
-    price: Mapped[Any | None] = mapped_column(Numeric(10, 2))
+    any_number: Mapped[Any | None] = mapped_column(Numeric)
+    whole_number: Mapped[Any | None] = mapped_column(Numeric(10))
+    price: Mapped[Any | None] = mapped_column(Numeric(24, 2))
+    price_as_float: Mapped[Any | None] = mapped_column(Numeric(10, 2, asdecimal=False))
     unsigned: Mapped[Any | None] = mapped_column(
         Numeric(10, 2).with_variant(mysql.NUMERIC(10, 2, unsigned=True), "mysql", "mariadb")
     )
+    plain: Mapped[Any | None] = mapped_column(Float)
+    double: Mapped[Any | None] = mapped_column(Double)
+    double_as_decimal: Mapped[Any | None] = mapped_column(Double(asdecimal=True))
+    real: Mapped[Any | None] = mapped_column(REAL)
+    single: Mapped[Any | None] = mapped_column(Float(24))
+    precise: Mapped[Any | None] = mapped_column(Float(53))
+    absolute: Mapped[Any | None] = mapped_column(Absolute)
     name: Mapped[Any | None] = mapped_column(String(40))
     note: Mapped[Any | None] = mapped_column(Text)
-    short: Mapped[Any | None] = mapped_column(String(2))
     fixed: Mapped[Any | None] = mapped_column(CHAR(5))
     loose: Mapped[Any | None] = mapped_column(
         String(40)
@@ -114,9 +147,18 @@ class Form(PublicIdMixin, Base):
         .with_variant(String(40, collation="C"), "postgresql")
     )
     folded: Mapped[Any | None] = mapped_column(Folded)
+    colour: Mapped[Any | None] = mapped_column(Enum(Colour))
     day: Mapped[Any | None] = mapped_column(Date)
     at: Mapped[Any | None] = mapped_column(DateTime)
     at_zone: Mapped[Any | None] = mapped_column(DateTime(timezone=True))
+    at_milliseconds: Mapped[Any | None] = mapped_column(
+        DateTime()
+        .with_variant(mysql.DATETIME(fsp=3), "mysql", "mariadb")
+        .with_variant(postgresql.TIMESTAMP(precision=3), "postgresql")
+    )
+    at_seconds: Mapped[Any | None] = mapped_column(
+        DateTime().with_variant(sqlite.DATETIME(truncate_microseconds=True), "sqlite")
+    )
     clock: Mapped[Any | None] = mapped_column(Time)
     lasted: Mapped[Any | None] = mapped_column(Interval)
     data: Mapped[Any | None] = mapped_column(JSON)
@@ -160,23 +202,19 @@ def is_repetition(db: Session, attribute: str, first: Any, again: Any, model: An
     return not differing
 
 
-Row = tuple[str, Any, Any, bool]
-"""An attribute, the first value, another one, and whether both are the same for the database."""
-
 SAME: list[tuple[str, Any, Any]] = [
     ("number", 5, 5.0),
-    ("number", -17, -17),
+    ("number", None, None),
     ("big", 2**63 - 1, 2**63 - 1),
     ("named", "no. 5", "5"),
-    ("price", Decimal("9.99"), "9.99"),
     ("price", "9.99", Decimal("9.990")),
-    ("price", Decimal("9.994999"), Decimal("9.994999")),
-    ("name", "5", "5"),
-    ("fixed", "EUR", "EUR"),
+    ("price", 7, Decimal(7)),
     ("fixed", "EUR", "EUR  "),
     ("loose", "a", "a"),
-    ("short", "ab", "ab"),
+    ("note", "  ü 𝄞 ' \\ % :x ", "  ü 𝄞 ' \\ % :x "),
+    ("note", func.lower("ADA"), func.lower("EVE")),  # expressions are not compared
     ("folded", "Ada", "ADA"),
+    ("colour", Colour.RED, "RED"),
     ("data", [5], [5.0]),
     ("data", {1: (1, 2)}, {1: (1, 2)}),
     ("photo", b"\xff\xd8", b"\xff\xd8"),
@@ -185,6 +223,9 @@ SAME: list[tuple[str, Any, Any]] = [
     ("padded", b"\xff", b"\xff"),
     ("flags", 5, 5),
     ("stamp", datetime(2024, 5, 17, 12, 0, 0, 123456), datetime(2024, 5, 17, 12, 0, 0, 123456)),
+    ("data", {"b": [1, 2.5, None], "a": {"ü": True}}, {"a": {"ü": True}, "b": [1, 2.5, None]}),
+    ("data", JSON.NULL, JSON.NULL),
+    ("data", [], []),
 ]
 
 
@@ -204,7 +245,20 @@ OTHER: list[tuple[str, Any, Any]] = [
     ("big", 2**62, "4611686018427387905"),
     ("big", 2**62, str(2**62 - 1)),
     ("named", "no. 5", "6"),
+    ("price", Decimal(10), Decimal("10.4")),
     ("price", "9.99", "9.98"),
+    ("price_as_float", 10.0, 10.01),
+    ("whole_number", Decimal(10), Decimal(11)),
+    ("any_number", Decimal(10), Decimal(11)),
+    ("plain", 1.5, 1.50002),
+    ("plain", None, 1.5),
+    ("double", 1700000000.0, 1700005000.0),
+    ("double", 1.0, 1.0000000001),
+    ("double_as_decimal", Decimal(1700000000), Decimal(1700005000)),
+    ("real", 1.5, 1.50002),
+    ("single", 1.5, 1.50002),
+    ("precise", 1700000000.0, 1700005000.0),
+    ("absolute", 1.5, -1.50002),
     ("name", 5, 6),
     ("name", 5, "5 "),
     ("name", "05", 5),
@@ -216,12 +270,24 @@ OTHER: list[tuple[str, Any, Any]] = [
     ("name", "true", 1),
     ("name", "é", "e"),
     ("note", "7", 70),
+    ("note", "1", "1 "),
     ("fixed", "5", 50),
     ("loose", "a", "A"),
     ("loose", "5", 50),
     ("loose", "5 ", 5),
     ("folded", "ada", "eve"),
-    ("data", ["5"], [5]),
+    ("colour", Colour.RED, Colour.BLUE),
+    ("at", NOON, NOON + timedelta(seconds=1)),
+    ("at", datetime(2024, 5, 17), date(2024, 5, 18)),
+    ("at_zone", NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC) + timedelta(seconds=1)),
+    ("at_milliseconds", NOON, NOON + timedelta(milliseconds=1)),
+    ("day", date(2024, 5, 17), datetime(2024, 5, 18, 12)),
+    ("day", date(2024, 5, 17), date(2024, 5, 18)),
+    ("clock", time(12), time(12, 0, 1)),
+    ("lasted", timedelta(seconds=1), timedelta(seconds=2)),
+    ("data", [1, 2], [1]),
+    ("data", [], {}),
+    ("data", {"a": None}, {}),
     ("data", {"a": "5"}, {"a": 5}),
     ("photo", b"\xff\xd8", b"\x89PNG"),
     ("photo", b"\x00", b"\xff\xfe"),
@@ -237,21 +303,93 @@ def test_another_value(db: Session) -> None:
     assert [row for row in OTHER if is_repetition(db, *row)] == []
 
 
+EXACT: list[tuple[str, Any, Any]] = [
+    ("any_number", Decimal(10), Decimal("10.4")),
+    ("any_number", Decimal("10.5"), Decimal(11)),
+    ("plain", 1700000000.0, 1700000001.0),
+    ("at", NOON, NOON + FRACTION),
+    ("at", NOON, NOON + timedelta(microseconds=1)),
+    ("at", NOON + timedelta(milliseconds=1), NOON + timedelta(microseconds=1900)),
+    ("at_zone", NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC) + FRACTION),
+    ("clock", time(12), time(12, 0, 0, 900000)),
+    ("lasted", timedelta(seconds=1), timedelta(seconds=1) + FRACTION),
+]
+
+
+@on("sqlite", "postgresql")
+def test_values_that_differ_by_what_is_kept(db: Session) -> None:
+    """A column that keeps all digits tells values apart that differ in the last ones, also from whole ones."""
+    assert [row for row in EXACT if is_repetition(db, *row)] == []
+
+
+REPEATED: list[tuple[str, Any]] = [
+    ("any_number", Decimal("10.4")),
+    ("any_number", 1 / 3),
+    ("whole_number", Decimal("10.4")),
+    ("whole_number", Decimal("10.5")),
+    ("price", Decimal("9.995")),
+    ("price", Decimal("12345678901234567890.12")),
+    ("price_as_float", 2 / 3),
+    ("plain", 1234567.8912),
+    ("plain", 1e-30),
+    ("double", 1 / 3),
+    ("double", 1.7976931348623157e308),
+    ("double", -5e-300),
+    ("double", Decimal("0.1")),
+    ("double_as_decimal", Decimal(1) / 3),
+    ("real", 1 / 3),
+    ("precise", 1 / 3),
+    ("absolute", -1 / 3),
+    ("at", NOON + FRACTION),
+    ("at", date(2024, 5, 17)),
+    ("at_zone", (NOON + FRACTION).replace(tzinfo=UTC)),
+    ("at_zone", NOON + FRACTION),
+    ("at_milliseconds", NOON + timedelta(microseconds=1999)),
+    ("at_milliseconds", NOON + timedelta(microseconds=499)),
+    ("at_seconds", NOON + FRACTION),
+    ("day", NOON),
+    ("clock", time(12, 0, 0, 900000)),
+    ("lasted", timedelta(days=3, seconds=1) + FRACTION),
+    ("lasted", -FRACTION),
+    ("data", {"a": [1, 1.0, True, None, "ü", 1e20, 2**53]}),
+]
+
+
+def test_value_that_is_sent_again(db: Session) -> None:
+    """The same value is no conflict, whatever the column has made of it."""
+    assert [row for row in REPEATED if not is_repetition(db, *row, row[1])] == []
+
+
+@on("sqlite", "postgresql", "mysql")
+def test_single_precision(db: Session) -> None:
+    """So it is with a FLOAT of single precision, except on MariaDB, which shows a CAST to it with other digits."""
+    assert is_repetition(db, "single", 1234567.8912, 1234567.8912)
+
+
+@on("postgresql")
+def test_numbers_of_postgresql(db: Session) -> None:
+    """Infinity repeats itself, NaN is no number, and a NUMERIC has as many digits as it was given."""
+    assert is_repetition(db, "single", float("inf"), float("inf"))
+    assert not is_repetition(db, "double", float("nan"), 1.0)
+    assert not is_repetition(db, "single", float("inf"), float("-inf"))
+    assert not is_repetition(db, "any_number", Decimal(1), Decimal("1." + "0" * 40 + "1"))
+
+
+Row = tuple[str, Any, Any, bool]
+"""An attribute, the first value, another one, and whether both are the same for the database."""
+
 TIMES: list[Row] = [
     ("day", "2024-01-01", "2024-01-01", True),
     ("day", "2024-01-01", date(2024, 1, 1), True),
     ("day", date(2024, 1, 1), "2024-01-01", True),
     ("day", "2024-01-01 05:00:00", "2024-01-01", True),
     ("day", "2024-01-01", "2024-01-02", False),
-    ("day", date(2024, 1, 1), "2024-01-02", False),
-    ("day", None, "2024-01-01", False),
     ("day", "2024-01-01", None, False),
     ("at", "2024-01-01 05:00:00", "2024-01-01 05:00:00", True),
     ("at", "2024-01-01T05:00:00", datetime(2024, 1, 1, 5), True),
     ("at", "2024-01-01T05:00:00.9", "2024-01-01T05:00:00.9", True),
     ("at", "2024-01-01", date(2024, 1, 1), True),
     ("at", datetime(2024, 1, 1, 5), "2024-01-01 05:00:01", False),
-    ("at", None, "2024-01-01 05:00:01", False),
     ("clock", "12:30", "12:30", True),
     ("clock", "12:30", time(12, 30), True),
     ("clock", "12:30", "12:31", False),
@@ -283,11 +421,9 @@ def test_instants_as_text(db: Session, again: Any, same: bool) -> None:
 OF_POSTGRESQL: list[Row] = [
     ("ticket", str(ID), str(ID).upper(), True),
     ("ticket", str(ID), ID, True),
-    ("ticket", ID, str(ID), True),
     ("ticket", ID, str(ID).replace("6", "7"), False),
     ("ticket", None, str(ID), False),
     ("address", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.1"), True),
-    ("address", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), False),
     ("address", "10.0.0.1", "10.0.0.1", True),
     ("address", "10.0.0.1", "10.0.0.2", False),
     ("machine", "08-00-2B-01-02-03", "08:00:2b:01:02:03", True),
@@ -335,6 +471,29 @@ def test_what_sqlite_takes_for_a_number(db: Session) -> None:
     assert [row for row in OF_SQLITE if is_repetition(db, *row)] == []
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("value", [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=EAST), NOON])
+@on("postgresql")
+def test_time_zones(db: Session, engine: Engine, zone: str, value: datetime) -> None:
+    """PostgreSQL converts between times with and without a zone by the zone of the session; so does the comparison."""
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Any) -> None:
+        connection.execute(text(f"SET LOCAL TIME ZONE '{zone}'"))
+
+    for attribute in ("at", "at_zone", "day"):
+        assert is_repetition(db, attribute, value, value)
+        assert not is_repetition(db, attribute, value, value + timedelta(days=1))
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_time_zones_that_are_dropped(db: Session) -> None:
+    """Elsewhere the zone is dropped, and the time on the clock counts."""
+    for attribute in ("at", "at_zone"):
+        assert is_repetition(db, attribute, NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=EAST))
+        assert not is_repetition(db, attribute, NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=EAST, hour=13))
+
+
 def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], None], new_engine: Any) -> None:
     """JSON is made as the engine makes it, of what the standard library cannot serialize, too."""
     create(Base.metadata)
@@ -345,30 +504,21 @@ def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], N
         assert not is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": date(2024, 1, 2)})
 
 
-@on_async("sqlite", "postgresql", "mysql", "mariadb")
 def test_async(async_engine: AsyncEngine) -> None:
     """Asynchronous drivers are asked as well."""
     values = {"number": 5, "price": Decimal("9.994999"), "folded": "Ada", "at": datetime(2024, 5, 17, 12, 0, 0, 600000)}
 
-    async def story() -> None:
-        try:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.create_all)
-            async with AsyncSession(async_engine) as session:
-                assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is True
-                await session.commit()
-                assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is False
-                again = Form(public_id=FIRST, **values | {"number": 6, "price": Decimal(6)})
-                with pytest.raises(IdempotencyConflict) as caught:
-                    await async_once(session, again)
-                assert caught.value.differing == ("number", "price")
-                assert (await async_once(session, again, compare=["folded"]))[1] is False
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
+    async def story(session: AsyncSession) -> None:
+        assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is True
+        await session.commit()
+        assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is False
+        again = Form(public_id=FIRST, **values | {"number": 6, "price": Decimal(6)})
+        with pytest.raises(IdempotencyConflict) as caught:
+            await async_once(session, again)
+        assert caught.value.differing == ("number", "price")
+        assert (await async_once(session, again, compare=["folded"]))[1] is False
 
-    asyncio.run(story())
+    tell(async_engine, Base.metadata, story)
 
 
 def test_the_database_is_asked_once(db: Session, engine: Engine) -> None:

@@ -1,0 +1,251 @@
+"""What errors of drivers say, without a server: the fate of the transaction, a refused duplicate, missing rights."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+
+from sqlalchemy_public_id.dialects import Outcome, Traits
+from sqlalchemy_public_id.dialects.mysql import MySQL
+from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
+from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.guard import is_retryable
+from sqlalchemy_public_id.migrating.steps import can_be_retried
+
+
+class OfPsycopg(Exception):
+    """An error as psycopg reports it."""
+
+    def __init__(self, sqlstate: str, detail: str | None = None) -> None:
+        super().__init__(sqlstate, detail)
+        self.sqlstate = sqlstate
+        self.diag = SimpleNamespace(constraint_name="uq_user_public_id", message_detail=detail)
+
+
+def of_mysql(code: int, message: str = "…") -> Exception:
+    """An error of PyMySQL, mysqlclient and asyncmy."""
+    return Exception(code, message)
+
+
+def of_mariadb_connector(code: int, message: str) -> Exception:
+    """An error that has the number as an attribute."""
+    return type("OfMariaDBConnector", (Exception,), {"errno": code})(message)
+
+
+def of_mysql_connector(code: int, message: str) -> Exception:
+    """An error with a text in ``args`` that begins with the number."""
+    made = type("OfMySQLConnector", (Exception,), {"errno": code, "msg": message})
+    error: Exception = made(code, f"{code} (HY000): {message}", "HY000")
+    return error
+
+
+# --- the fate of the transaction
+
+RETRY = "Lock deadlock; Retry transaction"
+LOST_LOCK = f"Got error 149 - {RETRY!r} during COMMIT"
+PREVENTED = "The MySQL server is running with the {} option so it cannot execute this statement"
+OUTCOMES: list[tuple[Traits, Exception, Outcome]] = [
+    *(
+        (MySQL(), of_mysql(code), Outcome.RETRYABLE)
+        for code in (
+            *(1020, 1047, 1205, 1213),  # an old snapshot of MariaDB, a node that is not ready, a lock, a deadlock
+            *(3101, 3797, 3799),  # a refused certification, a node that is behind, one that recovers
+            9007,  # a write conflict of TiDB
+        )
+    ),
+    (MySQL(), of_mysql(1180, LOST_LOCK), Outcome.RETRYABLE),
+    (MySQL(), of_mysql(1180, f"Fehler 149 - {RETRY!r} beim COMMIT"), Outcome.RETRYABLE),
+    (MySQL(), of_mysql(1180, f'Got error 149 "{RETRY}" during COMMIT'), Outcome.RETRYABLE),
+    (MySQL(), of_mysql(1290, PREVENTED.format("--super-read-only")), Outcome.RETRYABLE),
+    (MySQL(), of_mysql(1290, PREVENTED.format("--read-only")), Outcome.RETRYABLE),
+    *(
+        (MySQL(), of_mysql(code), Outcome.UNKNOWN)
+        for code in (2006, 1180, 3100, 3032, 3169)  # gone, a failed commit, has left the group, offline, killed
+    ),
+    (MySQL(), of_mysql(1180, 'Got error 6 "… 149" during COMMIT'), Outcome.UNKNOWN),
+    (MySQL(), of_mysql(1180, "Got error 1490 - '…' during COMMIT"), Outcome.UNKNOWN),
+    *(
+        (MySQL(), of_mysql(code), Outcome.FAILED)
+        for code in (3092, 3098, 1792, 1062)  # no group, a table without a key, only reads, a duplicate
+    ),
+    (MySQL(), of_mysql(1290, PREVENTED.format("--secure-file-priv")), Outcome.FAILED),
+    (MySQL(), Exception(1290), Outcome.FAILED),
+    (MySQL(), Exception(), Outcome.FAILED),
+    (PostgreSQL(), OfPsycopg("40001"), Outcome.RETRYABLE),
+    (PostgreSQL(), OfPsycopg("40P01"), Outcome.RETRYABLE),
+    (PostgreSQL(), OfPsycopg("57P01"), Outcome.UNKNOWN),
+    (PostgreSQL(), OfPsycopg("08006"), Outcome.UNKNOWN),
+    (PostgreSQL(), OfPsycopg("23505"), Outcome.FAILED),
+    (CockroachDB(), OfPsycopg("40001"), Outcome.RETRYABLE),
+    (CockroachDB(), OfPsycopg("40003"), Outcome.UNKNOWN),
+    (SQLite(), Exception("database is locked"), Outcome.RETRYABLE),
+    (SQLite(), Exception("UNIQUE constraint failed: t.c"), Outcome.FAILED),
+    (Traits(), OfPsycopg("40001"), Outcome.FAILED),
+]
+
+
+@pytest.mark.parametrize(
+    ("traits", "error", "expected"),
+    OUTCOMES,
+    ids=[f"{type(traits).__name__} {error.args}" for traits, error, _ in OUTCOMES],
+)
+def test_outcomes(traits: Traits, error: Exception, expected: Outcome) -> None:
+    """Each database's traits tell from an error what became of the transaction."""
+    assert traits.outcome(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (of_mysql(1205), True),
+        (of_mysql(1213), True),
+        (of_mysql(3101), True),
+        (of_mysql(1180, LOST_LOCK), True),
+        (of_mysql(1180, 'Got error 6 "…" during COMMIT'), False),
+        (of_mysql(1290, PREVENTED.format("--read-only")), False),
+        (of_mysql(1054), False),
+    ],
+    ids=str,
+)
+def test_steps_of_migrations(cause: Exception, expected: bool) -> None:
+    """A step or a batch is tried again after locks and refused commits, and not on a server that is read-only."""
+    assert can_be_retried(OperationalError("…", {}, cause), mysql.dialect()) is expected
+
+
+CODES = {
+    "psycopg, asyncpg": OfPsycopg("40001"),
+    "psycopg2": type("OfPsycopg2", (Exception,), {"pgcode": "40001"})(),
+    "pg8000": Exception({"S": "ERROR", "C": "40001", "M": "…"}),
+    "PyMySQL, mysqlclient, asyncmy": of_mysql(1213),
+    "MariaDB Connector": of_mariadb_connector(1213, "Deadlock found"),
+    "MariaDB Connector, 1180": of_mariadb_connector(1180, f"Got error 149 - {RETRY!r}"),
+    "MySQL Connector, 1180": of_mysql_connector(1180, LOST_LOCK),
+    "sqlite3": Exception("database is locked"),
+}
+
+
+@pytest.mark.parametrize("cause", CODES.values(), ids=CODES)
+def test_drivers(cause: Exception) -> None:
+    """The code is found where each driver keeps it."""
+    assert is_retryable(OperationalError("…", {}, cause))
+
+
+OTHERS: dict[str, BaseException] = {
+    "an error that is not of a database": ValueError(1213),
+    "a driver's error by itself": OfPsycopg("40001"),
+    "a duplicate": IntegrityError("…", {}, of_mysql(1062)),
+    "pg8000": ProgrammingError("…", {}, Exception({"C": "42P01"})),
+    "a cause that is no exception": OperationalError("…", {}, KeyboardInterrupt()),
+    "no arguments": OperationalError("…", {}, Exception()),
+    "an interruption": KeyboardInterrupt(),
+}
+
+
+@pytest.mark.parametrize("error", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_other_errors(error: BaseException, idempotent: bool) -> None:
+    """Whatever else was raised is no reason to run the transaction again."""
+    assert not is_retryable(error, idempotent=idempotent)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("COMMIT", {}, Exception("any driver"), connection_invalidated=True),
+        OperationalError("COMMIT", {}, OfPsycopg("08006")),
+        OperationalError("COMMIT", {}, of_mysql(1180, "Got error 6")),
+    ],
+    ids=str,
+)
+def test_unknown_outcome(error: OperationalError) -> None:
+    """A transaction that may have been committed is run again only if that does no harm."""
+    assert (is_retryable(error), is_retryable(error, idempotent=True)) == (False, True)
+
+
+def test_hidden_error() -> None:
+    """An error behind another one, such as that of a savepoint that went with its transaction, is seen."""
+    error = OperationalError("…", {}, Exception("no such savepoint"))
+    assert not is_retryable(error)
+    error.__context__ = OperationalError("…", {}, Exception("database is locked"))
+    assert is_retryable(error)
+
+
+# --- a refused duplicate
+
+
+@pytest.mark.parametrize(
+    ("detail", "entry"),
+    [
+        ("Key (public_id)=(a1b2c3) already exists.", ("public_id", "a1b2c3")),
+        ("Schlüssel »(public_id)=(a1b2c3)« existiert bereits.", ("public_id", "a1b2c3")),
+        ('Key ("The ""code"", (short)")=(a1b2c3) already exists.', ('The "code", (short)', "a1b2c3")),
+        ("Key (public_id)=(a)b(c) already exists.", ("public_id", "a)b(c")),
+        ("Key (public_id)=(a\nb) already exists.", ("public_id", "a\nb")),
+        ("Key (public_id)=() already exists.", ("public_id", "")),
+        ("Key (tenant, public_id)=(me, a1b2c3) already exists.", None),
+        ("Key (lower(public_id::text))=(a1b2c3) already exists.", None),
+        ("Key (public_id)=(a)=(b) already exists.", None),
+        (None, None),
+    ],
+)
+def test_entry_of_postgresql(detail: str | None, entry: tuple[str, str] | None) -> None:
+    """Column and value are read from the detail in whatever language, if there is one way to read it."""
+    of_pg8000 = Exception({"C": "23505", "n": "uq_user_public_id", "D": detail})
+    # SQLAlchemy's adapter wraps asyncpg's own error, which has the detail
+    of_asyncpg = type("OfAdapter", (Exception,), {"sqlstate": "23505"})()
+    names = {"constraint_name": "uq_user_public_id", "detail": detail}
+    of_asyncpg.__cause__ = type("OfAsyncpg", (Exception,), names)()
+    for error in (OfPsycopg("23505", detail), of_pg8000, of_asyncpg):
+        violation = PostgreSQL().violation(error)
+
+        assert violation is not None
+        assert (violation.constraint, violation.entry) == ("uq_user_public_id", entry)
+
+
+@pytest.mark.parametrize("make", [of_mysql, of_mariadb_connector, of_mysql_connector])
+def test_index_of_mysql(make: Any) -> None:
+    """The index is read from the message, wherever the driver keeps it."""
+    violation = MySQL().violation(make(1062, "Duplicate entry 'a1b2c3' for key 'user.uq_user_public_id'"))
+
+    assert violation is not None
+    assert violation.constraint == "user.uq_user_public_id"
+
+
+def test_another_error_is_no_violation() -> None:
+    """A foreign key that points nowhere is none, whatever its detail looks like."""
+    assert PostgreSQL().violation(OfPsycopg("23503", "Key (user_id)=(7) is not present.")) is None
+    assert MySQL().violation(of_mysql(1452, "a foreign key constraint fails")) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("a1b2c3", "a1b2c3"), (UUID(int=11), f"{UUID(int=11)}"), (b"\x00\xff", r"\x00ff"), (-7, "-7")],
+)
+def test_values_as_postgresql_writes_them(value: object, written: str) -> None:
+    """What is stored is compared with the entry as the server shows it."""
+    assert PostgreSQL().format_in_error(value) == written
+
+
+# --- missing rights
+
+
+@pytest.mark.parametrize(
+    ("traits", "error", "expected"),
+    [
+        (PostgreSQL(), OfPsycopg("42501"), True),
+        (PostgreSQL(), OfPsycopg("23505"), False),
+        (PostgreSQL(), None, False),
+        (MySQL(), of_mysql(1142, "SELECT command denied to user"), True),
+        (MySQL(), of_mysql(1213), False),
+        (MySQL(), Exception(), False),
+        (MySQL(), None, False),
+    ],
+)
+def test_missing_rights(traits: Traits, error: Exception | None, expected: bool) -> None:
+    """A role that may not read is told from other errors."""
+    assert traits.is_permission_error(error) is expected

@@ -1,0 +1,101 @@
+"""``insert_once()`` in a session whose criteria hide the row that has the id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, select
+from sqlalchemy.orm import Session, with_loader_criteria
+from support.tenants import UNKNOWN, Base, Tenants, User
+
+from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
+from sqlalchemy_public_id.idempotency import insert_once
+
+pytestmark = pytest.mark.backend
+
+
+class SessionOfTenant(Session):
+    """Shows the rows of ``info["tenant"]`` alone."""
+
+
+@pytest.fixture(autouse=True)
+def _criteria(listen: Callable[..., None]) -> None:
+    def add_criteria(state: Any) -> None:
+        if state.is_select and not state.is_column_load:
+            of_tenant = User.organisation_id == state.session.info["tenant"]
+            state.statement = state.statement.options(with_loader_criteria(User, of_tenant, include_aliases=True))
+
+    listen(SessionOfTenant, "do_orm_execute", add_criteria)
+
+
+@pytest.fixture
+def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
+    create(Base.metadata)
+    return Tenants(session)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])
+@pytest.mark.parametrize("has_condition", [True, False])
+@pytest.mark.parametrize("make_session", [SessionOfTenant, Session])
+@pytest.mark.parametrize("organisation", ["ours", "theirs"])
+def test_row_of_another_tenant(
+    engine: Engine,
+    tenants: Tenants,
+    make_session: type[Session],
+    has_condition: bool,
+    organisation: str,
+    is_first: bool,
+) -> None:
+    """The id of a row that the session does not show is a conflict, as that of a row with other contents is.
+
+    Who guesses its contents, too, does not get the row. The transaction goes on.
+    """
+    ours, theirs, public_id = tenants.ours.id, tenants.theirs.id, tenants.eve.public_id
+    where = User.organisation_id == ours if has_condition else None
+    is_hidden = has_condition or make_session is SessionOfTenant
+    of = ours if organisation == "ours" else theirs
+    with make_session(engine, info={"tenant": ours}) as session:
+        if not is_first:
+            session.add(User(organisation_id=ours, name="before"))
+            session.flush()
+        eve = User(public_id=public_id, organisation_id=of, name="Eve")
+        if is_hidden or organisation == "ours":
+            with pytest.raises(IdempotencyConflict) as caught:
+                insert_once(session, eve, where=where)
+            assert caught.value.differing == (() if is_hidden else ("organisation_id",))
+        else:
+            assert insert_once(session, eve, where=where)[1] is False
+        session.commit()
+
+    names = ["Ada", "Eve"] if is_first else ["Ada", "Eve", "before"]
+    with Session(engine) as session:
+        assert session.scalars(select(User.name).order_by(User.id)).all() == names
+
+
+def test_repeated_insert_of_their_row(session: Session, tenants: Tenants) -> None:
+    """With the id of a row of theirs, the error is one and the same for all contents: none of them is compared."""
+    our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
+    for where in (tenants.where, lambda model: model.organisation_id == our_id):
+        for name in ("Eve", "another"):
+            with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
+                insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
+            assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
+        again = User(public_id=ours, organisation_id=our_id, name="Ada")
+        assert insert_once(session, again, where=where) == (tenants.ada, False)
+        with pytest.raises(IdempotencyConflict) as caught:
+            insert_once(session, User(public_id=ours, organisation_id=our_id, name="Bob"), where=where)
+        assert caught.value.differing == ("name",)
+    bob, is_new = insert_once(session, User(public_id=UNKNOWN, organisation_id=our_id, name="Bob"), where=where)
+    assert (bob.name, is_new) == ("Bob", True)
+    session.commit()
+    assert session.scalars(select(User.name).order_by(User.id)).all() == ["Ada", "Eve", "Bob"]
+
+
+def test_condition_of_a_repeated_insert(session: Session, tenants: Tenants) -> None:
+    """What is no condition is refused before anything is sent, also if the row would be new."""
+    new = User(public_id=UNKNOWN, organisation_id=tenants.ours.id, name="Bob")
+    with pytest.raises(ConfigurationError, match="expected a condition such as User"):
+        insert_once(session, new, where=True)  # type: ignore[arg-type]  # as Python compares
+    assert new not in session

@@ -1,0 +1,149 @@
+"""``insert_once()`` of an object with parents, children, and links of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine, MetaData, select
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session, selectinload
+from support.purchases import A, B, Base, Bill, Customer, Line, Note, Order, Tag, Voucher, stored
+from support.stories import tell
+
+from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
+from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
+from sqlalchemy_public_id.idempotency import insert_once
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    create(Base.metadata)
+    return session
+
+
+def test_parent(db: Session) -> None:
+    """A relationship to one object counts as its foreign key, whether that or the object is given."""
+    ada, grace = Customer(name="Ada"), Customer(name="Grace")
+    db.add_all([ada, grace])
+    db.flush()
+    order, _ = insert_once(db, Order(public_id=A, customer=ada))
+    assert order.customer_id == ada.id
+    db.commit()
+
+    for same in ({"customer": ada}, {"customer_id": ada.id}, {}):
+        assert insert_once(db, Order(public_id=A, **same)) == (order, False)
+    for other in ({"customer": grace}, {"customer_id": grace.id}, {"customer_id": None}):
+        with pytest.raises(IdempotencyConflict) as caught:
+            insert_once(db, Order(public_id=A, **other))
+        assert caught.value.differing == ("customer_id",)
+    assert (ada.orders, grace.orders) == ([order], [])
+
+
+def test_parent_that_is_not_stored(db: Session, engine: Engine) -> None:
+    """A pending parent is written first, and stays when the row is stored already; a new one is refused."""
+    insert_once(db, Order(public_id=A))
+    db.add(grace := Customer(name="Grace"))
+    with pytest.raises(IdempotencyConflict):
+        insert_once(db, Order(public_id=A, customer=grace))
+    with pytest.raises(ConfigurationError, match=r"Order\.customer is new"):
+        insert_once(db, Order(public_id=B, customer=Customer(name="Eve")))
+    db.commit()
+
+    assert len(stored(engine, Customer)) == 1
+    assert grace.orders == []
+
+
+def test_reference_that_differs(db: Session) -> None:
+    """A foreign key that differs is named as its reference, where the model has one: it is what a client has sent."""
+    db.add_all([first := Customer(name="Ada"), second := Customer(name="Grace")])
+    db.flush()
+    insert_once(db, Note(public_id=A, customer_public_id=first.public_id))
+
+    with pytest.raises(IdempotencyConflict) as caught:
+        insert_once(db, Note(public_id=A, customer_public_id=second.public_id))
+    assert caught.value.differing == ("customer_public_id",)
+
+
+def test_nothing_is_heard(db: Session, listen: Callable[..., None]) -> None:
+    """No listener of the application hears that the object leaves its parents for a while."""
+    db.add(ada := Customer(name="Ada"))
+    db.flush()
+    assert ada.orders == []
+    heard: list[str] = []
+    order = Order(public_id=A, customer=ada)
+    for target, name in ((Customer.orders, "append"), (Customer.orders, "remove"), (Order.customer, "set")):
+        listen(target, name, lambda *at, name=name: heard.append(name))
+
+    assert insert_once(db, order)[1] is True
+    assert heard == []
+    assert (ada.orders, order.customer) == ([order], ada)
+
+
+@pytest.mark.parametrize("is_loaded", [True, False], ids=["loaded", "not loaded"])
+def test_links_of_every_kind(db: Session, engine: Engine, is_loaded: bool) -> None:
+    """An object is inserted with all its links, without a warning of the flush, and the other sides show it."""
+    ada, tag, bill, line = Customer(name="Ada"), Tag(), Bill(), Line()
+    db.add_all([ada, tag, bill, line])
+    db.commit()
+    if is_loaded:
+        assert (ada.orders, tag.orders, bill.order, line.order, ada.by_number) == ([], [], None, None, {})
+    pending = Customer(name="pending")
+    db.add(pending)
+    order = Order(public_id=A, customer=ada, tags=[tag], bill=bill, lines=[line, Line()])
+
+    assert insert_once(db, order) == (order, True)
+    voucher = Voucher(public_id=A, number="7", customer=ada)
+    assert insert_once(db, voucher) == (voucher, True)
+    note = Note(public_id=A, customer=ada)
+    assert insert_once(db, note) == (note, True)
+    assert insert_once(db, Order(public_id=B, customer=pending))[1] is True
+    for _ in range(2):
+        assert (ada.orders, tag.orders, bill.order, line.order) == ([order], [order], order, order)
+        assert (ada.by_number, db.scalars(ada.written.select()).all()) == ({"7": voucher}, [note])
+        assert len(order.lines) == 2
+        db.commit()
+
+    again = Order(public_id=A, customer=ada, tags=[tag], bill=bill, lines=[Line()])
+    assert insert_once(db, again) == (order, False)
+    assert insert_once(db, Voucher(public_id=A, number="7", customer=ada)) == (voucher, False)
+    assert insert_once(db, Note(public_id=A, customer=ada)) == (note, False)
+    assert (ada.orders, tag.orders, bill.order, order.tags) == ([order], [order], order, [tag])
+    db.commit()
+    assert (ada.orders, tag.orders, bill.order, line.order, len(order.lines)) == ([order], [order], order, order, 2)
+    assert len(stored(engine, Line)) == 2
+
+
+def test_changes_of_a_parent(db: Session) -> None:
+    """What else has changed in the collection of a parent is written."""
+    ada, eve = Customer(name="Ada", orders=[Order(number="1")]), Customer(name="Eve")
+    db.add_all([ada, eve])
+    db.commit()
+    first = ada.orders[0]
+    eve.orders.append(first)
+    other = Order(number="2")
+    db.add(other)
+    other.customer = ada
+
+    insert_once(db, Order(public_id=A, customer=ada, number="3"))
+    db.commit()
+
+    assert sorted(str(order.number) for order in ada.orders) == ["2", "3"]
+    assert eve.orders == [first]
+
+
+def test_loaded_collections_stay_loaded(async_engine: AsyncEngine) -> None:
+    """The collection of a parent that was loaded can be read after the call without a wait, which is none there."""
+
+    async def story(session: AsyncSession) -> None:
+        session.add(Customer(name="Ada"))
+        await session.commit()
+        ada = (await session.scalars(select(Customer).options(selectinload(Customer.orders)))).one()
+        order, _ = await async_once(session, Order(public_id=A, customer=ada))
+        assert ada.orders == [order]
+        assert (await async_once(session, Order(public_id=A, customer=ada))) == (order, False)
+        assert (ada.orders, ada.name) == ([order], "Ada")
+
+    tell(async_engine, Base.metadata, story)

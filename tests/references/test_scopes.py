@@ -1,0 +1,308 @@
+"""References with a scope: which rows may be assigned by their public ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, insert, select, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from support.tenants import UNKNOWN, Base, Organisation, Tenants, Ticket, User
+
+from conftest import Statements
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, bulk
+from sqlalchemy_public_id.references import public_ref
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture
+def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
+    create(Base.metadata)
+    return Tenants(session)
+
+
+def assign(session: Session, row: Any) -> None:
+    session.add(row)
+    session.flush()
+
+
+@pytest.mark.parametrize("organisation", ["object", "key", "public id", "new"])
+def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organisation: str) -> None:
+    """A user of another organisation cannot be assigned: the error is that of an unknown id, and nothing is stored."""
+    given: dict[str, Any] = {
+        "object": {"organisation": tenants.ours},
+        "key": {"organisation_id": tenants.ours.id},
+        "public id": {"organisation_public_id": tenants.ours.public_id},
+        "new": {"organisation": Organisation(name="new")},
+    }[organisation]
+    for public_id in (tenants.eve.public_id, UNKNOWN):
+        with session.no_autoflush:
+            session.add(Ticket(**given, assignee_public_id=public_id))
+        with pytest.raises(PublicIdNotFound) as caught:
+            session.flush()
+        assert (caught.value.field, caught.value.value) == ("Ticket.assignee_public_id", public_id)
+        session.rollback()
+    if organisation != "new":
+        ticket = Ticket(**given, assignee_public_id=tenants.ada.public_id)
+        assign(session, ticket)
+        assert ticket.assignee is tenants.ada
+    assert len(session.scalars(select(Ticket)).all()) == 1 + (organisation != "new")
+
+
+@pytest.mark.parametrize("has_one", [True, False])
+@pytest.mark.parametrize("name", ["assignee_public_id", "watcher_public_id"])
+def test_statements_for_an_assigned_id(
+    session: Session, tenants: Tenants, statements: list[str], name: str, has_one: bool
+) -> None:
+    """The id of a user of another organisation takes as many statements as an unknown one."""
+    theirs, values = tenants.eve.public_id, {"organisation_id": tenants.ours.id}
+    if has_one:
+        setattr(tenants.ticket, name, tenants.ada.public_id)
+    session.commit()
+    counts = []
+    for public_id in (theirs, UNKNOWN):
+        session.refresh(tenants.ticket)
+        statements.clear()
+        setattr(tenants.ticket, name, public_id)
+        with pytest.raises(PublicIdNotFound):
+            session.flush()
+        session.rollback()
+        session.connection()
+        counts.append(len(statements))
+        statements.clear()
+        with pytest.raises(PublicIdNotFound):
+            session.execute(insert(Ticket), [values | {name: public_id}])
+        session.rollback()
+        counts.append(len(statements))
+    assert counts[:2] == counts[2:]
+
+
+def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> None:
+    """A form may send back the id of a row that is outside of the scope, if the object refers to it already."""
+    tenants.ticket.assignee = tenants.eve  # the program may
+    session.commit()
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    session.commit()
+    assert tenants.ticket.assignee is tenants.eve
+    tenants.ticket.assignee = None
+    session.commit()
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_assigned_later(session: Session, tenants: Tenants) -> None:
+    """A stored object is compared by what it will have after the flush."""
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    tenants.ticket.organisation = tenants.theirs
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    session.flush()
+    assert tenants.ticket.assignee is tenants.eve
+
+
+def test_new_objects_of_one_flush(session: Session, tenants: Tenants) -> None:
+    """New users are compared as well, by the organisation that they will have."""
+    bob = User(organisation=tenants.ours, name="Bob")
+    mallory = User(organisation=tenants.theirs, name="Mallory")
+    session.add_all([bob, mallory])
+    session.add(ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id))
+    session.flush()
+    assert ticket.assignee is bob
+
+    session.add_all([mallory, Ticket(organisation=tenants.ours, assignee_public_id=mallory.public_id)])
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
+    """A scope may be a condition that is built of the session; what is no condition is refused."""
+    assign(session, Ticket(organisation=tenants.ours, watcher_public_id=tenants.ada.public_id))
+    session.add(Ticket(organisation=tenants.ours, watcher_public_id=tenants.eve.public_id))
+    with pytest.raises(PublicIdNotFound) as caught:
+        session.flush()
+    assert caught.value.field == "Ticket.watcher_public_id"
+    session.rollback()
+    session.info["condition"] = User.organisation_id == tenants.theirs.id
+    assign(session, Ticket(organisation=tenants.theirs, watcher_public_id=tenants.eve.public_id))
+    for wrong in (True, None, "organisation_id = 1"):
+        session.info["condition"] = wrong
+        with session.no_autoflush:
+            session.add(Ticket(organisation=tenants.ours, watcher_public_id=tenants.ada.public_id))
+        with pytest.raises(ConfigurationError, match="expected a condition such as User"):
+            session.flush()
+        session.rollback()
+
+
+def test_one_statement_a_scope(session: Session, tenants: Tenants, statements: Statements) -> None:
+    """The flush of many objects sends one SELECT for each scope, as code by hand would."""
+    ours, ada = tenants.ours.id, tenants.ada.public_id
+    session.expunge_all()
+    statements.clear()
+    given = {"organisation_id": ours, "assignee_public_id": ada, "watcher_public_id": ada}
+    session.add_all(Ticket(**given) for _ in range(20))
+    session.flush()
+
+    assert len(statements.starting("SELECT")) == 2
+
+
+def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
+    """An object without its tenant before the flush is refused with what to set."""
+    session.add(Ticket(assignee_public_id=tenants.ada.public_id))
+    with pytest.raises(ConfigurationError, match="set organisation_id, or the relationship"):
+        session.flush()
+
+
+def test_tenant_that_a_collection_changes(session: Session, tenants: Tenants) -> None:
+    """The flush compares what it has written: a collection may have another foreign key than the object."""
+    ticket = Ticket(organisation_id=tenants.ours.id, assignee_public_id=tenants.ada.public_id)
+    tenants.theirs.owned.append(ticket)
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    assert len(session.scalars(select(Ticket)).all()) == 1
+
+
+def test_lazy_load_before_the_flush(session: Session, tenants: Tenants) -> None:
+    """Before a flush has checked the scope, the relationship loads no row of another tenant."""
+    ticket, public_id = tenants.ticket, tenants.eve.public_id
+    assert ticket.organisation_id
+    with session.no_autoflush:
+        ticket.assignee_public_id = public_id
+        assert ticket.assignee is None
+        ticket.watcher_public_id = public_id
+        assert ticket.watcher is None
+
+
+def test_lazy_load_that_flushes(session: Session, tenants: Tenants) -> None:
+    """The flush before a lazy load checks the scope, and then the relationship loads the row."""
+    tenants.ticket.assignee_public_id = tenants.ada.public_id
+    assert tenants.ticket.assignee is tenants.ada
+    session.refresh(tenants.ticket)
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        tenants.ticket.assignee  # noqa: B018
+
+
+@pytest.mark.parametrize("way", ["key", "expression", "collection"])
+def test_user_that_moves_in_the_same_flush(session: Session, tenants: Tenants, way: str) -> None:
+    """A row that leaves the tenant in the same flush cannot be assigned."""
+    their_id, public_id = tenants.theirs.id, tenants.ada.public_id
+    with session.no_autoflush:
+        session.add(Ticket(organisation=tenants.ours, assignee_public_id=public_id))
+        if way == "key":
+            tenants.ada.organisation_id = their_id
+        elif way == "expression":
+            theirs = select(Organisation.id).where(Organisation.name == "theirs").scalar_subquery()
+            tenants.ada.organisation_id = theirs
+        else:
+            tenants.theirs.users.append(tenants.ada)
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+    session.rollback()
+    assert len(session.scalars(select(Ticket)).all()) == 1
+
+
+@pytest.mark.parametrize("way", ["bulk", "insert", "update"])
+def test_other_ways_to_write(session: Session, tenants: Tenants, way: str) -> None:
+    """Bulk inserts and statements refuse the id of another tenant as a flush does."""
+
+    def write(public_id: str) -> None:
+        if way == "bulk":
+            bulk.insert(session, [Ticket(organisation=tenants.ours, assignee_public_id=public_id)])
+        elif way == "insert":
+            row = {"organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            session.execute(insert(Ticket), [row])
+        else:
+            row = {"id": tenants.ticket.id, "organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            session.execute(update(Ticket), [row])
+
+    write(tenants.ada.public_id)
+    with pytest.raises(PublicIdNotFound):
+        write(tenants.eve.public_id)
+
+
+def test_statement_without_the_shared_attribute(session: Session, tenants: Tenants) -> None:
+    """A row that does not have the attribute of the scope cannot be compared, and is refused."""
+    row = {"id": tenants.ticket.id, "assignee_public_id": tenants.ada.public_id}
+    with pytest.raises(ConfigurationError, match="add it to each row"):
+        session.execute(update(Ticket), [row])
+
+
+@pytest.mark.parametrize("scope", ["tenant_id", ["organisation_id", "no"], "organisation"])
+def test_scopes_that_cannot_work(scope: Any) -> None:
+    """A scope that names no column attribute of both models is refused when the mappers are configured."""
+
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
+
+    class Owner(PublicIdMixin, OtherBase):
+        __tablename__ = "owner"
+        organisation_id: Mapped[int]
+
+    class Thing(PublicIdMixin, OtherBase):
+        __tablename__ = "thing"
+        organisation_id: Mapped[int]
+        owner_id: Mapped[int] = mapped_column(ForeignKey("owner.id"))
+        owner: Mapped[Owner] = relationship()
+        owner_public_id: Mapped[str] = public_ref("owner", scope=scope)
+
+    with pytest.raises(ConfigurationError, match="which is no column attribute of"):
+        OtherBase.registry.configure()
+    OtherBase.registry.dispose()
+
+
+# --- a row with two public ids
+
+
+def test_other_id_of_an_assigned_row(session: Session, tenants: Tenants) -> None:
+    """The other id of an assigned row is read before the scope is set, and another row can be assigned."""
+    session.add(ticket := Ticket(assignee_public_id=tenants.ada.public_id))
+    with session.no_autoflush:
+        assert ticket.assignee_card == tenants.ada.card
+        ticket.assignee_public_id = tenants.eve.public_id
+        assert ticket.assignee_card == tenants.eve.card
+        ticket.organisation_id = tenants.theirs.id
+    session.flush()
+
+    assert ticket.assignee is tenants.eve
+
+
+def test_other_id_of_a_new_row(session: Session, tenants: Tenants) -> None:
+    """The other id of a row that is new, too, is that of its object; reading it does not settle the scope."""
+    bob = User(organisation=tenants.ours, name="Bob")
+    session.add_all([bob, ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id)])
+    with session.no_autoflush:
+        assert ticket.assignee_card == bob.card
+    session.flush()
+    assert ticket.assignee is bob
+
+    session.add(ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id))
+    with session.no_autoflush:
+        assert ticket.assignee_card == bob.card
+        ticket.organisation = tenants.theirs
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> None:
+    """The id of the row whose key the program has set is compared with the scope, whatever the session holds."""
+    tenants.ticket.assignee_id = tenants.eve.id
+    tenants.ticket.assignee_public_id = tenants.eve.public_id
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_two_references_of_a_row_of_a_statement(session: Session, tenants: Tenants) -> None:
+    """Two references to one row are taken; to two rows, they are refused."""
+    assign(session, bob := User(organisation=tenants.ours, name="Bob"))
+    row = {"organisation_id": tenants.ours.id, "assignee_public_id": tenants.ada.public_id}
+
+    session.execute(insert(Ticket), [{**row, "assignee_card": tenants.ada.card}])
+    message = r"has two values for Ticket.assignee_id: assignee_card is the id of another"
+    with pytest.raises(ConfigurationError, match=message):
+        session.execute(insert(Ticket), [{**row, "assignee_card": bob.card}])

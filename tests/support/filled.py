@@ -1,0 +1,34 @@
+"""Tables that are made and filled once for a module, whose tests roll back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, MetaData, create_engine
+from sqlalchemy.engine import URL
+from sqlalchemy.orm import Session
+
+EngineOf = Callable[[str, Callable[..., Engine]], Engine]
+"""Database and ``new_engine`` → an engine for the tables."""
+
+
+@contextmanager
+def filled_once(metadata: MetaData, fill: Callable[[Session], None]) -> Iterator[EngineOf]:
+    """Make engines for the tables of *metadata*, which *fill* fills the first time that a database is asked for."""
+    urls: dict[str, URL] = {}
+
+    def engine_of(database: str, new_engine: Callable[..., Engine]) -> Engine:
+        engine = new_engine(database, urls.get(database))
+        if database not in urls:
+            urls[database] = engine.url
+            metadata.create_all(engine)
+            with Session(engine) as session, session.begin():
+                fill(session)
+        return engine
+
+    yield engine_of
+    for url in urls.values():
+        engine = create_engine(url)
+        metadata.drop_all(engine)
+        engine.dispose()

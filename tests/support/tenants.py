@@ -1,0 +1,66 @@
+"""Two organisations in one database, with users and tickets of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, MetaData, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, public_id_column
+from sqlalchemy_public_id.references import public_ref
+
+UNKNOWN = "tnu_000000000000"
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Organisation(PublicIdMixin, Base):
+    __tablename__ = "organisation"
+    name: Mapped[str] = mapped_column(String(50))
+    owned: Mapped[list[Ticket]] = relationship(overlaps="organisation")
+    users: Mapped[list[User]] = relationship(overlaps="organisation")
+
+
+class User(PublicIdMixin, Base):
+    """Has two public ids."""
+
+    __tablename__ = "user"
+    __public_id__ = NanoId(prefix="tnu")
+    card: Mapped[str] = public_id_column(NanoId(length=8))
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organisation: Mapped[Organisation] = relationship(overlaps="users")
+    name: Mapped[str] = mapped_column(String(50))
+
+
+class Ticket(PublicIdMixin, Base):
+    __tablename__ = "ticket"
+    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organisation: Mapped[Organisation] = relationship(overlaps="owned")
+    organisation_public_id: Mapped[str] = public_ref("organisation")
+    assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
+    assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
+    assignee_public_id: Mapped[str | None] = public_ref("assignee", scope="organisation_id")
+    assignee_card: Mapped[str | None] = public_ref("assignee", attribute="card", scope="organisation_id")
+    watcher_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
+    watcher: Mapped[User | None] = relationship(foreign_keys=watcher_id)
+    watcher_public_id: Mapped[str | None] = public_ref("watcher", scope=lambda session: session.info["condition"])
+
+
+class Tenants:
+    """Two organisations, a user of each, and a ticket of ours. Ours is that of the session."""
+
+    def __init__(self, session: Session) -> None:
+        self.ours, self.theirs = Organisation(name="ours"), Organisation(name="theirs")
+        self.ada = User(organisation=self.ours, name="Ada")
+        self.eve = User(organisation=self.theirs, name="Eve")
+        self.ticket = Ticket(organisation=self.ours)
+        session.add_all([self.ours, self.theirs, self.ada, self.eve, self.ticket])
+        session.commit()
+        session.info["condition"] = self.where
+
+    @property
+    def where(self) -> Any:
+        return User.organisation_id == self.ours.id

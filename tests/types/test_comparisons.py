@@ -1,0 +1,429 @@
+"""A text, a bound parameter, ``literal()`` and ``bindparam()`` beside a column of public ids: they mean one thing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, MetaData, String, bindparam, delete, lambda_stmt, literal, not_, or_, select, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
+
+from sqlalchemy_public_id import (
+    InvalidPublicId,
+    NanoId,
+    ObjectId,
+    PublicIdMixin,
+    Snowflake,
+    TypedId,
+    Ulid,
+    Uuid4,
+    Uuid7,
+    lookup,
+    public_ref,
+)
+
+pytestmark = pytest.mark.backend
+
+
+class BoundId(TypedId, prefix="bnd", format=Uuid7()): ...
+
+
+class OtherId(TypedId, prefix="obnd", format=Uuid7()): ...
+
+
+FORMATS: dict[str, Any] = {  # one of each way to store
+    "uuid7": Uuid7(prefix="bound"),
+    "ulid": Ulid(),
+    "object id": ObjectId(),
+    "snowflake": Snowflake(machine_id=7),
+    "typed id": BoundId,
+    "ulid text": Ulid(storage="text"),
+    "nanoid": NanoId(),
+}
+NUMBERS = [name for name in FORMATS if name not in ("ulid text", "nanoid")]
+IN_OTHER_LETTERS = {"ulid": Ulid(), "ulid text": Ulid(storage="text"), "uuid4": Uuid4(encoding="hex")}
+MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "' OR 1=1 --"]
+UNSENDABLE = ["\x00", "ü"]
+"""A parameter of a column of texts is sent as it is, and a database may refuse these."""
+
+WAYS: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "literal": literal,
+    "literal of a type": lambda text: literal(text, String(255)),
+    "bindparam": lambda text: bindparam("given", text),
+    "bindparam of a type": lambda text: bindparam("given", text, String()),
+    "unique bindparam": lambda text: bindparam("given", text, unique=True),
+}
+
+
+@cache
+def model_of(declared: Any) -> Any:
+    """Two rows of it are in the table: those of the fixture *rows*."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Row(PublicIdMixin, Base):
+        __tablename__ = "bound_row"
+        __public_id__ = declared
+        name: Mapped[str | None] = mapped_column(String(20))
+        parent_id: Mapped[int | None] = mapped_column(ForeignKey("bound_row.id"))
+        parent: Mapped[Any] = relationship("Row", remote_side="Row.id")
+        parent_public_id: Mapped[str | None] = public_ref("parent")
+
+    class Note(PublicIdMixin, Base):
+        __tablename__ = "bound_note"
+        __public_id__ = NanoId()
+        about: Mapped[str | None] = mapped_column(Row.__table__.c.public_id.type)
+
+    Row.Note = Note  # type: ignore[attr-defined]
+    return Row
+
+
+class Rows:
+    """A table with the rows "one" and "two"; "two" has "one" as its parent."""
+
+    def __init__(self, model: Any, session: Session) -> None:
+        self.model, self.session = model, session
+        self.one = model(name="one")
+        session.add(self.one)
+        session.flush()
+        self.two = model(name="two", parent_id=self.one.id)
+        session.add(self.two)
+        session.commit()
+        self.id, self.other = self.one.public_id, self.two.public_id
+
+    def names(self, condition: Any, **parameters: Any) -> list[str]:
+        """The rows that are found."""
+        query = select(self.model.name).where(condition).order_by(self.model.id)
+        return list(self.session.scalars(query, parameters))
+
+    def check(self, given: Any, found: list[str], /, **parameters: Any) -> None:
+        """An equality with *given*, of whatever kind, finds these rows, and its opposite the others."""
+        id, others = self.model.public_id, [name for name in ("one", "two") if name not in found]
+        for condition in (
+            id == given,
+            id.in_([given]),
+            id.is_not_distinct_from(given),
+            not_(id != given),
+            not_(id.not_in([given])),
+        ):
+            assert self.names(condition, **parameters) == found
+        for condition in (id != given, id.not_in([given]), id.is_distinct_from(given), not_(id == given)):
+            assert self.names(condition, **parameters) == others
+
+
+@pytest.fixture
+def rows_of(create: Callable[[MetaData], None], session: Session) -> Iterator[Callable[[Any], Rows]]:
+    """Make the tables with ids of a format, and the rows."""
+
+    def make(declared: Any) -> Rows:
+        model = model_of(declared)
+        create(model.metadata)
+        return Rows(model, session)
+
+    yield make
+    session.rollback()
+
+
+of_numbers = pytest.mark.parametrize("format_name", NUMBERS, indirect=True)
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def format_name(request: pytest.FixtureRequest) -> str:
+    """The name of a format: the tests of one come one after the other, and share the tables."""
+    return str(request.param)
+
+
+@pytest.fixture
+def rows(format_name: str, rows_of: Callable[[Any], Rows]) -> Rows:
+    """The rows, with ids of each format."""
+    return rows_of(FORMATS[format_name])
+
+
+# --- equalities
+
+
+def test_well_formed_and_malformed(rows: Rows) -> None:
+    """An id finds its row, a malformed text none, in whatever way it is given; so does a statement that is cached."""
+    id = rows.model.public_id
+    for way, make in WAYS.items():
+        malformed = MALFORMED + UNSENDABLE * (way == "text" or id.type.is_native)
+        for text, found in [(rows.id, ["one"]), (rows.other, ["two"]), *((text, []) for text in malformed)]:
+            rows.check(make(text), found)
+            assert rows.names(id.in_([make(text), literal(rows.other)])) == sorted({*found, "two"})
+    for text in MALFORMED + UNSENDABLE:
+        assert lookup.get(rows.session, rows.model, text) is None
+
+
+def test_nothing_and_iterables(rows: Rows) -> None:
+    """``None`` is NULL, an empty list holds no id, and a list may be any iterable, or a query."""
+    id, texts = rows.model.public_id, {rows.id: 1, "nonsense": 2}
+
+    assert rows.names(id == None) == rows.names(id.in_([])) == []  # noqa: E711
+    assert rows.names(id != None) == rows.names(id.not_in([])) == ["one", "two"]  # noqa: E711
+    for several in (texts.keys(), iter(texts), (text for text in texts), tuple(texts), set(texts)):
+        assert rows.names(id.in_(several)) == ["one"]
+    assert rows.names(id.in_(select(id).where(rows.model.name == "two"))) == ["two"]
+
+
+@of_numbers
+def test_another_column(rows: Rows) -> None:
+    """A column of ids of others is joined by them; beside NULL, ``!=`` is not true, and IS DISTINCT FROM is."""
+    session, about, other = rows.session, rows.model.Note.about, aliased(rows.model)
+    session.add_all([rows.model.Note(about=None), rows.model.Note(about=rows.id)])
+    session.flush()
+
+    def count(condition: Any) -> int:
+        return len(session.scalars(select(rows.model.Note.id).where(condition)).all())
+
+    for text in ("nonsense", literal("nonsense")):
+        assert [count(about == text), count(about != text), count(about.in_([text, rows.id]))] == [0, 1, 1]
+        assert [count(about.is_distinct_from(text)), count(about.is_not_distinct_from(text))] == [2, 0]
+    assert session.scalars(select(about).join(rows.model, rows.model.public_id == about)).all() == [rows.id]
+    assert session.scalars(select(other.public_id).join(rows.model.Note, other.public_id == about)).all() == [rows.id]
+
+
+def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:
+    """A parameter with the id of another type is equal to no row."""
+    rows = rows_of(BoundId)
+    own, other = BoundId(rows.id), OtherId("o" + rows.id)
+
+    rows.check(literal(own), ["one"])
+    rows.check(literal(other), [])
+    assert rows.names(rows.model.public_id.in_([literal(own), literal(other)])) == ["one"]
+
+
+@pytest.mark.parametrize("name", IN_OTHER_LETTERS)
+def test_other_letters(rows_of: Callable[[Any], Rows], name: str) -> None:
+    """An id in other letters is the same id in a parameter as well."""
+    rows = rows_of(IN_OTHER_LETTERS[name])
+    id, given = rows.model.public_id, literal(rows.id.swapcase())
+
+    rows.check(given, ["one"])
+    assert rows.names(id <= given) == rows.names(id <= rows.id)
+    rows.session.execute(update(rows.model).where(id == given).values(name="changed"))
+    assert (rows.one.name, rows.two.name) == ("changed", "two")
+
+
+def test_members_of_an_enum(rows: Rows) -> None:
+    """Texts may be members of an ``Enum``, which ``str()`` would write by their names."""
+    members: Any = Enum("members", {"own": rows.id, "none": "nonsense"}, type=str)
+
+    for way in (lambda member: member, literal):
+        rows.check(way(members.own), ["one"])
+        rows.check(way(members.none), [])
+    rows.check(bindparam("given"), ["one"], given=members.own)
+    assert rows.names(rows.model.public_id.in_(members)) == ["one"]
+
+
+def test_references(rows: Rows) -> None:
+    """A reference is compared with parameters as a column of ids is."""
+    parent, model = rows.model.parent_public_id, rows.model
+
+    for given in (literal(rows.id), bindparam("given", rows.id)):
+        assert rows.names(parent == given) == rows.names(parent.in_([given, rows.other])) == ["two"]
+        assert rows.names(parent != given) == rows.names(parent.not_in([given])) == []
+        assert rows.names(parent.is_distinct_from(given)) == ["one"]
+    assert rows.names(parent.in_(bindparam("given", [rows.id], expanding=True))) == ["two"]
+    for given in (literal(rows.other), literal("nonsense")):
+        assert (rows.names(parent == given), rows.names(parent != given)) == ([], ["two"])
+    rows.session.execute(delete(model).where(parent == literal(rows.id)))
+    assert rows.session.scalars(select(model.name)).all() == ["one"]
+
+
+def test_on_the_left(rows: Rows) -> None:
+    """On the left, a parameter has to be given the column's type, as the guide says."""
+    id = rows.model.public_id
+
+    assert rows.names(literal(rows.id, id.type) == id) == ["one"]
+    assert rows.names(literal(rows.id, id.type) != id) == ["two"]
+
+
+# --- the value at execution
+
+
+def test_a_value_that_execution_gives(rows: Rows) -> None:
+    """What counts is the value at execution, whatever the parameter was made with: nothing, or a malformed text."""
+    id = rows.model.public_id
+    made = [bindparam("given"), bindparam("given", type_=String())]
+    if id.type.is_native:
+        made += [bindparam("given", text) for text in ("", "nonsense", None)]
+    for given in made:
+        rows.check(given, ["one"], given=rows.id)
+        both = id.in_([given, bindparam("more", "nonsense")])
+        assert rows.names(both, given=rows.id, more=rows.other) == ["one", "two"]
+
+
+def test_malformed_at_execution(rows: Rows) -> None:
+    """A malformed text that only execution gives is sent as it is to a column of texts, and no row has it; to a column
+    of numbers it cannot be sent."""
+    id = rows.model.public_id
+    for text, given in itertools.product(
+        MALFORMED, (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id))
+    ):
+        if id.type.is_native:
+            with pytest.raises(InvalidPublicId):
+                rows.names(id == given, given=text)
+        else:
+            rows.check(given, [], given=text)
+
+
+@pytest.mark.parametrize("type_", [None, String()])
+def test_name_that_another_column_has(rows: Rows, type_: Any) -> None:
+    """A parameter whose name stands beside another column, too, is sent there as it is; as a number it is refused."""
+    model, given = rows.model, bindparam("given", type_=type_)
+    if model.public_id.type.is_native:
+        with pytest.raises(InvalidPublicId):
+            rows.names(or_(model.name == given, model.public_id == given), given="one")
+        return
+    assert rows.names(or_(model.name == given, model.public_id == given), given="one") == ["one"]
+    assert rows.names(or_(model.public_id == given, model.name == given), given="one") == ["one"]
+    changed = update(model).where(model.public_id != given).values(name=given)
+    rows.session.execute(changed, {"given": "Ursula K."}, execution_options={"synchronize_session": False})
+    assert {*rows.session.scalars(select(model.name))} == {"Ursula K."}
+
+
+def test_no_text_at_execution(rows: Rows) -> None:
+    """A key in place of a public id is a mistake of the program, and is told as such."""
+    id = rows.model.public_id
+    for condition, given in [
+        (id == bindparam("given"), 1),
+        (id == bindparam("given", type_=String()), 1),
+        (id.in_(bindparam("given", expanding=True)), [rows.id, 1]),
+    ]:
+        with pytest.raises(InvalidPublicId, match="it is of type int"):
+            rows.names(condition, given=given)
+
+
+def test_a_list_in_one_parameter(rows: Rows) -> None:
+    """``in_(bindparam("ids", [...]))`` finds the rows of the list, without what is malformed in it."""
+    id, ids = rows.model.public_id, [rows.id, "nonsense"]
+    made = [bindparam("ids", expanding=True), bindparam("ids", [rows.id], expanding=True)]
+    if id.type.is_native:
+        for given in (
+            bindparam("ids", ids, expanding=True),
+            bindparam("ids", ids, String()),
+            bindparam("ids", ids, unique=True, expanding=True),
+            bindparam("called", callable_=lambda: [rows.id], type_=String(), expanding=True),
+        ):
+            assert (rows.names(id.in_(given)), rows.names(id.not_in(given))) == (["one"], ["two"])
+        made.append(bindparam("ids", type_=String(), expanding=True))
+        assert rows.names(id.in_(bindparam("ids", ["nonsense"]))) == []
+    for given in made:
+        assert rows.names(id.in_(given), ids=[rows.other]) == ["two"]
+
+
+# --- order
+
+
+def test_order(rows: Rows) -> None:
+    """``<``, ``>`` and BETWEEN take parameters, too."""
+    id = rows.model.public_id
+    (small, low), (large, high) = sorted([(rows.id, "one"), (rows.other, "two")])
+
+    assert rows.names(id < literal(large)) == [low]
+    assert rows.names(id >= bindparam("given", large)) == [high]
+    assert rows.names(id <= bindparam("given", small, String())) == [low]
+    assert rows.names(id > literal(small)) == [high]
+    assert rows.names(id.between(literal(small), literal(small))) == [low]
+    assert rows.names(id.between(small, bindparam("given", large))) == ["one", "two"]
+
+
+@of_numbers
+def test_no_place_in_the_order(rows: Rows) -> None:
+    """A malformed text is no bound of numbers."""
+    id = rows.model.public_id
+    for condition in (
+        id < "nonsense",
+        id >= literal("nonsense"),
+        id.between("nonsense", rows.id),
+        id.between(rows.id, bindparam("given")),
+        ~id.between(rows.id, literal("nonsense")),
+    ):
+        with pytest.raises(InvalidPublicId):
+            rows.names(condition, given="nonsense")
+
+
+def test_text_that_begins_with_an_id(rows: Rows) -> None:
+    """What is joined to an id is no id, so that it is compared with any text."""
+    if rows.model.public_id.type.is_native:
+        return
+    joined = rows.model.public_id + "/and more, with blanks"
+    assert rows.names(joined == f"{rows.id}/and more, with blanks") == ["one"]
+    assert rows.names(joined.in_([f"{rows.other}/and more, with blanks"])) == ["two"]
+
+
+# --- in other statements
+
+
+def test_update_and_delete(rows: Rows) -> None:
+    """UPDATE and DELETE with a parameter change that row, or spare it; so do the objects of the session."""
+    session, model, one, two = rows.session, rows.model, rows.one, rows.two
+    for given in (bindparam("given"), bindparam("given", rows.other), bindparam("given", "nonsense")):
+        if model.public_id.type.is_native:
+            session.execute(update(model).where(model.public_id == given).values(name="changed"), {"given": rows.id})
+            assert (one.name, two.name) == ("changed", "two")
+            session.rollback()
+    session.execute(update(model).values(parent_id=None))
+    session.execute(update(model).where(model.public_id == literal(rows.id)).values(name="kept"))
+    assert (one.name, two.name) == ("kept", "two")
+    session.execute(delete(model).where(model.public_id != literal(rows.id)))
+    assert (one in session, two in session) == (True, False)
+
+    assert session.scalars(select(model.name)).all() == ["kept"]
+
+
+@pytest.mark.parametrize("name", ["ulid text", "nanoid"])
+def test_evaluated_for_objects(rows_of: Callable[[Any], Rows], name: str) -> None:
+    """Where texts are stored, the session can tell which of its objects a parameter is about, without asking."""
+    rows = rows_of(FORMATS[name])
+    id = rows.model.public_id
+
+    for condition in (id == literal(rows.id), id <= literal(rows.id)):
+        changed = update(rows.model).where(condition).values(name="changed")
+        rows.session.execute(changed, execution_options={"synchronize_session": "evaluate"})
+        assert rows.one.name == "changed"
+        rows.session.rollback()
+
+
+def test_lambda_statements(rows: Rows) -> None:
+    """A lambda is run once and kept; the rows are those of each value, or list, whatever the first one was."""
+    model, session = rows.model, rows.session
+
+    def same(given: Any) -> Any:
+        return session.scalars(lambda_stmt(lambda: select(model.name).where(model.public_id == given))).all()
+
+    def other(given: Any) -> Any:
+        return session.scalars(lambda_stmt(lambda: select(model.name).where(model.public_id != given))).all()
+
+    def several(ids: list[str]) -> Any:
+        return session.scalars(lambda_stmt(lambda: select(model.name).where(model.public_id.in_(ids)))).all()
+
+    if model.public_id.type.is_native:
+        assert (same(literal("nonsense")), other(literal("nonsense"))) == ([], ["one", "two"])
+    for _ in range(2):
+        assert (same(literal(rows.id)), same(literal(rows.other)), other(literal(rows.id))) == (
+            ["one"],
+            ["two"],
+            ["two"],
+        )
+        assert (several([rows.id, "nonsense"]), several([rows.other])) == (["one"], ["two"])
+
+
+def test_written_into_the_statement(rows: Rows) -> None:
+    """With ``literal_binds`` the statement has what the column stores."""
+    id = rows.model.public_id
+    for condition, found in [
+        (id == rows.id, "one"),
+        (id == literal(rows.id), "one"),
+        (id.in_([literal("x"), literal(rows.other)]), "two"),
+    ]:
+        query = select(rows.model.name).where(condition)
+        text = str(query.compile(rows.session.get_bind(), compile_kwargs={"literal_binds": True}))
+
+        assert rows.session.connection().exec_driver_sql(text.replace("%%", "%")).scalar() == found
