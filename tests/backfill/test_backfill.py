@@ -70,14 +70,17 @@ def is_full(people: People, rows: int = ROWS, format: NanoId | None = None) -> b
 # --- rows and keys
 
 
+@pytest.mark.parametrize("window", [100, MODULE.WINDOW], ids=["many windows", "many batches"])
 @pytest.mark.parametrize("key", KEYS)
-def test_many_windows(people: People, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of many windows is filled in all of them, and to the last row."""
-    monkeypatch.setattr(MODULE, "WINDOW", 100)
-    make(people, 1_050, key)
+def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row gets one id, whatever its key is, in a table of many windows, and in a window of many batches."""
+    monkeypatch.setattr(MODULE, "WINDOW", window)
+    make(people, key=key)
 
-    assert backfill.run(people.engine, "person").filled == 1_050
-    assert is_full(people, 1_050)
+    progress = backfill.run(people.engine, "person")
+
+    assert (progress.filled, progress.finished) == (ROWS, True)
+    assert is_full(people)
 
 
 @on("postgresql")
