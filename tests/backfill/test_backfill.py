@@ -26,7 +26,7 @@ MODULE: Any = backfill
 ROWS = 3_000
 KEYS = {
     "id integer PRIMARY KEY": "n",
-    "a integer, b varchar(9), c integer, PRIMARY KEY (a, b, c)": "n % 3, n % 50, n",
+    "a integer, b varchar(9), c integer, PRIMARY KEY (a, b, c)": "n % 7, n % 50, n",
     "id varchar(20) PRIMARY KEY": "n * 700001",
 }
 """Columns of a key, and the values of the row n; tests/migrating/test_zoo_of_keys.py has other types."""
