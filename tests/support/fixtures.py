@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.engine import URL
 from support.parcel_table import NAME, Parcels
+from support.people import People
 from support.projects import Project
 
 from sqlalchemy_public_id.alembic import drop_cluster_config
@@ -97,3 +98,25 @@ def parcels(engine: Engine) -> Iterator[Parcels]:
     if engine.name != "sqlite":
         made.execute(f"DROP {'SEQUENCE' if engine.name == 'postgresql' else 'TABLE'} IF EXISTS cluster_sequence_{NAME}")
         made.run(drop_cluster_config)
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table of so many people, with more columns and constraints; it is gone after the test."""
+    made: list[People] = []
+
+    def make(rows: int = 3, more: str = "", after: str = "", **options: Any) -> People:
+        people = People(engine, **options)
+        made.append(people)
+        people.create(rows, more, after)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+@pytest.fixture
+def table(new_people: Callable[..., People]) -> People:
+    """An empty table of people, which a test may create again."""
+    return new_people(0)
