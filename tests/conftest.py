@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1]))  # the proxy of the benchmarks
 
 from support import servers
-from support.fixtures import listen, new_project, parcels, restless, send
+from support.fixtures import listen, members, new_project, parcels, restless, send
 from support.resident_tables import ResidentTables
 
-__all__ = ["listen", "new_project", "parcels", "restless", "send"]
+__all__ = ["listen", "members", "new_project", "parcels", "restless", "send"]
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""

@@ -10,7 +10,6 @@ from sqlalchemy import JSON, Computed, Engine, MetaData, String, func, insert, i
 from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.ext.mutable import MutableDict
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
-from support import members
 from support.marks import fast_ways, on
 from support.members import A, B, Team, TeamId, Tiny, User
 from support.rows import agree, stored
@@ -69,12 +68,7 @@ class Computing(PublicIdMixin, Base):
     computed: Mapped[int] = mapped_column(default=func.abs(-5))
 
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(members.Base.metadata)
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, text
 from sqlalchemy.exc import DBAPIError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, Session, column_property, mapped_column, relationship
-from support import members
 from support.members import Animal, Cat, Dog, Team, Tiny, User
 from support.rows import agree, stored
 from support.ways import flush, insert_in_bulk
@@ -52,12 +51,7 @@ class Named(PublicIdMixin, Base):
 ROWS = 30
 """Enough for arrays on PostgreSQL."""
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(members.Base.metadata)
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, delete, event, func, insert, select, text
+from sqlalchemy import Engine, delete, event, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Session
 from support.attached import OTHER, attach
 from support.marks import on
-from support.members import A, B, Base, Tiny, User
+from support.members import A, B, Tiny, User
 from support.rows import agree
 from support.ways import (
     Way,
@@ -33,12 +33,7 @@ from support.ways import (
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
 def count(session: Session, model: Any) -> int:

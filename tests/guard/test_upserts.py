@@ -11,13 +11,11 @@ from sqlalchemy import (
     Insert,
     MetaData,
     String,
-    delete,
     func,
     insert,
     literal,
     select,
     text,
-    union_all,
     update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -202,11 +200,8 @@ def rotation(engine: Engine, target: Any, **values: Any) -> Any:
 WRAPPED: dict[str, Callable[[Any], Any]] = {
     "SELECT from it": lambda inner: select(inner.returning(table.c.public_id).cte("done")),
     "SELECT beside it": lambda inner: select(literal(1)).add_cte(inner.cte("done"), nest_here=True),
-    "UNION": lambda inner: union_all(select(inner.returning(table.c.public_id).cte("done")), select(literal("x"))),
-    "alias": lambda inner: select(inner.returning(table.c.public_id).cte("done").alias("other")),
     "entities": lambda inner: select(aliased(User, inner.returning(User).cte("done"))),
     "UPDATE": lambda inner: update(Link).values(url="changed").add_cte(inner.cte("done")),
-    "DELETE": lambda inner: delete(Link).add_cte(inner.cte("done")),
     "INSERT from it": lambda inner: insert(Link).from_select(
         ["url", "long_text"], select(inner.returning(table.c.email, table.c.public_id).cte("done"))
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, select
+from sqlalchemy import String, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -20,19 +20,14 @@ from sqlalchemy.orm import (
     mapped_column,
 )
 from support.marks import on
-from support.members import A, B, Base, Link, Team, TeamId, User
+from support.members import A, B, Link, Team, TeamId, User
 from support.rows import agree, stored
 from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_mappings, save_in_bulk
 
 from sqlalchemy_public_id import InvalidPublicId, PublicIdMixinDataclass, bulk, testing
 
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
-pytestmark = pytest.mark.usefixtures("tables")
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, select, text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from support.marks import on, on_async
@@ -19,12 +19,7 @@ from conftest import Statements
 from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin
 
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
-pytestmark = pytest.mark.usefixtures("tables")
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pickle
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import MetaData, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
 from support.marks import on
-from support.members import A, Base, Dog, Team, TeamId, User
+from support.members import A, Dog, Team, TeamId, User
 from support.rows import agree, stored
 from support.ways import execute, flush
 
@@ -19,12 +19,7 @@ from conftest import Statements
 from sqlalchemy_public_id import testing
 
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
-pytestmark = pytest.mark.usefixtures("tables")
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 # --- make_transient()

@@ -6,24 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, bindparam, insert, select, update
+from sqlalchemy import ForeignKey, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support import ways
 from support.marks import on
-from support.members import A, B, Base, Team, TeamId, User
+from support.members import A, B, Team, TeamId, User
 from support.rows import agree, stored
 from support.ways import Rows, Way, flush
 
 from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, testing
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 table = User.__table__
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
 
 
 def cascade(session: Session, model: Any, rows: Rows) -> Any:
