@@ -45,11 +45,12 @@ def test_given_id_after_a_failed_flush(session: Session, write: Way, rows: int) 
 
 @pytest.mark.parametrize("insert", [Session.add_all, bulk.insert])
 def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Session, list[Any]], None]) -> None:
-    """Objects of the next flush show the ids of their rows, and so does the failed one when it is added again."""
+    """The failed objects have no ids, and those of the next flush, and they when they are added again, have new ones."""
     failed = [User(name="failed", email="taken"), User(name="beside")]
     with pytest.raises(IntegrityError), session.begin_nested():
         insert(session, failed)
         session.flush()
+    assert ["public_id" in vars(each) for each in failed] == [False, False]
 
     failed[0].email = "free"
     others = [User(name="one"), User(name="two")]
