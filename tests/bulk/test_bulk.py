@@ -206,6 +206,15 @@ def test_rows_are_those_of_a_flush(session: Session, others: None) -> None:
     assert shown == [[getattr(each, key) for key in keys] for each in objects]
 
 
+def test_json_null(session: Session, others: None) -> None:
+    """An empty column is told from a JSON ``null``, as in a flush."""
+    for write in (insert_in_bulk, flush):
+        write(session, Wide, [{}, {"document": None}, {"document": {"a": 1}}])
+    nulls = session.scalars(select(Wide.document.is_(text("NULL"))).order_by(Wide.id)).all()
+
+    assert list(map(bool, nulls)) == [True, False, False] * 2
+
+
 def test_default_that_looks_at_the_row(session: Session, others: None) -> None:
     """A default function sees all columns, as in a flush, those that are not set as ``None``."""
     objects = insert_in_bulk(session, Shown, [{"name": "ada"}, {}, {"name": "grace"}])

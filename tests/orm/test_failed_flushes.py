@@ -45,7 +45,7 @@ def test_given_id_after_a_failed_flush(session: Session, write: Way, rows: int) 
 
 @pytest.mark.parametrize("insert", [Session.add_all, bulk.insert])
 def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Session, list[Any]], None]) -> None:
-    """The failed objects have no ids, and those of the next flush, and they when they are added again, have new ones."""
+    """Failed objects have no ids; those of the next flush, and they when they are added again, have those of rows."""
     failed = [User(name="failed", email="taken"), User(name="beside")]
     with pytest.raises(IntegrityError), session.begin_nested():
         insert(session, failed)
