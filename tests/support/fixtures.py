@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy import Engine, MetaData, event, inspect, text
 from sqlalchemy.engine import URL
+from support.members import Base as Members
 from support.parcel_table import NAME, Parcels
 from support.people import People
 from support.projects import Project
@@ -40,6 +41,12 @@ def listen() -> Iterator[Callable[..., None]]:
     yield listen
     for each in reversed(listening):
         event.remove(*each)
+
+
+@pytest.fixture
+def members(create: Callable[[MetaData], None]) -> None:
+    """The tables of support.members."""
+    create(Members.metadata)
 
 
 @pytest.fixture
