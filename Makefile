@@ -8,10 +8,11 @@ PROGRAMS   ?= 10000
 TIER       ?= quick
 
 CPUS      := $(shell getconf _NPROCESSORS_ONLN)
-# "worksteal" leaves the tests of a module to one process, which keeps their tables.
-PROCESSES := --dist worksteal -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
+# "loadfile" gives each file to one process: the examples of a page build on each other, and tests of a module share
+# their tables. Files with slow tests begin first (tests/conftest.py), for one of them may take minutes.
+PROCESSES := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
 # A test on a server waits for it half of the time.
-WITH_SERVERS := --dist worksteal -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
+WITH_SERVERS := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 # whatever runs on rows: without migrations, commands, and whole services
 ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrating cli histories helpdesk invoicing neighbours)
