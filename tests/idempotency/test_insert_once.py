@@ -30,6 +30,7 @@ from support.purchases import ADA, A, B, Base, Customer, Line, Order, stored
 from support.shapes import FOR_SERVERS, SHAPES
 from support.stories import tell
 
+from conftest import Statements
 from sqlalchemy_public_id import (
     ConfigurationError,
     IdempotencyConflict,
@@ -122,6 +123,16 @@ def test_only_what_is_set_is_compared(db: Session) -> None:
         with pytest.raises(IdempotencyConflict) as caught:
             insert_once(db, Order(public_id=A, **other))
         assert caught.value.differing == tuple(other)
+
+
+def test_deferred_column(db: Session, statements: Statements) -> None:
+    """A deferred column is compared as others are: its value comes with the row."""
+    insert_once(db, Order(public_id=A, note="deferred"))
+    db.expunge_all()
+    statements.clear()
+    assert insert_once(db, Order(public_id=A, note="deferred"))[1] is False
+
+    assert len([statement for statement in statements.starting("SELECT") if "FROM" in statement]) == 1
 
 
 @pytest.mark.parametrize("expire_on_commit", [True, False])
