@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -321,5 +322,18 @@ def test_bulk_insert_into_a_small_space(run: Callable[[Story], None]) -> None:
             await bulk.insert(session, [Tiny()])
         await session.rollback()
         assert await session.scalar(select(func.count()).select_from(Tiny)) == 36
+
+    run(story)
+
+
+@pytest.mark.parametrize("names", [["Ada"], ["new", "Ada"], ["new", "new"]], ids=", ".join)
+def test_bulk_insert_and_other_constraints(run: Callable[[Story], None], names: list[str]) -> None:
+    """A duplicate of another kind is the error that it always was."""
+
+    async def story(session: AsyncSession) -> None:
+        with pytest.raises(IntegrityError):
+            await bulk.insert(session, [Writer(name=name) for name in names])
+        await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Writer)) == 2
 
     run(story)
