@@ -8,10 +8,11 @@ PROGRAMS   ?= 10000
 TIER       ?= quick
 
 CPUS      := $(shell getconf _NPROCESSORS_ONLN)
-# "worksteal" leaves the tests of a module to one process, which keeps their tables.
-PROCESSES := --dist worksteal -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
+# "loadfile" gives each file to one process: the examples of a page build on each other, and tests of a module share
+# their tables. Files with slow tests begin first (tests/conftest.py), for one of them may take minutes.
+PROCESSES := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
 # A test on a server waits for it half of the time.
-WITH_SERVERS := --dist worksteal -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
+WITH_SERVERS := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 # whatever runs on rows: without migrations, commands, and whole services
 ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrating cli histories helpdesk invoicing neighbours)
@@ -21,6 +22,7 @@ UV     := .venv/uv/bin/uv
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
 BIN    := $(VENV)/bin
 BENCH  := .venv/benchmarks-$(SQLALCHEMY)
+CHECK  := .venv/check$(if $(filter 2.1,$(SQLALCHEMY)),,-$(SQLALCHEMY))
 LOWEST := .venv/lowest
 NEIGHBOURS := .venv/neighbours
 EXTRAS := postgresql,mysql,asyncpg,aiomysql,asyncmy,aiosqlite
@@ -48,8 +50,8 @@ demo: $(VENV)/demo.done
 helpdesk: $(VENV)/demo.done
 	@$(BIN)/python -m examples.helpdesk $(filter-out sqlite://,$(URL))
 
-check: $(VENV)/test.done
-	$(BIN)/python -m pytest $(PROCESSES) $(QUICK) --on sqlite $(ARGS)
+check: $(CHECK)/installed.done
+	$(CHECK)/bin/python -m pytest $(PROCESSES) $(QUICK) --on sqlite $(ARGS)
 	@echo "Left out: PostgreSQL, MySQL, MariaDB: make test. Left out there too: $(LEFT_OUT)"
 
 ifeq ($(TIER),all)
@@ -94,7 +96,7 @@ install: $(UV)
 	@rm -f $(VENV)/*.done
 	$(if $(wildcard $(BIN)/python),,$(call create,$(VENV)))
 	$(UV) pip install --quiet --python $(BIN)/python --editable '.[$(EXTRAS)]' \
-	    --group test --group lint --group docs --group bench $(PINNED)
+	    --group gate --group lint --group docs --group bench $(PINNED)
 
 # The suites of SQLAlchemy and of packages around it, with the library of this tree loaded: tools/outside/README.md.
 outside: $(VENV)/test.done databases
@@ -174,10 +176,16 @@ $(VENV)/demo.done: dist/built
 	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group demo)
 
 $(VENV)/test.done $(VENV)/lint.done: dist/built
-	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group test --group lint $(if $(filter 2.0,$(SQLALCHEMY)),--group cockroachdb))
+	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group gate --group lint $(if $(filter 2.0,$(SQLALCHEMY)),--group cockroachdb))
 
 $(VENV)/docs.done: dist/built
-	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group docs --group test)
+	$(call install_wheel,$(VENV),$(EXTRAS),$(PINNED) --group docs --group gate)
+
+# The tree itself, and no more than 45 packages.
+$(CHECK)/installed.done: pyproject.toml | $(UV)
+	@$(UV) venv --quiet --clear --python .venv/uv/bin/python $(CHECK)
+	@$(UV) pip install --quiet --python $(CHECK)/bin/python --editable . --group test $(PINNED)
+	@touch $@
 
 $(BENCH)/installed.done: dist/built
 	$(call install_wheel,$(BENCH),postgresql$(COMMA)mysql,$(PINNED) --group bench)

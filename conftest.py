@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from doctest import ELLIPSIS
-from typing import TYPE_CHECKING, Any, TypeAlias
+from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, String, create_engine
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sybil import Sybil
+from sybil.integration.pytest import SybilItem
 from sybil.parsers import markdown, rest
 from sybil.sybil import SybilCollection
 
 from sqlalchemy_public_id import PublicIdMixin
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdist.scheduler import LoadScopeScheduling, WorkStealingScheduling
-    from xdist.workermanage import WorkerController
-
-    Scheduling: TypeAlias = LoadScopeScheduling | WorkStealingScheduling
 
 
 def as_a_program(names: dict[str, Any]) -> None:
@@ -54,6 +49,8 @@ def close(names: dict[str, Any]) -> None:
     for engine in [value for value in names.values() if isinstance(value, Engine)]:
         engine.dispose()
     names.clear()
+    while gc.collect():  # a class may be garbage only after another one is gone
+        pass
 
 
 FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)]
@@ -73,41 +70,16 @@ EXAMPLES = SybilCollection(
 pytest_collect_file = EXAMPLES.pytest()
 collect_ignore = ["docs/_build"]
 
+NEEDS = {"litestar": "litestar", "keyed.py": "ffx", "KeyedStep(": "ffx"}
+"""A word in an example, or in the name of its file → the module of another package that the example imports."""
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
-    """Give all examples of one file to one process, because they build on each other."""
-    from xdist.scheduler import LoadScopeScheduling, WorkStealingScheduling
 
-    class WholeFiles(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/nodes/"):  # one worker starts one cluster
-                return nodeid.partition("::")[0]
-            return nodeid.partition("::line:")[0]
-
-    class StealsWholeFiles(WorkStealingScheduling):
-        def _continues(self, index: int) -> bool:
-            """Return True if a test is an example that builds on the one before it."""
-            assert self.collection is not None
-            file, is_example, _ = self.collection[index].partition("::line:")
-            return bool(is_example) and index > 0 and self.collection[index - 1].startswith(f"{file}::line:")
-
-        def _send_tests(self, node: WorkerController, num: int) -> None:
-            while 0 < num < len(self.pending) and self._continues(self.pending[num]):
-                num += 1
-            super()._send_tests(node, num)
-
-        def add_node(self, node: WorkerController) -> None:
-            super().add_node(node)
-            steal = node.send_steal
-
-            def steal_whole_files(indices: Sequence[int]) -> None:
-                # a worker gives back all of these, or none if it has begun one of them
-                first = next((at for at, index in enumerate(indices) if not self._continues(index)), len(indices))
-                steal(indices[first:])
-
-            node.send_steal = steal_whole_files  # type: ignore[method-assign]
-
-    schedulers: dict[str, type[Scheduling]] = {"load": WholeFiles, "worksteal": StealsWholeFiles}
-    scheduler = schedulers.get(config.option.dist)
-    return None if scheduler is None else scheduler(config, log)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the examples of an extra that is not installed."""
+    missing = {word: module for word, module in NEEDS.items() if find_spec(module) is None}
+    for item in items if missing else ():
+        if isinstance(item, SybilItem):
+            example = item.example
+            text = f"{item.nodeid}\n{example.document.text[example.start : example.end]}"
+            for module in {module for word, module in missing.items() if word in text}:
+                item.add_marker(pytest.mark.skip(reason=f"could not import {module!r}"))

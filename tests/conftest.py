@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1]))  # the proxy of the benchmarks
 
 from support import servers
-from support.fixtures import listen, new_project, parcels, restless, send
+from support.fixtures import listen, members, new_people, new_project, parcels, restless, send, table
 from support.resident_tables import ResidentTables
 
-__all__ = ["listen", "new_project", "parcels", "restless", "send"]
+__all__ = ["listen", "members", "new_people", "new_project", "parcels", "restless", "send", "table"]
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""
@@ -106,6 +106,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def _is_left_to_sqlite(item: pytest.Item) -> bool:
@@ -254,6 +256,7 @@ def session(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Session]
 def async_engine(request: pytest.FixtureRequest) -> AsyncEngine:
     """An engine for ``aiosqlite``, or for each asynchronous driver in a ``backend`` test; for one ``asyncio.run()``."""
     database, driver = request.param
+    pytest.importorskip("psycopg" if driver == "psycopg_async" else driver)
     return create_async_engine(url_of(database, driver), poolclass=NullPool)
 
 

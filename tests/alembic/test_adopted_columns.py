@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.operations.ops import MigrationScript
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, String, Table
 from support.marks import on
-from support.people import People, migrating, people, send
+from support.people import People, migrating, send
 
 from sqlalchemy_public_id import NanoId, PublicIdType, public_id_column
 
@@ -19,12 +19,6 @@ pytestmark = pytest.mark.backend
 
 FORMAT = NanoId(length=8)
 CONVENTION = {"uq": "uq_%(table_name)s_%(column_0_name)s"}
-
-
-@pytest.fixture
-def table(engine: Engine) -> Iterator[People]:
-    with people(engine, 0) as made:
-        yield made
 
 
 CONSTRAINT = "ALTER TABLE person ADD CONSTRAINT of_another_name UNIQUE (public_id)"
@@ -51,11 +45,6 @@ def models(column: Column[Any], **options: Any) -> MetaData:
     key = Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True)
     Table("person", metadata, key, Column("name", String(50)), column)
     return metadata
-
-
-def plain() -> Column[Any]:
-    """The column without the library: a control."""
-    return Column("public_id", String(8), nullable=False, unique=True)
 
 
 def public_id() -> Column[Any]:
@@ -105,26 +94,24 @@ def exact(engine: Engine) -> str:
 
 
 @pytest.mark.parametrize("convention", [None, CONVENTION], ids=["", "convention"])
-@pytest.mark.parametrize("column", [plain, public_id, declared_with_unique])
+@pytest.mark.parametrize("column", [public_id, declared_with_unique])
 @pytest.mark.parametrize("unique", UNIQUE)
 @on("postgresql", "mysql", "mariadb")
 def test_unique_column_is_adopted_as_it_is(
     table: People, unique: str, column: Callable[[], Column[Any]], convention: Any
 ) -> None:
-    """Whatever makes the ids unique stays: autogenerate finds nothing to do. ``plain`` may rename it: a control."""
+    """Whatever makes the ids unique stays: autogenerate finds nothing to do."""
     create(table, UNIQUE[unique], exact(table.engine))
     before = table.state()
 
     script = autogenerate(table.engine, models(column(), naming_convention=convention))
 
-    if column is not plain:
-        assert "op." not in written(script)
-        assert table.state() == before
+    assert "op." not in written(script)
+    assert table.state() == before
 
 
 @pytest.mark.parametrize("nulls", ["NULL", "NOT NULL"])
 @pytest.mark.parametrize("unique", [None, *UNIQUE])
-@pytest.mark.parametrize("column", [public_id, declared_with_unique])
 @pytest.mark.parametrize(
     ("database", "collation"),
     [
@@ -138,13 +125,11 @@ def test_unique_column_is_adopted_as_it_is(
     ],
     indirect=["database"],
 )
-def test_downgrade_of_an_adoption(
-    table: People, column: Callable[[], Column[Any]], unique: str | None, nulls: str, collation: str
-) -> None:
+def test_downgrade_of_an_adoption(table: People, unique: str | None, nulls: str, collation: str) -> None:
     """Upgrade and downgrade, each of them twice, leave the column as it was: NULL, uniqueness, collation, default."""
     create(table, unique and UNIQUE[unique], f"varchar(8) {collation}", nulls)
     before = table.state()
-    metadata = models(column())
+    metadata = models(declared_with_unique())
     script = autogenerate(table.engine, metadata)
 
     run(table.engine, script.upgrade_ops)
@@ -155,6 +140,41 @@ def test_downgrade_of_an_adoption(
     run(table.engine, script.downgrade_ops)
 
     assert table.state() == before
+
+
+@pytest.mark.parametrize("unique", ["constraint", "index"])
+def test_drop(table: People, unique: str) -> None:
+    """``op.drop_public_id()`` drops a column that something of another name makes unique."""
+    create(table, UNIQUE[unique])
+
+    table.run("drop_public_id")
+
+    assert table.columns() == ["id", "name"]
+
+
+DEFECTS = {
+    "DEFERRABLE": [f"{CONSTRAINT} DEFERRABLE"],
+    "INVALID": [
+        "CREATE UNIQUE INDEX of_another_name ON person (public_id)",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'of_another_name'::regclass",
+    ],
+}
+
+
+@on("postgresql")
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_worse_is_replaced(table: People, defect: str) -> None:
+    """A constraint that is checked late, or an index that is not valid, is not taken for the unique index."""
+    create(table, DEFECTS[defect][0])
+    for statement in DEFECTS[defect][1:]:
+        table.execute(statement)
+    metadata = models(public_id())
+
+    run(table.engine, autogenerate(table.engine, metadata).upgrade_ops)
+
+    state = table.state()
+    assert (state.complete, state.unique and state.unique.name) == (True, "uq_person_public_id")
+    assert "op." not in written(autogenerate(table.engine, metadata))
 
 
 @on("postgresql")

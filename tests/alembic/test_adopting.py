@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import CHAR, Engine, Integer, String, Uuid, inspect, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
+from support.people import migrating
 from support.projects import Project, upgrade_of
 from support.raw_uuids import HYPHENATED, RawUuid, of_uuid, type_of_uuid
 
 from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, lookup, public_id_column
+from sqlalchemy_public_id.alembic import add_public_id
+from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import URLSAFE64
 
@@ -22,7 +24,6 @@ pytestmark = pytest.mark.backend
 
 
 NANOID = NanoId(length=21, alphabet=URLSAFE64)
-BY_HAND = NanoId(length=4, alphabet="0123456789", prefix="INV", separator="-")
 
 
 class Programs:
@@ -157,21 +158,10 @@ def test_uuid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
         assert lookup.get(session, programs.new, row.public_id) is row
 
 
-@pytest.mark.parametrize("type_", [String(36), CHAR(36)], ids=["varchar", "char"])
-def test_uuid_text(project: Project, engine: Engine, type_: Any) -> None:
+def test_uuid_text(project: Project, engine: Engine) -> None:
     """UUIDs as hyphenated text are adopted as they are; new ones may be of another version."""
     format = Uuid7(encoding="hyphenated", storage="text").accepting(HYPHENATED)
-    programs = Programs(engine, type_, lambda: str(uuid.uuid4()), format)
-    programs.insert_old()
-
-    statements = adopt(project, programs)
-
-    assert len(statements) == (engine.name in {"mysql", "mariadb"})  # the collation
-
-
-def test_nanoid_column(project: Project, engine: Engine) -> None:
-    """Ids of nanoid are those of a NanoId with its length and alphabet."""
-    programs = Programs(engine, String(21), NANOID.generate, NANOID)
+    programs = Programs(engine, CHAR(36), lambda: str(uuid.uuid4()), format)
     programs.insert_old()
 
     statements = adopt(project, programs)
@@ -196,18 +186,6 @@ def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
     assert project.check(programs.metadata) is None
 
 
-def test_strings_by_hand(project: Project, engine: Engine) -> None:
-    """A numbering by hand is one more format: its strings stay valid, and new rows get ids of the library."""
-    programs = Programs(
-        engine, String(20), map("INV-{:04}".format, count(1)).__next__, NanoId(prefix="inv").accepting(BY_HAND)
-    )
-    programs.insert_old()
-
-    adopt(project, programs)
-
-    assert {type(programs.text(code)) for code in programs.links} == {str}
-
-
 @on("postgresql")
 @pytest.mark.parametrize(
     ("type_", "storage", "nullable"), [(Uuid(), "native", False), (Uuid(), "native", True), (String(36), "text", False)]
@@ -225,3 +203,70 @@ def test_default_of_the_database(project: Project, engine: Engine, type_: Any, s
     with engine.connect() as connection:
         defaults = {column["name"]: column["default"] for column in inspect(connection).get_columns("invoice")}
     assert "gen_random_uuid()" in defaults["code"]
+
+
+# --- strings by hand
+
+NUMBERED = NanoId(prefix="INV", separator="-", length=4, alphabet="0123456789")
+INVOICE = NanoId(prefix="inv").accepting(NUMBERED)
+BY_HAND = ["INV-0001", "INV-0002", "INV-0002", "see Ada", None]
+
+
+@pytest.fixture
+def invoices(new_project: Callable[..., Project], engine: Engine) -> Project:
+    project = new_project()
+    key = {"sqlite": "integer PRIMARY KEY NOT NULL", "postgresql": "serial PRIMARY KEY"}
+    project.execute(
+        f"CREATE TABLE invoice (id {key.get(engine.name, 'integer AUTO_INCREMENT PRIMARY KEY')}, number varchar(30))"
+    )
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO invoice (number) VALUES (:n)"), [{"n": number} for number in BY_HAND])
+    return project
+
+
+def add(engine: Engine, **options: Any) -> None:
+    with engine.connect() as connection, migrating(connection) as op:
+        add_public_id(op, "invoice", "number", format=INVOICE, collation="bytes", **options)
+
+
+def numbers(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return [*connection.scalars(text("SELECT number FROM invoice ORDER BY id"))]
+
+
+def test_by_hand_is_refused(invoices: Project, engine: Engine) -> None:
+    """Duplicates and strings that are no ids are refused together, and nothing was changed."""
+    with pytest.raises(MigrationRefused) as caught:
+        add(engine)
+
+    assert [obstacle.code for obstacle in caught.value.obstacles] == ["duplicates", "invalid-ids"]
+    assert numbers(engine) == BY_HAND
+
+
+@pytest.mark.parametrize("on_invalid", ["keep", "replace"])
+def test_by_hand_with_consent(invoices: Project, engine: Engine, on_invalid: Any) -> None:
+    """With consent, only rows without an id, duplicates and invalid strings get new ones; both programs go on."""
+    add(engine, on_duplicate="replace", on_invalid=on_invalid)
+
+    found = numbers(engine)
+    assert found[:2] == BY_HAND[:2]
+    assert (found[3] == "see Ada") == (on_invalid == "keep")
+    assert all(number.startswith("inv_") for number in (found[2], found[4]))
+    invoices.execute("INSERT INTO invoice (number) VALUES ('INV-0003')")
+    invoices.execute("INSERT INTO invoice (id) VALUES (100)")
+    assert [INVOICE.is_valid(number) for number in numbers(engine)[5:]] == [True, True]
+    with engine.connect() as connection:
+        nullable = {column["name"]: column["nullable"] for column in inspect(connection).get_columns("invoice")}
+    assert not nullable["number"]
+
+
+@on("mysql", "mariadb")
+def test_letters_beyond_ascii(invoices: Project, engine: Engine) -> None:
+    """A string that the column of ids cannot store is an obstacle, and no error in the middle of the migration."""
+    invoices.execute("DELETE FROM invoice")
+    invoices.execute("INSERT INTO invoice (number) VALUES ('für Ada')")
+
+    with pytest.raises(MigrationRefused, match="für Ada"):
+        add(engine, on_invalid="keep")
+
+    assert numbers(engine) == ["für Ada"]

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, ForeignKey, Integer, String, Table, Uuid, insert, inspect, select
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Session, joinedload, mapped_column, relationship
+from sqlalchemy import Column, Engine, ForeignKey, Integer, String, Table, Uuid, select
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column, relationship
 from support.marks import on
 from support.projects import Project
 from support.raw_uuids import RawUuid, of_uuid
@@ -79,35 +78,6 @@ def test_nothing_to_migrate(programs: Programs, new_project: Callable[..., Proje
     assert project.check(programs.metadata) is None
 
 
-def test_two_programs(programs: Programs) -> None:
-    """Each program finds the rows of the other one by their links, and adds lines to them."""
-    with Session(programs.engine) as session:
-        old = programs.old(title="old")
-        session.add(old)
-        session.commit()
-        key = old.id
-    with Session(programs.engine) as session:
-        row: Any = lookup.get_one(session, programs.new, programs.text(key))
-        assert row.title == "old"
-        row.lines.append(programs.new_line())
-        row.title = "changed"
-        new: Any = programs.new(title="new", lines=[programs.new_line(), programs.new_line()])
-        session.add(new)
-        assert programs.format.is_valid(new.id)  # before the flush
-        session.commit()
-        text = new.id
-    with Session(programs.engine) as session:
-        rows = {row.title: row for row in session.scalars(select(programs.old))}
-        assert {*rows} == {"changed", "new"}
-        assert rows["changed"].id == key
-        assert programs.text(rows["new"].id) == text
-        assert session.get(programs.old, rows["new"].id) is rows["new"]
-        session.add(programs.old_line(invoice_id=rows["new"].id))
-        session.commit()
-    with Session(programs.engine) as session:
-        assert len(lookup.get_one(session, programs.new, text).lines) == 3
-
-
 def test_lookups(programs: Programs) -> None:
     """All functions of ``lookup`` take a public id that is the key; ``session.get`` takes it, too."""
     with Session(programs.engine) as session:
@@ -124,41 +94,9 @@ def test_lookups(programs: Programs) -> None:
         assert lookup.get(session, programs.new, "nonsense") is None
         assert lookup.get(session, programs.new, programs.format.generate()) is None
         assert lookup.get(session, programs.new, texts[0], with_for_update=True) is rows[texts[0]]
-        assert lookup.resolve(session, texts[0]) is (rows[texts[0]] if programs.format.prefix else None)
         if programs.format.is_native:
             with pytest.raises(InvalidPublicId):
                 session.get(programs.new, "nonsense")
-
-
-def test_pages(programs: Programs) -> None:
-    """Pages are in the order of the ids, and reach each row once, in both directions."""
-    with Session(programs.engine) as session:
-        session.add_all(programs.new(title=f"{number}") for number in range(5))
-        session.commit()
-        for options in ({}, {"newest_first": True}):
-            seen: list[Any] = []
-            page = lookup.page(session, select(programs.new), limit=2, **options)
-            seen += page.items
-            while page.has_more:
-                page = lookup.page(session, select(programs.new), limit=2, after=page.next, **options)
-                seen += page.items
-            assert len({row.id for row in seen}) == len(seen) == 5
-
-
-def test_relationships(programs: Programs) -> None:
-    """Joins, eager loading and a filter by the key of another row work as with any key."""
-    invoice, line = programs.new, programs.new_line
-    with Session(programs.engine) as session:
-        one: Any = invoice(title="one", lines=[line(), line()])
-        session.add_all([one, invoice(title="two", lines=[line()])])
-        session.commit()
-        text = one.id
-    with Session(programs.engine) as session:
-        found = lookup.get_one(session, invoice, text, options=[joinedload(invoice.lines)])
-        assert "lines" not in inspect(found).unloaded
-        assert [one.invoice_id for one in found.lines] == [text, text]
-        assert len(session.scalars(select(line).where(line.invoice_id == text)).all()) == 2
-        assert len(session.scalars(select(line).join(line.invoice).where(invoice.title == "two")).all()) == 1
 
 
 @on("mysql")
@@ -182,18 +120,6 @@ def test_later_table(new_project: Callable[..., Project], engine: Engine) -> Non
     project.upgrade()
 
     assert project.check(programs.metadata) is None
-
-
-def test_core_insert_and_foreign_keys(programs: Programs) -> None:
-    """Rows that are inserted without a session get keys; a line without its invoice is refused."""
-    with Session(programs.engine) as session:
-        session.execute(insert(programs.new), [{"title": "a"}, {"title": "b"}])
-        session.commit()
-        assert len(session.scalars(select(programs.old)).all()) == 2
-        if programs.engine.name != "sqlite":
-            session.add(programs.new_line(invoice_id=programs.format.generate()))
-            with pytest.raises(IntegrityError):
-                session.flush()
 
 
 def test_collisions_of_keys(engine: Engine, create: Any) -> None:

@@ -86,13 +86,6 @@ def test_again_after_a_lock(project: Project) -> None:
     assert project.check(metadata) is None
 
 
-def test_public_ids_alone(project: Project) -> None:
-    """Without other changes, there is one revision, with the message that was given."""
-    project.migrate(shop(), "ids")
-
-    assert history(project) == ["shop", "ids"]
-
-
 def test_what_depends_on_the_column_comes_last(project: Project) -> None:
     """An index on the new column and another one, and a foreign key to it, are made after the column."""
     metadata = with_city(shop())
@@ -142,9 +135,7 @@ def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:
 
 WRITES = {
     "a column": 'op.add_column("customer", sa.Column("nick", sa.String(20)))',
-    "a type": "op.execute(\"CREATE TYPE mood AS ENUM ('sad', 'happy')\")",
     "a row": "op.execute(\"INSERT INTO customer (name) VALUES ('Joan')\")",
-    "rows": "op.execute(\"UPDATE customer SET name = 'Joan'\")",
 }
 
 

@@ -81,19 +81,7 @@ def test_autogenerate(project: Project, convention: str) -> None:
     assert project.check(models(CONVENTIONS[convention])) is None
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_by_hand(project: Project, convention: str) -> None:
-    """An operation that names the table alone takes the name of its index from the models."""
-    project.config.attributes["metadata"] = models(CONVENTIONS[convention])
-    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
-    project.upgrade()
-
-    assert project.check(models(CONVENTIONS[convention])) is None
-    project.downgrade()
-    assert unique_names(project.engine) == []
-
-
-@pytest.mark.parametrize("convention", ["recommended", "long"])
+@pytest.mark.parametrize("convention", ["own", "long"])
 def test_three_phases(project: Project, convention: str) -> None:
     """Each phase, and its way back, finds the index under the name of the models."""
     project.config.attributes["metadata"] = models(CONVENTIONS[convention])

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 import pytest
-from alembic.operations import BatchOperations, Operations
 from alembic.runtime.plugins import Plugin
 from alembic.util import PriorityDispatcher
 from support.marks import on
@@ -18,8 +17,6 @@ from support.shops import old_shop, shop
 
 from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
 from sqlalchemy_public_id.alembic.compare import register
-
-OPERATIONS = ["add", "backfill", "contract", "drop", "expand", "loosen"]
 
 FIRST = [
     "import alembic",
@@ -81,13 +78,6 @@ def test_alembic_is_not_loaded_by_the_library() -> None:
     done = run("import sys, sqlalchemy_public_id\nassert 'alembic' not in sys.modules")
 
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_methods(name: str) -> None:
-    """``op`` and batches have a method for each operation."""
-    assert callable(getattr(Operations, f"{name}_public_id"))
-    assert callable(getattr(BatchOperations, f"{name}_public_id"))
 
 
 def comparators() -> Counter[tuple[str, str]]:

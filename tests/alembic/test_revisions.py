@@ -75,24 +75,6 @@ def test_there_and_back_in_steps(project: Project) -> None:
     assert project.check(wanted()) is None
 
 
-@on("sqlite")
-def test_other_changes_come_first(project: Project) -> None:
-    """What else has changed is in a revision of its own, before the three."""
-    metadata = wanted()
-    metadata.tables["customer"].append_column(Column("city", String(20)))
-    other, *_ = files(project.revision(metadata, "ids and cities"))
-
-    assert history(project)[1:] == [
-        "ids and cities",
-        "ids and cities: expand",
-        "ids and cities: backfill",
-        "ids and cities: contract",
-    ]
-    assert len(upgrade_of(other)) == 1
-    assert "city" in upgrade_of(other)[0]
-    assert "city" in downgrade_of(other)[0]
-
-
 @on("postgresql")
 def test_column_that_needs_its_index_alone(project: Project) -> None:
     """One line of revisions has other changes, a column that is NOT NULL already, and the phases of a new one."""
@@ -114,16 +96,6 @@ def test_column_that_needs_its_index_alone(project: Project) -> None:
     project.downgrade("-5")
     project.upgrade()
     assert project.check(all_of_it()) is None
-
-
-@on("sqlite")
-def test_no_public_id(project: Project) -> None:
-    """A revision without a new public id is one revision."""
-    metadata = old_shop()
-    metadata.tables["customer"].append_column(Column("city", String(20)))
-    project.revision(metadata, "cities")
-
-    assert history(project) == ["shop", "cities"]
 
 
 def test_column_that_is_there(project: Project) -> None:
@@ -164,12 +136,14 @@ def test_check_finds_it(project: Project, split: bool) -> None:
 
 @on("sqlite")
 def test_after_those_of_the_user(project: Project) -> None:
-    """A function that a project has already comes first."""
-    own = "def own(context, revision, directives):\n    directives[0].message = 'mine'"
+    """A function that a project has already comes first; the imports that it adds are in each of the files."""
+    own = "def own(context, revision, directives):\n    (script,) = directives\n    script.message = 'mine'"
+    own += "\n    script.imports.add('import decimal')"
     project.configure("process_revision_directives=three_revisions_after(own),", before=f"{IMPORT}\n\n{own}\n")
-    project.revision(wanted(), "ids")
+    written = files(project.revision(wanted(), "ids"))
 
     assert history(project) == ["shop", "mine: expand", "mine: backfill", "mine: contract"]
+    assert ["\nimport decimal\n" in file for file in written] == [True] * 3
 
 
 @on("sqlite")
@@ -182,12 +156,3 @@ def test_batches(project: Project) -> None:
     assert downgrade_of(backfill) == ["pass"]
     assert downgrade_of(contract)[-1] == f"batch_op.loosen_public_id({FORMAT})"
     assert project.check(wanted()) is None
-
-
-@on("sqlite")
-def test_imports_of_the_user(project: Project) -> None:
-    """Each of the three files has the imports that a function of the project has added to the revision."""
-    own = "def own(context, revision, directives):\n    directives[0].imports.add('import decimal')"
-    project.configure("process_revision_directives=three_revisions_after(own),", before=f"{IMPORT}\n\n{own}\n")
-
-    assert ["\nimport decimal\n" in file for file in files(project.revision(wanted()))] == [True] * 3

@@ -30,7 +30,7 @@ def people(engine: Engine) -> Iterator[People]:
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["BEGIN", "no BEGIN"])
-@pytest.mark.parametrize("taken", [1, 2, 5])
+@pytest.mark.parametrize("taken", [1, 5])
 def test_collision_in_the_transaction_of_the_caller(people: People, taken: int, begins: bool) -> None:
     """A batch that has collided leaves nothing behind, and the caller's transaction and its other work go on."""
     format = NanoId()
@@ -62,17 +62,13 @@ def test_collision_and_rollback_of_the_caller(people: People) -> None:
     assert people.ids() == [A, None, None, None]
 
 
-@pytest.mark.parametrize("bound", [20, 30])
-def test_bound_of_the_repetitions(
-    people: People, monkeypatch: pytest.MonkeyPatch, statements: list[str], bound: int
-) -> None:
+def test_bound_of_the_repetitions(people: People, monkeypatch: pytest.MonkeyPatch, statements: list[str]) -> None:
     """A row for which no id is free is tried once, and again as often as the bound says."""
-    monkeypatch.setattr(MODULE, "MAX_RETRIES", bound)
+    monkeypatch.setattr(MODULE, "MAX_RETRIES", 20)
     people.execute("UPDATE person SET public_id = 'a' WHERE id = 1")
     statements.clear()
 
-    with pytest.raises(PublicIdCollision) as caught:
+    with pytest.raises(PublicIdCollision, match=r"person\.public_id: no free public id in 20 attempts"):
         backfill.run(people.engine, "person", format=NanoId(length=1, alphabet="a"))
 
-    assert sum("UPDATE person" in each for each in statements) == 1 + bound
-    assert caught.value.attempts == bound
+    assert sum("UPDATE person" in each for each in statements) == 1 + 20

@@ -9,21 +9,25 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from selenium import webdriver
 from support.web_helpdesk import Program
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def browser(pytestconfig: pytest.Config) -> Iterator[webdriver.Chrome]:
+def browser(pytestconfig: pytest.Config) -> Iterator[Chrome]:
     """Chromium, without a window. Where there is none, ``--require-all-databases`` makes that a failure."""
     found = subprocess.run([sys.executable, ROOT / "tools/chromium", "paths"], capture_output=True, text=True)
     if found.returncode:
         missing = "no Chromium was found: run tools/chromium up"
         pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
+    webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location, driver = found.stdout.splitlines()
     for switch in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1000"):

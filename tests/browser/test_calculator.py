@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome
-from selenium.webdriver.common.by import By
-from selenium.webdriver.support.select import Select
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import (
@@ -28,6 +25,11 @@ from sqlalchemy_public_id.formats import (
     Uuid4,
     Uuid7,
 )
+
+pytest.importorskip("selenium")
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
 
 STATIC = Path(__file__).parents[2] / "docs/_static"
 ALPHABETS = {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from support.web_helpdesk import Program
+
+from examples.helpdesk.formats import FORMATS, HYPHENATED
+
+pytest.importorskip("selenium")
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
-from support.web_helpdesk import Program
-
-from examples.helpdesk.formats import FORMATS, HYPHENATED
 
 WIDTHS = [390, 1280]
 

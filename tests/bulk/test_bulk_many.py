@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import Engine, MetaData, String, event, func, inspect, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
 from support.rows import agree
 
-from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdCollision, PublicIdMixin, bulk, testing
+from sqlalchemy_public_id import PublicIdMixin, bulk, testing
 from sqlalchemy_public_id.asyncio import bulk as asynchronous
 
 pytestmark = pytest.mark.backend
@@ -31,19 +31,6 @@ class Item(PublicIdMixin, Base):
     __tablename__ = "item"
     number: Mapped[int] = mapped_column(unique=True)
     name: Mapped[str | None] = mapped_column(String(50))
-
-
-class Other(PublicIdMixin, Base):
-    __tablename__ = "other"
-    number: Mapped[int]
-
-
-class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
-
-    __tablename__ = "tiny"
-    __public_id__ = NanoId(length=1)
-    number: Mapped[int]
 
 
 @pytest.fixture
@@ -65,13 +52,13 @@ def notes(error: pytest.ExceptionInfo[Any]) -> list[str]:
 
 @pytest.mark.usefixtures("tables")
 class TestInsertMany:
-    @pytest.mark.parametrize("count", [0, 1, 24, 25, 26, 103])
+    @pytest.mark.parametrize("count", [0, 25, 26, 103])
     def test_all_objects_are_inserted_in_their_order(self, session: Session, count: int) -> None:
         """Every object is a row, in the order of the iterable, and their number is returned."""
         assert bulk.insert_many(session, items(count), batch=25) == count
         assert numbers(session) == list(range(count))
 
-    @pytest.mark.parametrize("batch", [1, 2, 1000])
+    @pytest.mark.parametrize("batch", [1, 7, 1000])
     def test_objects_that_the_caller_keeps(self, session: Session, batch: int) -> None:
         """They have key and public id, and are persistent in the session."""
         kept = list(items(45))
@@ -123,9 +110,7 @@ class TestInsertMany:
         bulk.insert_many(session, items(23), batch=10, progress=progress)
 
         assert seen == [(10, 10), (20, 20), (23, 23)]
-
-    def test_no_progress_without_objects(self, session: Session) -> None:
-        """An empty iterable sends nothing and reports nothing."""
+        session.commit()
         assert bulk.insert_many(session, [], progress=lambda _: pytest.fail("called")) == 0
         assert not session.in_transaction()
 
@@ -154,40 +139,6 @@ class TestInsertMany:
         with Session(engine) as other:
             assert numbers(other) == list(range(20))
 
-    def test_rollback_of_a_savepoint(self, session: Session) -> None:
-        """All batches inside a savepoint go with it, and what was before stays."""
-        bulk.insert_many(session, items(5), batch=3)
-        with session.begin_nested() as savepoint:
-            bulk.insert_many(session, items(10, first=5), batch=3)
-            savepoint.rollback()
-        session.commit()
-
-        assert numbers(session) == [0, 1, 2, 3, 4]
-
-    def test_scoped_session(self, engine: Engine) -> None:
-        """A ``scoped_session`` stands for the session that it has."""
-        scoped = scoped_session(sessionmaker(engine))
-        try:
-            assert bulk.insert_many(scoped, items(12), batch=5) == 12  # type: ignore[arg-type]  # a scoped_session
-            assert len(numbers(scoped())) == 12
-        finally:
-            scoped.remove()
-
-    def test_pending_objects_are_written_first(self, session: Session) -> None:
-        """What was added before has the first key."""
-        session.add(Item(number=100))
-        bulk.insert_many(session, items(3), batch=2)
-
-        assert numbers(session) == [100, 0, 1, 2]
-
-    def test_several_models(self, session: Session) -> None:
-        """An object of another model is a row of its table."""
-        mixed = [model(number=number) for number in range(12) for model in (Item, Other)]
-
-        assert bulk.insert_many(session, mixed, batch=5) == 24
-        assert numbers(session) == list(range(12))
-        assert list(session.scalars(select(Other.number).order_by(Other.id))) == list(range(12))
-
     def test_an_object_that_comes_again(self, session: Session) -> None:
         """It is one row, in one batch or in two."""
         first, *rest = items(5)
@@ -197,28 +148,20 @@ class TestInsertMany:
 
     def test_a_generator_that_reads_from_the_session(self, session: Session) -> None:
         """Objects may be made from rows of the same session."""
-        session.add_all([Other(number=number) for number in range(12)])
+        session.add_all(items(12))
         session.flush()
-        source = (Item(number=number) for number in session.scalars(select(Other.number).order_by(Other.id)))
+        source = (Item(number=100 + number) for number in session.scalars(select(Item.number).order_by(Item.id)))
 
         assert bulk.insert_many(session, source, batch=5) == 12
-        assert numbers(session) == list(range(12))
+        assert numbers(session) == [*range(12), *range(100, 112)]
 
     def test_collisions_in_later_batches(self, session: Session) -> None:
         """Ids that earlier batches have taken are replaced."""
+        kept = list(items(6))
         with testing.fixed_ids(Item, *["aaaaaaaaaaaa"] * 6):
-            kept = list(items(6))
             bulk.insert_many(session, kept, batch=2)
 
         agree(session, kept)
-
-    def test_a_space_that_fills(self, session: Session) -> None:
-        """Thirty-six ids go to thirty-six rows; the batch that needs one more raises, and says what was before."""
-        bulk.insert_many(session, [Tiny(number=number) for number in range(30)], batch=10)
-        with pytest.raises(PublicIdCollision) as error:
-            bulk.insert_many(session, [Tiny(number=number) for number in range(8)], batch=4)
-
-        assert "4 objects were inserted before" in notes(error)[0]
 
     # --- errors
 
@@ -234,16 +177,6 @@ class TestInsertMany:
         ]
         assert numbers(session) == []
         assert all(inspect(each).transient for each in kept)
-
-    def test_a_refused_batch_inside_a_savepoint(self, session: Session) -> None:
-        """The savepoint is rolled back, and the transaction goes on."""
-        bulk.insert_many(session, items(5))
-        with pytest.raises(IntegrityError), session.begin_nested():
-            bulk.insert_many(session, [*items(10, first=5), *items(1)], batch=5)
-        bulk.insert_many(session, items(5, first=5), batch=2)
-        session.commit()
-
-        assert numbers(session) == list(range(10))
 
     def test_a_generator_that_raises(self, session: Session) -> None:
         """Earlier batches stay in the transaction, the unfinished one is not inserted, and the error has a note."""
@@ -272,7 +205,7 @@ class TestInsertMany:
         assert numbers(session) == list(range(10))
         assert next(source).number == 10
 
-    @pytest.mark.parametrize("wrong", [None, "item", {"number": 1}, 7, Item, object()])
+    @pytest.mark.parametrize("wrong", [None, {"number": 1}, Item])
     def test_something_else_in_the_middle(self, session: Session, wrong: Any) -> None:
         """The error names it; nothing of its batch is sent, and earlier batches stay in the transaction."""
         with pytest.raises(TypeError, match="expected mapped objects, not ") as error:
@@ -281,15 +214,6 @@ class TestInsertMany:
 
         assert "10 objects were inserted before" in notes(error)[0]
         assert numbers(session) == list(range(10))
-
-    def test_an_id_that_is_malformed(self, session: Session) -> None:
-        """An id that reached the object past its attribute is refused, with a note."""
-        bad = Item(number=3)
-        bad.__dict__["public_id"] = "nonsense"
-        with pytest.raises(InvalidPublicId) as error:
-            bulk.insert_many(session, [*items(3), bad], batch=2)
-
-        assert "2 objects were inserted before" in notes(error)[0]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +248,7 @@ def test_an_asynchronous_iterable(session: Session) -> None:
             function(session, produced())  # type: ignore[arg-type]  # an asynchronous generator
 
 
-@pytest.mark.parametrize("batch", [0, -1, "x", "10", None, 1.5, True])
+@pytest.mark.parametrize("batch", [0, "10", 1.5, True])
 @on("sqlite")
 def test_batch_that_is_no_size(session: Session, batch: Any) -> None:
     """The error says what was expected, before an object is taken."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,9 +19,6 @@ from sqlalchemy.orm import (
     selectinload,
     sessionmaker,
 )
-from support.marks import on
-from werkzeug.exceptions import NotFound
-from werkzeug.routing import BuildError
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -36,7 +31,7 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 from sqlalchemy_public_id.ext.flask import get_or_404, register
-from sqlalchemy_public_id.formats import BASE36, URLSAFE64
+from sqlalchemy_public_id.formats import BASE36
 
 
 class Base(DeclarativeBase):
@@ -69,11 +64,10 @@ class Badge(Base):
     back: Mapped[str] = public_id_column(NanoId(prefix="back"))
 
 
-ADA, UNKNOWN = "flpilot_0000000000ad", "flpilot_zzzzzzzzzzzz"
+ADA, EVE, UNKNOWN = "flpilot_0000000000ad", "flpilot_0000000000ev", "flpilot_zzzzzzzzzzzz"
 
 MALFORMED = [
-    *("1", "0", "-1", "..", "flpilot_", "flpilot_0000000000AD", "FLPILOT_0000000000ad", f"{ADA}0", f"{ADA}%0A"),
-    *(f"%20{ADA}", "%00", "%ED%A0%80", "flpilot_0000000000a%C3%A9", "flpilot_0000000000a%2F", "' OR 1=1 --"),
+    *("1", "flpilot_", "flpilot_0000000000AD", f"{ADA}0", f"{ADA}%0A", f"%20{ADA}", "%00", "flpilot_0000000000a%2F"),
     "a" * 5000,
 ]
 
@@ -128,17 +122,11 @@ def test_url_for(app: Flask) -> None:
     assert urls == {f"/{ADA}"}
 
 
-@pytest.mark.parametrize("value", [1, "1", "flplane_1", b"flpilot_0000000000ad", True, object(), Plane(), Pilot])
+@pytest.mark.parametrize("value", [1, "1", "flplane_1", b"flpilot_0000000000ad", Plane(), Pilot])
 def test_url_for_refuses_what_is_no_id(app: Flask, value: Any) -> None:
     """An integer key never gets into a URL: it is an error where the URL is made."""
     with app.test_request_context(), pytest.raises(InvalidPublicId):
         url_for("show_pilot", pilot=value)
-
-
-def test_url_for_without_an_id(app: Flask) -> None:
-    """``None`` is no argument to Flask."""
-    with app.test_request_context(), pytest.raises(BuildError):
-        url_for("show_pilot", pilot=None)
 
 
 def test_a_wrong_check_digit_is_not_found() -> None:
@@ -157,9 +145,8 @@ def test_a_wrong_check_digit_is_not_found() -> None:
     ("source", "accepted"),
     [
         (NanoId(length=5).accepting(NanoId(length=3), NanoId(prefix="old", length=2)), ["abcde", "abc", "old_ab"]),
-        (NanoId(alphabet=URLSAFE64, length=3, prefix="a", separator="."), ["a.A-_"]),
         (NanoId(alphabet="a/b", length=3), ["a/b", "bbb"]),
-        (NanoId(alphabet="^$?+*()[]{}|\\", length=2), ["^$", "[]", "()", "|\\", "?+"]),
+        (NanoId(alphabet="^$?+*()[]{}|\\-", length=2), ["^$", "[]", "()", "|\\", "?+", "-]"]),
         (PilotId, [ADA]),
     ],
     ids=repr,
@@ -219,6 +206,7 @@ def airport(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Flas
     db = scoped_session(sessionmaker(engine))
     with Session(engine) as session, session.begin():
         session.add(Pilot(name="Ada", public_id=ADA, planes=[Plane(), Plane()]))
+        session.add(Pilot(name="Eve", public_id=EVE))
     app = Flask("airport")
     register(app, Pilot, name="pilot_id")
 
@@ -229,7 +217,7 @@ def airport(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Flas
 
     @app.get("/search/<path:text>")
     def search(text: str) -> dict[str, str]:
-        return {"name": get_or_404(db, Pilot, text).name}
+        return {"name": get_or_404(db, Pilot, text, where=Pilot.name == "Ada").name}
 
     @app.teardown_appcontext
     def close(error: object) -> None:
@@ -251,42 +239,14 @@ def test_a_row(airport: FlaskClient, statements: list[str]) -> None:
     assert len(statements) == 2
 
 
-def test_an_unknown_id_is_not_found(airport: FlaskClient, statements: list[str]) -> None:
-    """A well-formed id without a row costs one statement, and is a 404."""
-    assert airport.get(f"/pilots/{UNKNOWN}").status_code == 404
-    assert len(statements) == 1
-
-
-@pytest.mark.parametrize("text", ["1", "nonsense", "a/b", "%00", "x" * 5000])
-def test_get_or_404_checks_by_itself(airport: FlaskClient, statements: list[str], text: str) -> None:
-    """Whatever a rule without the converter lets through is a 404, and sends nothing."""
-    assert airport.get(f"/search/{text}").status_code == 404
+def test_no_row(airport: FlaskClient, session: Session, statements: list[str]) -> None:
+    """No row, and one outside of the condition, is 404 after one statement; what is no id is 404 without one."""
+    assert airport.get(f"/search/{ADA}").json == {"name": "Ada"}
+    for text in (UNKNOWN, EVE):
+        statements.clear()
+        assert (airport.get(f"/search/{text}").status_code, len(statements)) == (404, 1)
+    statements.clear()
+    assert {airport.get(f"/search/{text}").status_code for text in ("1", "a/b", "%00", "x" * 5000)} == {404}
     assert statements == []
-
-
-@on("sqlite")
-def test_row_that_may_not_be_seen(session: Session, create: Callable[[MetaData], None]) -> None:
-    """A row that does not meet the condition is a 404, as one that does not exist."""
-    create(Base.metadata)
-    session.add(Pilot(name="Ada", public_id=ADA))
-    session.commit()
-
-    assert get_or_404(session, Pilot, ADA, where=Pilot.name == "Ada").name == "Ada"
-    with pytest.raises(NotFound):
-        get_or_404(session, Pilot, ADA, where=Pilot.name == "Eve")
-
-
-@on("sqlite")
-def test_get_or_404_takes_a_session(session: Session) -> None:
-    """A connection would answer as well, with a key."""
-    with pytest.raises(TypeError, match="expected a Session"):
+    with pytest.raises(TypeError, match="expected a Session"):  # a connection would answer with a key
         get_or_404(session.connection(), Pilot, ADA)  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-def test_without_flask() -> None:
-    """Where Flask is not installed, the error is the command that installs it."""
-    program = "import sys; sys.modules['flask'] = None\nimport sqlalchemy_public_id.ext.flask"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-    assert "MissingExtra: flask is not installed; run: pip install 'sqlalchemy-public-id[flask]'" in done.stderr

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import Annotated, Any
 
-import httpx
 import pytest
 from fastapi import Depends, FastAPI
 from flask import Flask
-from litestar import Litestar, get
-from litestar.di import NamedDependency, Provide
 from sqlalchemy import Engine, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.asking import asked
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
-from sqlalchemy_public_id.ext import fastapi, flask, litestar
+from sqlalchemy_public_id.ext import fastapi, flask
 from sqlalchemy_public_id.ext.fastapi import LegacyKeys
 
 pytestmark = pytest.mark.backend
@@ -56,28 +53,24 @@ Answer = tuple[int, Any, Any]
 
 @pytest.fixture
 def session(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Session]:
-    """Three sailors with the keys 5, 20 and 21, and a buoy with the key 5 and the id 7."""
+    """Three sailors with the keys 5, 20 and 21, and three buoys, whose ids are not their keys."""
     create(Base.metadata)
     with Session(engine) as session:
         session.add_all([Sailor(id=key, name=f"s{key}") for key in (5, 20, 21)])
-        session.add_all([Buoy(id=5, public_id="7"), Buoy(id=7, public_id="5")])
+        session.add_all([Buoy(id=5, public_id="7"), Buoy(id=7, public_id="5"), Buoy(id=9, public_id="8")])
         session.commit()
         yield session
 
 
 def asked_of(app: Any) -> Callable[[str], Answer]:
     def ask(text: str) -> Answer:
-        async def get_row() -> httpx.Response:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-                return await client.get(f"/rows/{text}")
-
-        answer = asyncio.run(get_row())
+        (answer,) = asked(app, f"/rows/{text}")
         return answer.status_code, answer.json(), answer.headers
 
     return ask
 
 
-def of_fastapi(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
+def app_of_fastapi(session: Session, model: Any, keys: LegacyKeys) -> FastAPI:
     app = FastAPI()
     fastapi.install(app)
     row = fastapi.by_public_id(model, session=lambda: session, param="id", legacy_keys=keys)
@@ -87,7 +80,11 @@ def of_fastapi(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str]
 
     show.__annotations__["found"] = Annotated[Any, Depends(row)]  # as strings, names of this function are not found
     app.get("/rows/{id}")(show)
-    return asked_of(app)
+    return app
+
+
+def of_fastapi(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
+    return asked_of(app_of_fastapi(session, model, keys))
 
 
 def of_flask(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
@@ -108,6 +105,12 @@ def of_flask(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], 
 
 
 def of_litestar(session: Session, model: Any, keys: LegacyKeys) -> Callable[[str], Answer]:
+    pytest.importorskip("litestar")
+    from litestar import Litestar, get
+    from litestar.di import NamedDependency, Provide
+
+    from sqlalchemy_public_id.ext import litestar
+
     async def show(found: Any) -> int:
         return int(found.id)
 
@@ -149,19 +152,12 @@ def test_public_id(session: Session, service: Any) -> None:
 
 
 @SERVICES
-@pytest.mark.parametrize(
-    "text",
-    ["21", "6", "0", "05", "-5", "%D9%A5", "5.0", "9" * 20, "9" * 5000, "5%0A", "+5", "5_0"],
-    ids=lambda text: text[:8],
-)
-def test_no_old_link(session: Session, service: Any, text: str) -> None:
-    """A later key, one without a row, and what is no number, is 404."""
-    assert service(session, Sailor, OPEN)(text)[0] == 404
+def test_no_old_link(session: Session, service: Any) -> None:
+    """A later key, one without a row, what is no number, and after the last day every key, is 404."""
+    ask = service(session, Sailor, OPEN)
+    texts = ["21", "6", "0", "05", "-5", "%D9%A5", "5.0", "9" * 5000, "5%0A", "+5", "5_0"]
 
-
-@SERVICES
-def test_after_the_day(session: Session, service: Any) -> None:
-    """After the last day, every key is 404."""
+    assert {text: ask(text)[0] for text in texts} == dict.fromkeys(texts, 404)
     assert service(session, Sailor, CLOSED)("5")[0] == 404
 
 
@@ -182,9 +178,7 @@ def test_last_day() -> None:
     assert LegacyKeys(up_to=9, until=today - timedelta(days=2)).key_in("5") is None
 
 
-@pytest.mark.parametrize(
-    "options", [{"up_to": 0}, {"up_to": True}, {"up_to": "9"}, {"until": "2027-06-01"}, {"since": 2026}], ids=str
-)
+@pytest.mark.parametrize("options", [{"up_to": 0}, {"up_to": True}, {"until": "2027-06-01"}, {"since": 2026}], ids=str)
 def test_mistakes(options: dict[str, Any]) -> None:
     """What is no number, or no day, is an error that says what was expected."""
     with pytest.raises(ConfigurationError, match="expected a"):
@@ -201,16 +195,8 @@ def test_other_keys() -> None:
 
 def test_documentation(session: Session) -> None:
     """OpenAPI has the pattern of the keys beside that of the ids, as deprecated, and the 404."""
-    app = FastAPI()
-    fastapi.install(app)
-
-    @app.get("/rows/{sailor_id}")
-    def show(
-        found: Annotated[Any, Depends(fastapi.by_public_id(Sailor, session=lambda: session, legacy_keys=OPEN))],
-    ) -> int:
-        return int(found.id)
-
-    operation = app.openapi()["paths"]["/rows/{sailor_id}"]["get"]
+    app = app_of_fastapi(session, Sailor, OPEN)
+    operation = app.openapi()["paths"]["/rows/{id}"]["get"]
     schema = operation["parameters"][0]["schema"]
 
     assert [each["pattern"] for each in schema["anyOf"]] == ["^[0-9a-z]{12}$", "^[1-9][0-9]{0,1}$"]

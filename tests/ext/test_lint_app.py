@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
-import typing
-from collections.abc import Iterable
 from decimal import Decimal
 from enum import IntEnum
 from inspect import Parameter, Signature
@@ -15,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypeVa
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Response, WebSocket
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -23,20 +21,17 @@ from pydantic import (
     RootModel,
     SerializeAsAny,
     computed_field,
-    field_serializer,
-    model_serializer,
 )
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, registry, relationship
 from sqlmodel import Field as SQLModelField
 from sqlmodel import SQLModel
 from starlette.applications import Starlette
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse
 from starlette.routing import Route
-from typing_extensions import TypeAliasType, TypedDict
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, PublicIdMixin, TypedId
-from sqlalchemy_public_id.ext.fastapi import Finding, by_public_id, install, lint_app
+from sqlalchemy_public_id.ext.fastapi import Finding, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
 
@@ -93,24 +88,20 @@ T = TypeVar("T")
 Serial = NewType("Serial", int)
 
 
+def model_of(**fields: Any) -> type[BaseModel]:
+    """A plain model of these fields."""
+    return type(BaseModel)("Out", (BaseModel,), {"__annotations__": fields})
+
+
 class WithId(BaseModel):
     id: int
 
 
-class WithReference(BaseModel):
-    buyer_id: int | None
-
-
-class Inner(BaseModel):
-    purchase: WithId
+WithReference = model_of(buyer_id=int | None)
 
 
 class Page(BaseModel, Generic[T]):
     items: list[T]
-
-
-class Camel(BaseModel):
-    buyerId: int  # noqa: N815
 
 
 class Computed(BaseModel):
@@ -118,33 +109,6 @@ class Computed(BaseModel):
     @property
     def id(self) -> int:
         return 1
-
-
-class ByNewType(BaseModel):
-    id: Serial
-
-
-class ByRelationship(BaseModel):
-    buyer: int
-
-
-class AsFloat(BaseModel):
-    buyer_id: float | None
-
-
-PlainAlias = getattr(typing, "TypeAliasType", TypeAliasType)
-
-
-class ByAlias(BaseModel):
-    id: TypeAliasType("Alias", int)  # type: ignore[valid-type]
-
-
-class ByPlainAlias(BaseModel):
-    id: PlainAlias("Alias", int)
-
-
-class Several(BaseModel):
-    buyer_ids: list[int]
 
 
 class Tree(BaseModel):
@@ -156,58 +120,8 @@ class Level(IntEnum):
     LOW = 1
 
 
-class Serialized(BaseModel):
-    id: Annotated[str, PlainSerializer(lambda value: int(value), return_type=int)]
-
-
-class SerializedByDecorator(BaseModel):
-    buyer_id: str
-
-    @field_serializer("buyer_id")
-    def as_number(self, value: str) -> int:
-        return int(value)
-
-
-class SerializedWhole(BaseModel):
-    name: str
-
-    @model_serializer
-    def shown(self) -> WithId:
-        return WithId(id=1)
-
-
-class Encoded(BaseModel):
-    """The keys become texts, by serializers that say so."""
-
-    id: Annotated[int, PlainSerializer(str)]
-    buyer_id: int
-
-    @field_serializer("buyer_id")
-    def as_text(self, value: int) -> str:
-        return f"buyer {value}"
-
-
-def model_of(**fields: Any) -> type[BaseModel]:
-    """A plain model of these fields."""
-    return type(BaseModel)("Out", (BaseModel,), {"__annotations__": fields})
-
-
-@dataclasses.dataclass
-class DataClass:
-    id: int
-
-
-class Dictionary(TypedDict):
-    buyer_id: int
-
-
 class Tuple(NamedTuple):
     id: int
-
-
-@dataclasses.dataclass
-class Box(Generic[T]):
-    content: T
 
 
 class Rooted(RootModel[list[WithId]]): ...
@@ -235,6 +149,9 @@ def app_that_takes(**parameters: Any) -> FastAPI:
     return app
 
 
+def buyer_of(buyer_id: int) -> None: ...
+
+
 def leaks(app: FastAPI) -> list[tuple[str, str, str | None]]:
     return [(one.where, one.field, one.column) for one in lint_app(app, bases=[Base]) if one.is_leak]
 
@@ -248,31 +165,21 @@ def notes(app: FastAPI) -> list[tuple[str, str]]:
     [
         (WithId, "id", "buyer.id"),
         (WithReference, "buyer_id", "purchase.buyer_id"),
-        (list[WithId], "[].id", "buyer.id"),
         (dict[str, WithId], "[].id", "buyer.id"),
         (tuple[WithId, ...], "[].id", "buyer.id"),
         (WithId | None, "id", "buyer.id"),
-        (Annotated[WithId, Field(title="it")], "id", "buyer.id"),
-        (Inner, "purchase.id", "buyer.id"),
-        (Page[Inner], "items[].purchase.id", "buyer.id"),
+        (Page[model_of(purchase=WithId)], "items[].purchase.id", "buyer.id"),
         (Rooted, "[].id", "buyer.id"),
-        (Camel, "buyerId", "purchase.buyer_id"),
+        (model_of(buyerId=int), "buyerId", "purchase.buyer_id"),
         (Computed, "id", "buyer.id"),
-        (ByNewType, "id", "buyer.id"),
-        (Several, "buyer_ids[]", "purchase.buyer_id"),
+        (model_of(buyer_ids=list[int]), "buyer_ids[]", "purchase.buyer_id"),
         (Tree, "id", "buyer.id"),
-        (DataClass, "id", "buyer.id"),
-        (Box[WithReference], "content.buyer_id", "purchase.buyer_id"),
-        (Dictionary, "buyer_id", "purchase.buyer_id"),
-        (ByRelationship, "buyer", "purchase.buyer_id"),
-        (AsFloat, "buyer_id", "purchase.buyer_id"),
-        (ByAlias, "id", "buyer.id"),
-        (ByPlainAlias, "id", "buyer.id"),
-        (Serialized, "id", "buyer.id"),
-        (SerializedByDecorator, "buyer_id", "purchase.buyer_id"),
-        (SerializedWhole, "id", "buyer.id"),
+        (model_of(buyer=int), "buyer", "purchase.buyer_id"),
+        (model_of(buyer_id=float | None), "buyer_id", "purchase.buyer_id"),
+        (model_of(id=Annotated[str, PlainSerializer(int, return_type=int)]), "id", "buyer.id"),
         (model_of(buyer_id=Literal["a", 2]), "buyer_id", "purchase.buyer_id"),
         (model_of(buyer_id=Level | None), "buyer_id", "purchase.buyer_id"),
+        (type("PurchaseRow", (WithId,), {}), "id", "purchase.id"),  # of several keys with one name, that of its model
     ],
     ids=str,
 )
@@ -281,38 +188,21 @@ def test_response_that_leaks(model: Any, field: str, column: str) -> None:
     assert [("response 200", field, column)] == leaks(app_that_answers(model))
 
 
-def test_class_with_the_name_of_a_model() -> None:
-    """Of several keys with one name, the one is told whose model the response is named after."""
-
-    class PurchaseOut(BaseModel):
-        id: int
-
-    assert leaks(app_that_answers(PurchaseOut)) == [("response 200", "id", "purchase.id")]
-
-
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
         ({"buyer_id": int}, ("path", "buyer_id")),
-        ({"buyer_id": int | None}, ("path", "buyer_id")),
         ({"buyer_id": str, "purchase_id": int}, ("query", "purchase_id")),
         ({"buyer_id": str, "purchase_id": Annotated[int, Header()]}, ("header", "purchase-id")),
         ({"buyer_id": str, "body": WithReference}, ("body", "buyer_id")),
         ({"buyer_id": str, "purchase_id": Annotated[int, Body(embed=True)]}, ("body", "purchase_id")),
+        ({"it": Annotated[None, Depends(buyer_of)]}, ("path", "buyer_id")),
     ],
-    ids=str,
+    ids=["path", "query", "header", "body", "embedded", "dependency"],
 )
 def test_parameter_that_is_a_key(parameters: dict[str, Any], expected: tuple[str, str]) -> None:
-    """An integer key is found in what a route takes: path, query, header and body."""
+    """An integer key is found in what a route, or its dependency, takes: path, query, header and body."""
     assert [expected] == [found[:2] for found in leaks(app_that_takes(**parameters))]
-
-
-def test_parameter_of_a_dependency() -> None:
-    """The parameters of a dependency are those of the route."""
-
-    def buyer(buyer_id: int) -> None: ...
-
-    assert [found[:2] for found in leaks(app_that_takes(it=Annotated[None, Depends(buyer)]))] == [("path", "buyer_id")]
 
 
 class Harmless(BaseModel):
@@ -327,6 +217,7 @@ class Harmless(BaseModel):
     level: Level
     id: str
     purchase_id: Annotated[int, Field(exclude=True)]
+    buyer_id: Annotated[int, PlainSerializer(str)]
 
 
 class PurchaseOut(PublicModel, model=Purchase):
@@ -338,11 +229,7 @@ class PurchaseOut(PublicModel, model=Purchase):
     "model",
     [
         Harmless,
-        Encoded,
-        PurchaseOut,
-        list[PurchaseOut],
         Page[PurchaseOut],
-        str,
         bool,
         None,
         list[BuyerId],
@@ -366,31 +253,22 @@ class Loose(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Vague(BaseModel):
-    contents: dict[str, Any]
-
-
 @pytest.mark.parametrize(
     ("model", "field"),
     [
         (None, ""),
-        (Any, ""),
         (dict, "[]"),
         (list, "[]"),
-        (dict[str, Any], "[]"),
-        (Vague, "contents[]"),
+        (model_of(contents=dict[str, Any]), "contents[]"),
         (Loose, "[]"),
         (int, ""),
         (list[int], "[]"),
         (dict[str, int], "[]"),
-        (tuple[int, str], "[]"),
+        (model_of(pair=tuple[int, str]), "pair[]"),
         (Tuple, "[]"),
         (model_of(facts=dict[str, list[int | None]] | None), "facts[][]"),
-        (JsonValue, ""),
         (dict[str, JsonValue], "[]"),
-        (model_of(it=BaseModel), "it[]"),
         (model_of(it=SerializeAsAny[BaseModel]), "it[]"),
-        (model_of(it=Iterable[Any]), "it[]"),
         (Page, "items[]"),
     ],
     ids=str,
@@ -403,7 +281,7 @@ def test_response_that_cannot_be_checked(model: Any, field: str) -> None:
     assert leaks(app) == []
 
 
-@pytest.mark.parametrize("type_", [Response, JSONResponse, StreamingResponse, FileResponse], ids=str)
+@pytest.mark.parametrize("type_", [Response, FileResponse], ids=str)
 def test_response_made_by_hand(type_: Any) -> None:
     """A route that returns any ``Response`` cannot be checked, unless its class says that it is no JSON."""
     app = FastAPI()
@@ -425,7 +303,7 @@ def returning(type_: Any) -> Any:
     return show
 
 
-@pytest.mark.parametrize("allow", [["GET /it"], ["/it"], ["/it", "POST /it"]], ids=str)
+@pytest.mark.parametrize("allow", [["GET /it"], ["/it", "POST /it"]], ids=str)
 def test_routes_that_are_allowed(allow: list[str]) -> None:
     """A route that is allowed is left out, by its path alone or with the method."""
     app = app_that_answers(None)
@@ -454,11 +332,7 @@ def test_body_with_a_key_that_is_not_shown(body: Any) -> None:
     """A field that is left out of what is shown is taken all the same."""
     assert [found[:2] for found in leaks(app_that_takes(body=body))] == [("body", "id")]
     assert leaks(app_that_answers(body)) == []
-
-
-def test_body_with_a_computed_field() -> None:
-    """A field that is computed is shown, and not taken."""
-    assert leaks(app_that_takes(body=Computed)) == []
+    assert leaks(app_that_takes(body=Computed)) == []  # which is shown, and not taken
 
 
 def test_included_routers_and_mounted_applications() -> None:
@@ -537,11 +411,12 @@ def test_fields_of_a_public_model() -> None:
     """The fields of a ``PublicModel`` are judged by what they read, and not by their names; what it takes, by these."""
 
     class SeatOut(PublicModel, model=Seat):
-        buyer_id: int = Field(validation_alias="rows")
+        buyer_id: int = Field(validation_alias=AliasChoices("buyer_id", "rows"))
 
     document = app_that_answers(SeatOut).openapi()
 
     assert lint_app(app_that_answers(Page[SeatOut]), bases=[Base]) == []
+    assert [found[:2] for found in leaks(app_that_takes(body=SeatOut))] == [("body", "buyer_id")]
     assert "checked" not in str(document)
 
 
@@ -549,18 +424,10 @@ def test_document_of_the_application() -> None:
     """What the application serves is described as it is, also if its own document was changed, or made before."""
     app = app_that_answers(PurchaseOut)
     app.openapi()
-    app.get("/later", response_model=WithId)(lambda: None)
+    app.api_route("/later", methods=["POST", "PUT"], response_model=WithId)(lambda: None)
     app.openapi = lambda: {"paths": {}}  # type: ignore[method-assign]  # as FastAPI says
 
-    assert [one.route for one in lint_app(app, bases=[Base])] == ["/later"]
-
-
-def test_methods() -> None:
-    """Each method of a route has its own finding."""
-    app = FastAPI()
-    app.api_route("/it", methods=["POST", "PUT"], response_model=WithId)(lambda: None)
-
-    assert [finding.method for finding in lint_app(app, bases=[Base])] == ["POST", "PUT"]
+    assert [(one.method, one.route) for one in lint_app(app, bases=[Base])] == [("POST", "/later"), ("PUT", "/later")]
 
 
 def test_finding() -> None:
@@ -574,17 +441,15 @@ def test_finding() -> None:
     assert str(finding) == f"GET /it: response 200 buyer_id is purchase.buyer_id; {advice}"
 
 
-@pytest.mark.parametrize("base", [Base, Base.registry, Buyer])
-def test_bases(base: Any) -> None:
-    """A base, its registry and any of its classes stand for all classes of the registry."""
-    assert lint_app(app_that_answers(WithReference), bases=[base])
+@pytest.mark.parametrize(
+    ("base", "column"),
+    [(Base, "purchase.buyer_id"), (Base.registry, "purchase.buyer_id"), (Buyer, "purchase.buyer_id"), (Robot, None)],
+)
+def test_bases(base: Any, column: str | None) -> None:
+    """A base, its registry and any of its classes, also of SQLModel, stand for all classes of the registry."""
+    app = app_that_answers(model_of(buyer_id=int, serial=int))
 
-
-def test_base_of_sqlmodel() -> None:
-    """The tables of SQLModel are found by one of them."""
-    (finding,) = lint_app(app_that_answers(list[Robot]), bases=[Robot])
-
-    assert (finding.field, finding.column) == ("[].serial", "robot.serial")
+    assert [each.column for each in lint_app(app, bases=[base])] == [column or "robot.serial"]
 
 
 def test_all_bases() -> None:
@@ -605,7 +470,6 @@ def test_disposed_registry() -> None:
     alive = Old()
     Former.registry.dispose()
 
-    assert leaks(app_that_answers(model_of(former_number=int))) == []
     assert [one.column for one in lint_app(app_that_answers(model_of(former_number=int)))] == []
     assert alive is not None
 
@@ -623,27 +487,15 @@ def test_bases_that_are_not_found(base: str) -> None:
     )
 
 
-@pytest.mark.parametrize("base", [type("Empty", (DeclarativeBase,), {}), registry()], ids=["base", "registry"])
-def test_base_without_classes(base: Any) -> None:
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (type("Empty", (DeclarativeBase,), {}), r"bases has .+, which has no mapped classes; import the modules"),
+        (registry(), r"bases has .+, which has no mapped classes; import the modules"),
+        (int, "bases has <class 'int'>, expected a declarative base"),
+    ],
+)
+def test_what_is_no_base(base: Any, message: str) -> None:
     """A base that is named has mapped classes: those of a module that nobody has imported are none."""
-    with pytest.raises(ConfigurationError, match=r"bases has .+, which has no mapped classes; import the modules"):
+    with pytest.raises(ConfigurationError, match=message):
         lint_app(FastAPI(), bases=[Base, base])
-
-
-def test_what_is_no_base() -> None:
-    """What has no mapped classes is refused as a base."""
-    with pytest.raises(ConfigurationError, match="bases has <class 'int'>, expected a declarative base"):
-        lint_app(FastAPI(), bases=[int])
-
-
-def test_application_with_dependencies_of_this_library() -> None:
-    """A route that takes and shows public ids only is clean."""
-    app = FastAPI()
-    install(app)
-
-    @app.get("/purchases/{purchase_id}")
-    def show(
-        purchase: Annotated[Purchase, Depends(by_public_id(Purchase, session=lambda: None))],
-    ) -> PurchaseOut: ...  # type: ignore[empty-body]
-
-    assert lint_app(app, bases=[Base]) == []

@@ -1,22 +1,18 @@
 """``by_public_id()`` of FastAPI and of Litestar: attribute, loader options and scope reach the statement."""
 # both frameworks read the annotations of handlers, which name what is local to this module
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import fastapi
-import httpx
-import litestar
 import pytest
-from litestar.di import NamedDependency, Provide
-from sqlalchemy import Engine, MetaData, String, create_engine, select
+from sqlalchemy import Engine, MetaData, String, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
+from support.asking import asked
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, public_id_column
 from sqlalchemy_public_id.ext import fastapi as of_fastapi
-from sqlalchemy_public_id.ext import litestar as of_litestar
 
 
 class Base(DeclarativeBase):
@@ -41,8 +37,9 @@ OPTIONS: dict[str, Any] = {"attribute": "code", "options": [load_only(Book.owner
 def engine(tmp_path: Path) -> Engine:
     engine = create_engine(f"sqlite:///{tmp_path / 'books.db'}")
     Base.metadata.create_all(engine)
+    one = Book(public_id="pathbook_000000000000", code=OURS, owner="ours", title="one")
     with Session(engine) as session, session.begin():
-        session.add_all([Book(code=OURS, owner="ours", title="one"), Book(code=THEIRS, owner="theirs", title="two")])
+        session.add_all([one, Book(code=THEIRS, owner="theirs", title="two")])
     return engine
 
 
@@ -75,6 +72,11 @@ def app_of_fastapi(engine: Engine) -> Any:
 
 
 def app_of_litestar(engine: Engine) -> Any:
+    litestar = pytest.importorskip("litestar")
+    from litestar.di import NamedDependency, Provide
+
+    from sqlalchemy_public_id.ext import litestar as of_litestar
+
     async def session() -> Any:
         with Session(engine) as session:
             yield session
@@ -97,36 +99,11 @@ def app_of_litestar(engine: Engine) -> Any:
     return litestar.Litestar([show, show_own], dependencies=provided, logging_config=None)
 
 
-@pytest.fixture(params=[app_of_fastapi, app_of_litestar], ids=["fastapi", "litestar"])
-def ask(request: pytest.FixtureRequest, engine: Engine) -> Callable[[str], httpx.Response]:
-    """Return the answer of an application at a path."""
-    app = request.param(engine)
+@pytest.mark.parametrize("app_of", [app_of_fastapi, app_of_litestar])
+def test_row(engine: Engine, app_of: Callable[[Engine], Any]) -> None:
+    """The row is that of the id of the attribute, loaded as the options want it; outside of the scope, it is 404."""
+    paths = [f"/books/{OURS}", f"/books/{THEIRS}", f"/own/{OURS}", f"/own/{THEIRS}", "/books/pathbook_000000000000"]
+    *found, theirs, other = asked(app_of(engine), *paths)
 
-    async def get(path: str) -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-            return await client.get(path)
-
-    return lambda path: asyncio.run(get(path))
-
-
-Ask = Callable[[str], httpx.Response]
-
-
-def test_attribute_and_options(ask: Ask) -> None:
-    """The row is that of the id of the attribute, loaded as the options want it."""
-    assert ask(f"/books/{OURS}").json() == {"owner": "ours"}
-    assert ask(f"/books/{THEIRS}").json() == {"owner": "theirs"}
-
-
-def test_public_id_of_another_attribute(ask: Ask, engine: Engine) -> None:
-    """The id of another attribute is 404, as every string that is none."""
-    with Session(engine) as session:
-        other = session.scalars(select(Book.public_id).where(Book.code == OURS)).one()
-
-    assert ask(f"/books/{other}").status_code == 404
-
-
-def test_scope(ask: Ask) -> None:
-    """A row outside of the scope is 404."""
-    assert ask(f"/own/{OURS}").json() == {"owner": "ours"}
-    assert ask(f"/own/{THEIRS}").status_code == 404
+    assert [answer.json() for answer in found] == [{"owner": "ours"}, {"owner": "theirs"}, {"owner": "ours"}]
+    assert (theirs.status_code, other.status_code) == (404, 404)

@@ -10,91 +10,62 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, String, delete, event, func, insert, select, text
+from sqlalchemy import Engine, delete, event, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Session
 from support.attached import OTHER, attach
 from support.marks import on
+from support.members import A, B, Tiny, User
 from support.rows import agree
+from support.ways import (
+    Way,
+    each_way,
+    execute,
+    execute_core,
+    execute_values,
+    flush,
+    flush_one_by_one,
+    insert_in_bulk,
+    insert_mappings,
+    numbers,
+    save_in_bulk,
+)
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
 
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    __public_id__ = NanoId()
-    name: Mapped[str | None] = mapped_column(String(50))
-    email: Mapped[str | None] = mapped_column(String(50), unique=True)
-
-
-class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
-
-    __tablename__ = "tiny"
-    __public_id__ = NanoId(length=1)
-    number: Mapped[int | None]
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("user.id"))
-
-
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
-
-
-def test_collision_with_a_committed_row(session: Session) -> None:
-    """A row that collides with a committed one gets another id."""
-    first = User(name="first")
-    session.add(first)
-    session.commit()
-    with testing.collisions(User, first.public_id, times=5):
-        second = User(name="second")
-        session.add(second)
-        session.flush()
-
-    agree(session, [first, second])
+def count(session: Session, model: Any) -> int:
+    return session.scalar(select(func.count()).select_from(model)) or 0
 
 
 def test_collision_with_a_row_of_the_same_transaction(session: Session) -> None:
     """What was written before in the same transaction stays, savepoints of the caller included."""
-    first = User(name="first")
-    session.add(first)
-    session.flush()
+    [first] = flush(session, User, [{"name": "first"}])
     with session.begin_nested():
-        between = User(name="between")
-        session.add(between)
-        session.flush()
-        with testing.collisions(User, first.public_id, times=2):
-            second = User(name="second")
-            session.add(second)
-            session.flush()
+        [between] = flush(session, User, [{"name": "between"}])
+        with testing.collisions(User, first.public_id, times=5):
+            [second] = flush(session, User, [{"name": "second"}])
     session.commit()
 
     agree(session, [first, between, second])
-    assert session.scalar(select(func.count()).select_from(User)) == 3
+    assert count(session, User) == 3
 
 
 def test_two_equal_ids_in_one_flush(session: Session) -> None:
     """Two objects of one flush that drew the same id do not keep it both."""
-    with testing.fixed_ids(User, *["a" * 12] * 4):
-        users = [User(name=str(number)) for number in range(4)]
-        session.add_all(users)
-        session.flush()
+    with testing.fixed_ids(User, A, A, A, A):
+        users = flush(session, User, [{}] * 4)
 
     agree(session, users)
 
 
 def test_two_equal_early_ids(session: Session) -> None:
     """Ids that were seen before the flush are not replaced: if two are equal, the database raises its error."""
-    with testing.fixed_ids(User, *["a" * 12] * 2):
-        users = [User(name=str(number)) for number in range(2)]
-        assert users[0].public_id == users[1].public_id == "a" * 12
+    with testing.fixed_ids(User, A, A):
+        users = [User(), User()]
+        assert users[0].public_id == users[1].public_id == A
         session.add_all(users)
         with pytest.raises(IntegrityError):
             session.flush()
@@ -102,8 +73,7 @@ def test_two_equal_early_ids(session: Session) -> None:
 
 def test_many_collisions_in_one_batch(session: Session) -> None:
     """Of a thousand rows, every third collides with a committed row."""
-    old = [User(name="old") for _ in range(334)]
-    session.add_all(old)
+    old = flush(session, User, [{"name": "old"}] * 334)
     session.commit()
     taken = iter([user.public_id for user in old])
     fresh = NanoId()
@@ -112,9 +82,7 @@ def test_many_collisions_in_one_batch(session: Session) -> None:
     is_alone = not session.get_bind().dialect.insert_executemany_returning
     drawn = [[one, fresh.generate()] if is_alone and at % 3 == 0 else [one] for at, one in enumerate(planned)]
     with testing.fixed_ids(User, *chain(*drawn)):
-        users = [User(name=str(number)) for number in range(1000)]
-        session.add_all(users)
-        session.flush()
+        users = flush(session, User, [{"name": str(number)} for number in range(1000)])
 
     agree(session, users)
     names = dict(session.connection().execute(select(User.__table__.c.id, User.__table__.c.name)).all())
@@ -123,158 +91,121 @@ def test_many_collisions_in_one_batch(session: Session) -> None:
     assert kept == [public_id for number, public_id in enumerate(planned) if number % 3]
 
 
-def test_space_that_is_nearly_full(session: Session) -> None:
-    """Thirty-six rows find thirty-six ids, one by one and in batches."""
-    singles = []
-    for number in range(18):
-        singles.append(Tiny(number=number))
-        session.add(singles[-1])
-        session.flush()
-    batch = [Tiny(number=number) for number in range(18, 36)]
-    session.add_all(batch)
-    session.flush()
-
-    agree(session, singles + batch)
-
-
-def test_full_space(session: Session) -> None:
+@each_way(flush, execute)
+def test_full_space(session: Session, write: Way) -> None:
     """A full space is told in bounded time, with the facts, and the transaction stays usable."""
-    session.add_all([Tiny(number=number) for number in range(36)])
-    session.flush()
-    for rows in (1, 3):
-        with pytest.raises(PublicIdCollision) as caught, session.begin_nested():
-            session.add_all([Tiny(number=100) for _ in range(rows)])
-            session.flush()
+    write(session, Tiny, numbers(36))
+    for rows in (1, 3, 40):
+        with pytest.raises(PublicIdCollision) as caught:
+            if write is execute:  # needs no savepoint
+                write(session, Tiny, numbers(rows))
+            else:
+                with session.begin_nested():
+                    write(session, Tiny, numbers(rows))
         assert (caught.value.model, caught.value.column, caught.value.attempts) == ("Tiny", "public_id", 1000)
         assert caught.value.capacity == 36
         assert caught.value.format == NanoId(length=1)
-    session.add(User(name="after"))
+    flush(session, User, [{"name": "after"}])
     session.commit()
 
-    assert session.scalar(select(func.count()).select_from(Tiny)) == 36
-    assert session.scalar(select(func.count()).select_from(User)) == 1
+    assert (count(session, Tiny), count(session, User)) == (36, 1)
 
 
-@pytest.mark.parametrize("rows", [1, 40])
-def test_full_space_through_core(session: Session, rows: int) -> None:
-    """The same for INSERT statements with column defaults."""
-    session.execute(insert(Tiny), [{"number": number} for number in range(36)])
-    with pytest.raises(PublicIdCollision):
-        session.execute(insert(Tiny), [{"number": number} for number in range(rows)])
+@each_way(flush, execute)
+def test_more_rows_than_ids(session: Session, write: Way) -> None:
+    """The rows of the statement itself take ids, also where the database has undone them."""
+    with pytest.raises(PublicIdCollision) as caught:
+        write(session, Tiny, numbers(40))
 
-    assert session.scalar(select(func.count()).select_from(Tiny)) == 36
-
-
-WAYS: dict[str, Callable[[Session, list[dict[str, Any]]], Any]] = {
-    "execute(insert(Model), rows)": lambda session, rows: session.execute(insert(Tiny), rows),
-    "execute(insert(table), rows)": lambda session, rows: session.connection().execute(insert(Tiny.__table__), rows),
-    "insert().values(rows)": lambda session, rows: session.execute(insert(Tiny).values(rows)),
-    "core insert().values(rows)": lambda session, rows: session.connection().execute(
-        insert(Tiny.__table__).values(rows)
-    ),
-    "insert().values() one by one": lambda session, rows: [session.execute(insert(Tiny).values(**row)) for row in rows],
-    "bulk_insert_mappings": lambda session, rows: session.bulk_insert_mappings(Tiny, rows),  # type: ignore[arg-type]
-    "bulk_save_objects": lambda session, rows: session.bulk_save_objects([Tiny(**row) for row in rows]),
-    "add one by one": lambda session, rows: [(session.add(Tiny(**row)), session.flush()) for row in rows],
-}
+    assert caught.value.capacity == 36
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_write_is_retried(session: Session, way: str) -> None:
+def execute_core_values(session: Session, model: Any, rows: list[dict[str, Any]]) -> list[Any]:
+    session.connection().execute(insert(model.__table__).values(rows))
+    return []
+
+
+@each_way(
+    execute,
+    execute_core,
+    execute_values,
+    execute_core_values,
+    insert_mappings,
+    save_in_bulk,
+    insert_in_bulk,
+    flush_one_by_one,
+)
+def test_every_way_to_write_is_retried(session: Session, write: Way) -> None:
     """Whatever sends the INSERT, all rows arrive, each with its own id, in a space with many collisions."""
-    WAYS[way](session, [{"number": number} for number in range(30)])
+    write(session, Tiny, numbers(18))
+    write(session, Tiny, numbers(18, first=18))
 
-    numbers = session.scalars(select(Tiny.number).order_by(Tiny.number)).all()
-    assert numbers == list(range(30))
-    assert session.scalar(select(func.count(Tiny.public_id.distinct()))) == 30
+    assert session.scalars(select(Tiny.number).order_by(Tiny.number)).all() == list(range(36))
+    assert session.scalar(select(func.count(Tiny.public_id.distinct()))) == 36
 
 
 @on("sqlite", "postgresql", "mariadb")
 @pytest.mark.parametrize("rows", [1, 20])
 def test_returned_rows_are_the_stored_ones(session: Session, rows: int) -> None:
     """``insert(Model).returning(Model)`` gives the ids that were stored in the end."""
-    session.execute(insert(Tiny), [{"number": number} for number in range(15)])
+    session.execute(insert(Tiny), numbers(15))
     statement = insert(Tiny).returning(Tiny, sort_by_parameter_order=True)
-    objects = session.scalars(statement, [{"number": 100 + number} for number in range(rows)]).all()
+    objects = session.scalars(statement, numbers(rows, first=100)).all()
 
     agree(session, list(objects))
-    stored = dict(session.connection().execute(select(Tiny.__table__.c.number, Tiny.__table__.c.public_id)).all())
-    assert [stored[100 + number] for number in range(rows)] == [each.public_id for each in objects]
+    assert [each.number for each in objects] == list(range(100, 100 + rows))
 
 
 @pytest.mark.parametrize("rows", [1, 5])
 def test_other_constraints_are_not_swallowed(session: Session, rows: int) -> None:
-    """A duplicate in another column is the error it always was, and is not retried."""
-    session.add(User(name="first", email="a@example.org"))
+    """A duplicate in another column is the error it always was, also of a row that collides, and is not retried."""
+    flush(session, User, [{"public_id": A, "email": "a@example.org"}])
     session.commit()
-    with pytest.raises(IntegrityError), session.begin_nested():
-        session.add_all([User(name=str(number), email="a@example.org") for number in range(rows)])
-        session.flush()
-    session.add(User(name="after", email="b@example.org"))
+    with pytest.raises(IntegrityError, match="email"), session.begin_nested():
+        flush(session, User, [{"email": "a@example.org"}] * rows)
+    with testing.collisions(User, A, times=2), pytest.raises(IntegrityError, match="email"), session.begin_nested():
+        flush(session, User, [{"email": "a@example.org"}] * rows)
+    flush(session, User, [{"email": "b@example.org"}])
     session.commit()
 
-    assert session.scalar(select(func.count()).select_from(User)) == 2
-
-
-@pytest.mark.parametrize("rows", [1, 5])
-def test_collision_and_other_violation_in_one_row(session: Session, rows: int) -> None:
-    """A row that collides and violates another constraint ends with the error of that constraint."""
-    first = User(name="first", email="a@example.org")
-    session.add(first)
-    session.commit()
-    with testing.collisions(User, first.public_id, times=2), pytest.raises(IntegrityError) as caught:
-        session.add_all([User(name=str(number), email="a@example.org") for number in range(rows)])
-        session.flush()
-
-    assert "email" in str(caught.value.orig)
+    assert count(session, User) == 2
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_given_duplicate_is_an_integrity_error(session: Session, rows: int) -> None:
     """An id that the caller gave is never replaced."""
-    first = User(name="first")
-    session.add(first)
+    flush(session, User, [{"public_id": A}])
     session.commit()
     with pytest.raises(IntegrityError):
-        session.add_all([User(name="again", public_id=first.public_id)] + [User() for _ in range(rows - 1)])
-        session.flush()
-    session.rollback()
-    with pytest.raises(IntegrityError):
-        rows_ = [{"name": "again", "public_id": first.public_id}]
-        session.execute(insert(User), rows_ + [{"name": "x", "public_id": f"{at:012}"} for at in range(rows - 1)])
-    session.rollback()
-    with pytest.raises(IntegrityError):
-        session.connection().execute(insert(User.__table__), rows_)
+        flush(session, User, [{"public_id": A}, *[{}] * (rows - 1)])
+    for write in (execute, execute_core):
+        session.rollback()
+        with pytest.raises(IntegrityError):
+            write(session, User, [{"public_id": A}, *({"public_id": f"{at:012}"} for at in range(rows - 1))])
 
 
 def test_foreign_keys_follow(session: Session) -> None:
     """A foreign-key violation is no collision either."""
+    if session.get_bind().dialect.name == "sqlite":
+        session.execute(text("PRAGMA foreign_keys=ON"))
     with pytest.raises(IntegrityError):
-        if session.get_bind().dialect.name == "sqlite":
-            session.execute(text("PRAGMA foreign_keys=ON"))
-        session.add(Tiny(number=1, user_id=999))
-        session.flush()
+        flush(session, User, [{"team_id": 999}])
 
 
 @on("postgresql", "mysql", "mariadb")
 def test_waiting_for_another_transaction(engine: Engine) -> None:
     """A row that another transaction commits while this one waits for it is a collision like any other."""
-    taken = "w" * 12
     done = threading.Event()
     result: list[User] = []
 
     def second() -> None:
-        with Session(engine, expire_on_commit=False) as session, testing.fixed_ids(User, taken):
-            user = User(name="second")
-            session.add(user)
-            session.flush()
+        with Session(engine, expire_on_commit=False) as session, testing.fixed_ids(User, A):
+            result.extend(flush(session, User, [{"name": "second"}]))
             session.commit()
-            result.append(user)
         done.set()
 
     with Session(engine) as session:
-        session.add(User(name="first", public_id=taken))
-        session.flush()
+        flush(session, User, [{"public_id": A}])
         thread = threading.Thread(target=second)
         thread.start()
         assert not done.wait(0.3), "the second INSERT did not wait"
@@ -282,25 +213,9 @@ def test_waiting_for_another_transaction(engine: Engine) -> None:
         thread.join(20)
 
     assert done.is_set()
-    assert result[0].public_id != taken
+    assert result[0].public_id != A
     with Session(engine) as session:
         agree(session, result)
-
-
-@on("mysql", "mariadb")
-def test_waiting_in_a_batch_under_repeatable_read(new_engine: Callable[..., Engine], engine: Engine) -> None:
-    """MySQL's default isolation hides the committed row from a plain SELECT; the collision is found all the same."""
-    other = new_engine(engine.dialect.name, engine.url, isolation_level="REPEATABLE READ")
-    taken = "w" * 12
-    with Session(other) as session:
-        session.execute(select(User)).all()  # the snapshot is taken
-        with Session(engine) as first:
-            first.add(User(name="first", public_id=taken))
-            first.commit()
-        with testing.fixed_ids(User, "x" * 12, taken, "y" * 12):
-            session.execute(insert(User), [{"name": str(number)} for number in range(3)])
-        session.commit()
-        assert session.scalar(select(func.count()).select_from(User)) == 4
 
 
 @pytest.mark.parametrize("rows", [1, 30])
@@ -308,12 +223,10 @@ def test_autocommit(new_engine: Callable[..., Engine], engine: Engine, rows: int
     """Under AUTOCOMMIT there is no transaction to save, and no savepoint: only single statements are executed again."""
     auto = new_engine(engine.dialect.name, engine.url, isolation_level="AUTOCOMMIT")
     with Session(auto) as session:
-        objects = [Tiny(number=number) for number in range(rows)]
-        session.add_all(objects)
-        session.flush()
-        session.execute(insert(Tiny).values([{"number": 50 + number} for number in range(5)]))
+        objects = flush(session, Tiny, numbers(rows))
+        execute_values(session, Tiny, numbers(5, first=50))
         with testing.fixed_ids(Tiny, objects[0].public_id), pytest.raises(IntegrityError):
-            session.execute(insert(Tiny.__table__), [{"number": 60}, {"number": 61}])
+            session.execute(insert(Tiny.__table__), numbers(2, first=60))
 
     with Session(engine) as session:
         agree(session, objects)
@@ -325,14 +238,7 @@ def test_engine_copies_and_options(engine: Engine) -> None:
     copy = engine.execution_options(logging_token="copy")
     for bind in (copy, engine, copy):
         with Session(bind) as session:
-            objects = [Tiny(number=number) for number in range(10)]
-            session.add_all(objects)
-            session.flush()
-            for _ in range(5):
-                objects.append(Tiny())
-                session.add(objects[-1])
-                session.flush()
-            agree(session, objects)
+            agree(session, flush(session, Tiny, numbers(10)) + flush_one_by_one(session, Tiny, numbers(5)))
 
 
 def test_session_bound_to_a_connection(engine: Engine) -> None:
@@ -342,20 +248,17 @@ def test_session_bound_to_a_connection(engine: Engine) -> None:
     with engine.connect() as connection:
         outer = connection.begin()
         with Session(connection, join_transaction_mode="create_savepoint") as session:
-            objects = [Tiny(number=number) for number in range(30)]
-            session.add_all(objects)
+            objects = flush(session, Tiny, numbers(30))
             session.commit()
-            single = Tiny(number=31)
-            session.add(single)
+            objects += flush(session, Tiny, numbers(1))
             session.commit()
-            agree(session, [*objects, single])
-            session.add(Tiny(number=32))
-            session.flush()
+            agree(session, objects)
+            flush(session, Tiny, numbers(1))
             session.rollback()
         outer.rollback()
 
     with Session(engine) as session:
-        assert session.scalar(select(func.count()).select_from(Tiny)) == 0
+        assert count(session, Tiny) == 0
 
 
 def transactions_by_the_book(engine: Engine) -> None:
@@ -368,10 +271,7 @@ def transactions_by_the_book(engine: Engine) -> None:
 def test_two_phase(engine: Engine) -> None:
     """Retries happen inside a two-phase transaction."""
     with Session(engine, twophase=True) as session:
-        objects = [Tiny(number=number) for number in range(20)]
-        session.add_all(objects)
-        session.flush()
-        session.add(Tiny(number=21))
+        objects = flush(session, Tiny, numbers(20)) + flush(session, Tiny, numbers(1))
         session.commit()
         agree(session, objects)
 
@@ -380,11 +280,10 @@ def test_nothing_more_is_sent_without_a_collision(session: Session, statements: 
     """One INSERT for one row, with no SELECT before and no savepoint around it."""
     session.connection()
     statements.clear()
-    session.add(User(name="one"))
-    session.flush()
+    flush(session, User, [{}])
 
-    assert len(statements) == 1
-    assert statements[0].startswith("INSERT")
+    [statement] = statements
+    assert statement.startswith("INSERT")
 
 
 def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -> None:
@@ -395,110 +294,44 @@ def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -
     def fill() -> None:
         with own.begin() as connection:
             connection.execute(delete(Tiny.__table__))
-            connection.execute(statement, [{"number": number} for number in range(20)])
-            connection.execute(statement, [{"number": number} for number in range(20, 36)])
+            connection.execute(statement, numbers(20))
+            connection.execute(statement, numbers(16))
 
-    guard.install(own)
-    guard.install(own)
-    fill()
-    guard.uninstall(own)
-    with pytest.raises(IntegrityError):
+    for _ in range(2):
+        guard.install(own)
+        guard.install(own)
         fill()
-    guard.uninstall(own)
+        guard.uninstall(own)
+        with pytest.raises(IntegrityError):
+            fill()
+        guard.uninstall(own)
     assert not list(own.dispatch.before_execute)
     assert not list(own.dialect.dispatch.do_execute)
     assert not list(own.dialect.dispatch.do_executemany)
-    with Session(own) as session, pytest.raises(IntegrityError):
-        session.execute(statement, [{"number": number} for number in range(2)])
+    with Session(own) as session, pytest.raises(IntegrityError):  # a session does not guard it again
+        session.execute(statement, numbers(2))
 
 
 def test_connection_handed_to_another_thread(engine: Engine) -> None:
-    """A connection that goes back to the pool serves another thread without traces of the first."""
+    """Threads share the compiled INSERT, and connections that go back to the pool, without traces of each other."""
     failures: list[BaseException] = []
 
-    def work(number: int) -> None:
+    def work() -> None:
         try:
             with Session(engine) as session:
-                session.add_all([User(name=str(number)) for _ in range(20)])
+                agree(session, flush(session, User, [{}] * 50))
                 session.commit()
         except BaseException as error:
             failures.append(error)
 
-    for round_ in range(3):
-        threads = [
-            threading.Thread(target=work, args=(round_,)) for _ in range(1 if engine.dialect.name == "sqlite" else 6)
-        ]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
+    for _ in range(3):
+        threads = [threading.Thread(target=work) for _ in range(1 if engine.dialect.name == "sqlite" else 6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     assert not failures
-
-
-def test_added_again_after_a_rollback(session: Session) -> None:
-    """An object that was rolled back keeps the id that it showed: if it is taken meanwhile, that is an error."""
-    first = User(name="first")
-    session.add(first)
-    session.commit()
-    second = User(name="second")
-    session.add(second)
-    session.flush()
-    session.rollback()
-    made = second.public_id
-    session.execute(insert(User), [{"name": "thief", "public_id": made}])
-    session.commit()
-    second.id = None  # the key of the rolled-back row may be the thief's now
-    session.add(second)
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-    assert second.public_id == made
-
-
-def test_max_retries_is_kept(session: Session) -> None:
-    """No more than ``max_retries`` new ids are tried."""
-    first = User(name="first")
-    session.add(first)
-    session.commit()
-    User.__table__.c.public_id.info["sqlalchemy_public_id.max_retries"] = 3
-    try:
-        with testing.collisions(User, first.public_id, times=4), pytest.raises(PublicIdCollision) as caught:
-            session.add(User())
-            session.flush()
-        session.rollback()
-        with testing.collisions(User, first.public_id, times=3):
-            session.add(User())
-            session.flush()
-    finally:
-        del User.__table__.c.public_id.info["sqlalchemy_public_id.max_retries"]
-
-    assert caught.value.attempts == 3
-
-
-def test_statement_listeners_of_others_still_run(session: Session, engine: Engine) -> None:
-    """Listeners of the program see the INSERTs, and the dialect's own way to execute is used."""
-    seen: list[str] = []
-    event.listen(engine, "after_cursor_execute", lambda *args: seen.append(args[2]))
-    session.add(User(name="x"))
-    session.flush()
-
-    assert any(statement.startswith("INSERT") for statement in seen)
-
-
-@on("sqlite")
-def test_given_id_after_a_flush_to_two_databases(
-    engine: Engine, new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None]
-) -> None:
-    """After a flush to two databases, a given id that a row of either has is an error, and is not replaced."""
-    other = new_engine("sqlite")
-    create_on(other, Base.metadata)
-    with Session(binds={User: engine, Tiny: other}) as session:
-        user, tiny = User(), Tiny()
-        session.add_all([user, tiny])
-        session.flush()
-
-        for each in (user, tiny):
-            with pytest.raises(IntegrityError):
-                session.execute(insert(type(each)).values(public_id=each.public_id))
 
 
 @on("sqlite")
@@ -515,45 +348,33 @@ def test_schema_that_a_statement_translates(session: Session, engine: Engine, tm
         __table_args__ = {"schema": "program"}  # noqa: RUF012
 
     Own.metadata.create_all(engine.execution_options(**there))
-    with testing.fixed_ids(Parcel, "a" * 12, "a" * 12, "b" * 12, "c" * 12):
+    with testing.fixed_ids(Parcel, A, A, B, "c" * 12):
         session.execute(insert(Parcel), [{}], execution_options=there)
         session.execute(insert(Parcel).values([{}, {}]), execution_options=there)
 
     ids = session.scalars(select(Parcel.public_id).order_by(Parcel.id), execution_options=there).all()
-    assert sorted(ids) == ["a" * 12, "b" * 12, "c" * 12]
+    assert sorted(ids) == [A, B, "c" * 12]
 
 
 @on("sqlite")
 def test_unique_index_on_an_expression(session: Session) -> None:
     """A duplicate in a unique index that the metadata lacks is the error of the database, and is not retried."""
     session.execute(text("CREATE UNIQUE INDEX uq_lower ON user (lower(name))"))
-    session.add(User(name="Ada"))
-    session.flush()
-    session.add(User(name="ADA"))
-
+    flush(session, User, [{"name": "Ada"}])
     with pytest.raises(IntegrityError, match="uq_lower"):
-        session.flush()
-
-
-@on("sqlite")
-def test_two_equal_ids_in_one_statement(session: Session) -> None:
-    """If two rows of one statement have drawn the same id, the first one keeps it, and the other one gets another."""
-    with testing.fixed_ids(User, "a" * 12, "a" * 12, "b" * 12):
-        session.execute(insert(User).values([{"name": "first"}, {"name": "second"}]))
-
-    found = dict(session.execute(select(User.name, User.public_id)).all())
-    assert found == {"first": "a" * 12, "second": "b" * 12}
+        flush(session, User, [{"name": "ADA"}])
 
 
 @on("sqlite", "postgresql")
-def test_two_equal_ids_in_an_upsert(session: Session) -> None:
+@pytest.mark.parametrize("is_upsert", [False, True])
+def test_two_equal_ids_in_one_statement(session: Session, is_upsert: bool) -> None:
     """The default makes no id twice in one INSERT, so that ``ON CONFLICT DO NOTHING`` leaves out none of its rows."""
     dialect = import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
-    with testing.fixed_ids(User, "a" * 12, "a" * 12, "b" * 12):
+    with testing.fixed_ids(User, A, A, B):
         statement = dialect.insert(User).values([{"name": "first"}, {"name": "second"}])
-        session.execute(statement.on_conflict_do_nothing())
+        session.execute(statement.on_conflict_do_nothing() if is_upsert else statement)
 
-    assert {*session.scalars(select(User.public_id))} == {"a" * 12, "b" * 12}
+    assert dict(session.execute(select(User.name, User.public_id)).all()) == {"first": A, "second": B}
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -572,9 +393,18 @@ def test_listener_that_passes_tuples(session: Session, engine: Engine) -> None:
     def pass_on(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> Any:
         return statement, tuple(parameters) if many else parameters
 
-    session.add(User(public_id="a" * 12))
-    session.flush()
-    with testing.collisions(User, "a" * 12):
+    flush(session, User, [{"public_id": A}])
+    with testing.collisions(User, A):
         session.execute(insert(User), [{"name": "first"}, {"name": "second"}])
 
-    assert session.scalar(select(func.count()).select_from(User)) == 3
+    assert count(session, User) == 3
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_row_count_of_many_rows(session: Session) -> None:
+    """``result.rowcount`` counts all rows, in how many pieces they ever went and whatever collided."""
+    [first] = flush(session, User, [{}])
+    with testing.fixed_ids(User, B, first.public_id):
+        result = session.connection().execute(insert(User.__table__), [{"name": "z" * 150} for _ in range(9000)])
+
+    assert result.rowcount == 9000

@@ -13,7 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on, on_async
+from support.members import A, B
 from support.rows import agree
+from support.ways import Way, each_way, execute, execute_returning, flush, insert_in_bulk, numbers
 
 from sqlalchemy_public_id import (
     NanoId,
@@ -21,7 +23,6 @@ from sqlalchemy_public_id import (
     PublicIdCollision,
     PublicIdMixin,
     Uuid4,
-    bulk,
     guard,
     public_id_column,
     testing,
@@ -70,38 +71,10 @@ class Quoted(Base):
     number: Mapped[int | None]
 
 
-A, B = "a" * 12, "b" * 12
 TWENTY = "0123456789abcdefghij"
 member = Member.__table__
 
-Way = Callable[..., list[Any]]
-"""Writes so many rows of a model, and gives what it knows of them."""
-
-
-def add_all(session: Session, model: Any, rows: int, **values: Any) -> list[Any]:
-    objects = [model(**values) for _ in range(rows)]
-    session.add_all(objects)
-    session.flush()
-    return objects
-
-
-def bulk_insert(session: Session, model: Any, rows: int, **values: Any) -> list[Any]:
-    objects = [model(**values) for _ in range(rows)]
-    bulk.insert(session, objects)
-    return objects
-
-
-def execute(session: Session, model: Any, rows: int, **values: Any) -> list[Any]:
-    session.execute(insert(model), [dict(values) for _ in range(rows)])
-    return []
-
-
-def execute_returning(session: Session, model: Any, rows: int, **values: Any) -> list[Any]:
-    return list(session.scalars(insert(model).returning(model), [dict(values) for _ in range(rows)]))
-
-
-WAYS: list[Way] = [add_all, bulk_insert, execute, execute_returning]
-each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+ALL_WAYS = each_way(flush, insert_in_bulk, execute, execute_returning)
 
 
 @pytest.fixture
@@ -142,16 +115,16 @@ def tenant(engine: Engine, role: str) -> Callable[[Session], None]:
 
 
 @on("postgresql")
-@each_way
+@ALL_WAYS
 @pytest.mark.parametrize("rows", [1, 3])
-def test_row_of_another_tenant(engine: Engine, tenant: Callable[[Session], None], way: Way, rows: int) -> None:
+def test_row_of_another_tenant(engine: Engine, tenant: Callable[[Session], None], write: Way, rows: int) -> None:
     """A collision with a row that row-level security hides is retried as any other."""
     with Session(engine) as session:
         session.add(Member(tenant="other", public_id=A))
         session.commit()
         tenant(session)
         with testing.collisions(Member, A):
-            objects = way(session, Member, rows, tenant="me")
+            objects = write(session, Member, [{"tenant": "me"}] * rows)
 
         assert session.scalar(select(func.count()).select_from(member)) == rows
         if objects:
@@ -167,14 +140,13 @@ def test_given_id_of_another_tenant(engine: Engine, tenant: Callable[[Session], 
         session.commit()
         tenant(session)
         with pytest.raises(IntegrityError, match="public_id"):
-            session.add_all([Member(tenant="me", public_id=A), *(Member(tenant="me") for _ in range(rows - 1))])
-            session.flush()
+            flush(session, Member, [{"tenant": "me", "public_id": A}, *[{"tenant": "me"}] * (rows - 1)])
 
 
 # --- a role without SELECT
 
 
-def write(connection: Connection, rows: int, **more: str) -> None:
+def add_members(connection: Connection, rows: int, **more: str) -> None:
     statement = insert(member).inline()
     if rows == 1:
         connection.execute(statement.values(tenant="me", **more))
@@ -182,81 +154,66 @@ def write(connection: Connection, rows: int, **more: str) -> None:
         connection.execute(statement, [{"tenant": "me", **more} for _ in range(rows)])
 
 
-@on("postgresql")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_collision_without_the_right_to_read(engine: Engine, role: str, rows: int) -> None:
-    """A role that may insert and not select gets another id, and may go on."""
-    guard.install(engine)
-    with engine.begin() as connection:
-        connection.execute(insert(member).values(public_id=A))
-        connection.execute(text(f"SET LOCAL ROLE {role}"))
-        with testing.collisions(Member, A):
-            write(connection, rows)
-        write(connection, rows)
-    with engine.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(member)) == 1 + 2 * rows
-
-
-@on("postgresql")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_other_violation_without_the_right_to_read(engine: Engine, role: str, rows: int) -> None:
-    """A duplicate in another column is the error of that constraint, and not one about missing rights."""
-    guard.install(engine)
-    with engine.connect() as connection:
-        connection.execute(insert(member).values(public_id=A, email="a@example.org"))
-        connection.execute(text(f"SET LOCAL ROLE {role}"))
-        with pytest.raises(IntegrityError, match="email"):
-            write(connection, rows, email="a@example.org")
-
-
-@on("postgresql")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_full_space_without_the_right_to_read(engine: Engine, role: str, rows: int) -> None:
-    """A full space is told to a role that may not read the table, and the transaction stays usable."""
-    guard.install(engine)
-    with engine.begin() as connection:
-        connection.execute(insert(Small.__table__), [{"number": number} for number in range(36)])
-        connection.execute(text(f"SET LOCAL ROLE {role}"))
-        with pytest.raises(PublicIdCollision) as caught:
-            connection.execute(insert(Small.__table__).inline(), [{"number": number} for number in range(rows)])
-        write(connection, 1)
-
-    assert caught.value.capacity == 36
-
-
-@on("mysql", "mariadb")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_user_without_the_right_to_read(
-    new_engine: Callable[..., Engine], engine: Engine, tables: None, rows: int
-) -> None:
-    """A user of MySQL who may insert and not select gets other ids, and the error of another constraint."""
+@pytest.fixture
+def writer(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine) -> Iterator[Engine]:
+    """An engine, guarded, whose connections may insert and not select."""
+    if engine.name == "postgresql":
+        own, role = new_engine(engine.name, engine.url), request.getfixturevalue("role")
+        event.listen(own, "begin", lambda connection: connection.exec_driver_sql(f"SET LOCAL ROLE {role}"))
+        guard.install(own)
+        yield own
+        return
+    request.getfixturevalue("tables")
     name = f"public_id_{os.getpid()}"
     with engine.begin() as connection:
-        connection.execute(insert(member).values(public_id=A, email="a@example.org"))
         connection.execute(text(f"CREATE USER {name}@'%'"))
         connection.execute(text(f"GRANT INSERT ON member TO {name}@'%'"))
-    own = new_engine(engine.dialect.name, engine.url.set(username=name))
+    own = new_engine(engine.name, engine.url.set(username=name))
     guard.install(own)
-    try:
-        with own.begin() as connection:
-            with testing.collisions(Member, A):
-                write(connection, rows)
-            with pytest.raises(IntegrityError, match="email"):
-                write(connection, rows, email="a@example.org")
-        with engine.connect() as connection:
-            assert connection.scalar(select(func.count()).select_from(member)) == 1 + rows
-    finally:
-        with engine.begin() as connection:
-            connection.execute(text(f"DROP USER {name}@'%'"))
+    yield own
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP USER {name}@'%'"))
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, rows: int) -> None:
+    """Who may insert and not select gets other ids, may go on, and gets the error of another constraint."""
+    with engine.begin() as connection:
+        connection.execute(insert(member).values(public_id=A, email="a@example.org"))
+    with writer.begin() as connection:
+        with testing.collisions(Member, A):
+            add_members(connection, rows)
+        add_members(connection, rows)
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(member)) == 1 + 2 * rows
+    with writer.connect() as connection, pytest.raises(IntegrityError, match="email"):
+        add_members(connection, rows, email="a@example.org")
+
+
+@on("postgresql")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_full_space_without_the_right_to_read(engine: Engine, writer: Engine, rows: int) -> None:
+    """A full space is told to a role that may not read the table, and the transaction stays usable."""
+    with Session(engine) as session:
+        flush(session, Small, numbers(36))
+        session.commit()
+    with writer.begin() as connection:
+        with pytest.raises(PublicIdCollision) as caught:
+            connection.execute(insert(Small.__table__).inline(), numbers(rows))
+        add_members(connection, 1)
+
+    assert caught.value.capacity == 36
 
 
 # --- rows that were committed since the snapshot
 
 
 @pytest.fixture
-def strict(new_engine: Callable[..., Engine], engine: Engine, tables: None) -> Engine:
+def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine, tables: None) -> Engine:
     """An engine whose transactions see what was there when they began."""
-    return new_engine(engine.dialect.name, engine.url, isolation_level="REPEATABLE READ")
+    level = getattr(request, "param", "REPEATABLE READ")
+    return new_engine(engine.dialect.name, engine.url, isolation_level=level)
 
 
 def begun(session: Session, engine: Engine, *rows: Any) -> None:
@@ -268,44 +225,44 @@ def begun(session: Session, engine: Engine, *rows: Any) -> None:
 
 
 @on("postgresql", "mysql", "mariadb")
-@each_way
-def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, way: Way) -> None:
+@ALL_WAYS
+def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way) -> None:
     """With twenty ids taken out of sight, those that are free are found."""
-    if way is execute_returning and not engine.dialect.insert_executemany_returning:
-        way = execute
     with Session(strict) as session:
         begun(session, engine, *(Small(public_id=each) for each in TWENTY))
-        for rows in (4, 4, 4):
-            way(session, Small, rows)
+        for _ in range(3):
+            write(session, Small, numbers(4))
 
         taken = session.scalars(select(Small.public_id).where(Small.public_id.not_in(list(TWENTY)))).all()
         assert len(taken) == 12
 
 
 @on("postgresql")
-@each_way
-def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, way: Way) -> None:
-    """The database names the id, so the other rows keep theirs."""
+@pytest.mark.parametrize("strict", ["REPEATABLE READ", "SERIALIZABLE"], indirect=True)
+@pytest.mark.parametrize("rows", [1, 3])
+@ALL_WAYS
+def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, write: Way, rows: int) -> None:
+    """The database names the id, so the other rows keep theirs, at each isolation level that has a snapshot."""
     with Session(strict) as session:
         begun(session, engine, Small(public_id="a"))
-        with testing.fixed_ids(Small, "x", "a", "y", "z"):
-            way(session, Small, 3)
+        with testing.fixed_ids(Small, *["x", "y"][: rows - 1], "a", "z"):
+            write(session, Small, numbers(rows))
 
-        assert set(session.scalars(select(Small.public_id))) == {"x", "y", "z"}
+        assert set(session.scalars(select(Small.public_id))) == {*["x", "y"][: rows - 1], "z"}
 
 
 @on("postgresql")
 def test_given_ids_are_no_hindrance(engine: Engine, strict: Engine) -> None:
-    """A batch with an id that was given, and is free, is retried where a made one collides."""
+    """A batch with an id that was given, and is free, is retried where a made one collides; one that is taken fails."""
     with Session(strict) as session:
         begun(session, engine, Small(public_id="a"))
         with testing.fixed_ids(Small, "a", "b"):
-            objects = [Small(public_id="z"), Small()]
-            session.add_all(objects)
-            session.flush()
+            objects = flush(session, Small, [{"public_id": "z"}, {}])
 
         assert [each.public_id for each in objects] == ["z", "b"]
         agree(session, objects)
+        with pytest.raises(IntegrityError, match="public_id"):
+            flush(session, Small, [{"public_id": "a"}, {}])
 
 
 @on("postgresql")
@@ -321,16 +278,6 @@ def test_missing_id_is_no_hindrance(engine: Engine, strict: Engine) -> None:
 
 
 @on("postgresql")
-def test_given_id_taken_since_the_snapshot(engine: Engine, strict: Engine) -> None:
-    """A given id that is taken is an error, and no made one is replaced for it."""
-    with Session(strict) as session:
-        begun(session, engine, Small(public_id="a"))
-        with pytest.raises(IntegrityError, match="public_id"):
-            session.add_all([Small(public_id="a"), Small()])
-            session.flush()
-
-
-@on("postgresql")
 @pytest.mark.parametrize("column", [ByUuid.public_id, ByBytes.public_id, Quoted.code], ids=lambda column: column.key)
 def test_ids_are_recognised(engine: Engine, strict: Engine, column: Any) -> None:
     """As numbers, as bytes, and in a column whose name has to be quoted."""
@@ -339,7 +286,7 @@ def test_ids_are_recognised(engine: Engine, strict: Engine, column: Any) -> None
     with Session(strict) as session:
         begun(session, engine, model(**{attribute: taken}))
         with testing.fixed_ids(model, others[0], taken, others[1], others[2], attribute=attribute):
-            session.execute(insert(model), [{"number": number} for number in range(3)])
+            execute(session, model, numbers(3))
 
         assert set(session.scalars(select(column))) == {others[0], others[1], others[2]}
 
@@ -355,8 +302,7 @@ def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
             session.add(Small(public_id="a"))
             await session.commit()
             with testing.fixed_ids(Small, "x", "a", "y", "z"):
-                own.add_all([Small(number=number) for number in range(3)])
-                await own.flush()
+                await own.run_sync(flush, Small, numbers(3))
 
             assert set(await own.scalars(select(Small.public_id))) == {"x", "y", "z"}
 
@@ -377,7 +323,7 @@ def test_each_driver_without_the_right_to_read(async_engine: AsyncEngine, rows: 
         await connection.execute(text(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}"))
         await connection.execute(text(f"SET LOCAL ROLE {name}"))
         with testing.collisions(Member, A):
-            await connection.run_sync(write, rows)
+            await connection.run_sync(add_members, rows)
         await connection.execute(text("RESET ROLE"))
 
         assert await connection.scalar(select(func.count()).select_from(member)) == 1 + rows
@@ -410,22 +356,13 @@ def test_few_collisions_read_nothing(
 # --- a space that is full
 
 
-@pytest.mark.parametrize("way", [add_all, execute], ids=lambda way: way.__name__)
-def test_more_rows_than_ids(tables: None, session: Session, way: Way) -> None:
-    """The rows of the statement itself take ids, also where the database has undone them."""
-    with pytest.raises(PublicIdCollision) as caught:
-        way(session, Small, 40)
-
-    assert caught.value.capacity == 36
-
-
 @on("postgresql")
 def test_full_space_that_is_hidden(engine: Engine, strict: Engine) -> None:
     """A space that others have filled since the transaction began is told as any full one."""
     with Session(strict) as session:
         begun(session, engine, *(Small(public_id=each) for each in "0123456789abcdefghijklmnopqrstuvwxyz"))
         with pytest.raises(PublicIdCollision):
-            add_all(session, Small, 1)
+            flush(session, Small, [{}])
 
 
 # --- outcomes that are not told at once

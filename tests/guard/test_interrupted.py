@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.connections import kill, number_of
+from support.interrupt import interrupted
 from support.marks import on, on_async
+from support.ways import Rows, Way, each_way, execute, execute_returning, execute_values, flush, numbers
 
 from conftest import url_of
 from sqlalchemy_public_id import PublicIdMixin, guard, testing
@@ -32,34 +34,14 @@ class Item(PublicIdMixin, Base):
 
 
 A = "a" * 12
-ROWS = [{"number": number} for number in range(1, 4)]
+ROWS = numbers(3, first=1)
 
 
-def flush_one(session: Session) -> None:
-    session.add(Item(**ROWS[0]))
-    session.flush()
+def flush_one(session: Session, model: Any, rows: Rows) -> list[Any]:
+    return flush(session, model, rows[:1])
 
 
-def flush_three(session: Session) -> None:
-    session.add_all([Item(**row) for row in ROWS])
-    session.flush()
-
-
-def execute(session: Session) -> None:
-    session.execute(insert(Item), ROWS)
-
-
-def execute_values(session: Session) -> None:
-    session.execute(insert(Item).values(ROWS))
-
-
-def execute_returning(session: Session) -> None:
-    if session.get_bind().dialect.insert_executemany_returning:
-        session.scalars(insert(Item).returning(Item), ROWS).all()
-
-
-WAYS = [flush_one, flush_three, execute, execute_values, execute_returning]
-each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+ALL_WAYS = each_way(flush_one, flush, execute, execute_values, execute_returning)
 
 
 @pytest.fixture
@@ -98,10 +80,6 @@ def before_call(number: int, engine: Engine, act: Callable[[], None], *, after: 
 # --- interrupted
 
 
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     """What is freed here is freed by itself."""
@@ -117,24 +95,19 @@ def begin_immediate(engine: Engine) -> None:
 
 
 @on("sqlite")
-@each_way
+@ALL_WAYS
 @pytest.mark.parametrize("after", [False, True], ids=["before the statement", "after it"])
 @pytest.mark.usefixtures("stored", "no_collector")
-def test_interrupt_frees_the_file(
-    new_engine: Callable[..., Engine], engine: Engine, way: Callable[[Session], None], after: bool
-) -> None:
+def test_interrupt_frees_the_file(new_engine: Callable[..., Engine], engine: Engine, write: Way, after: bool) -> None:
     """A KeyboardInterrupt in a retry leaves no lock on the file."""
     own = new_engine("sqlite", engine.url, connect_args={"timeout": 0})
     begin_immediate(own)
     with Session(own) as session:
         session.connection()
         # the second statement is that which is run again, or the SELECT that finds out what has collided
-        with (
-            before_call(2, own, interrupt, after=after),
-            testing.fixed_ids(Item, A),
-            pytest.raises(KeyboardInterrupt),
-        ):
-            way(session)
+        when = "after" if after else "before"
+        with interrupted(own, 2, when=when), testing.fixed_ids(Item, A), pytest.raises(KeyboardInterrupt):
+            write(session, Item, ROWS)
     with Session(own) as session:
         session.add(Item(number=9))
         session.commit()
@@ -142,9 +115,9 @@ def test_interrupt_frees_the_file(
 
 
 @on_async("sqlite")
-@pytest.mark.parametrize("way", [flush_one, execute], ids=lambda way: way.__name__)
+@each_way(flush_one, execute)
 @pytest.mark.usefixtures("no_collector")
-def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, write: Way) -> None:
     """A task that is cancelled while a retry waits for the database leaves no lock on the file."""
 
     async def main() -> None:
@@ -158,7 +131,7 @@ def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[
             async with AsyncSession(async_engine) as session:
                 await session.connection()
                 with before_call(2, async_engine.sync_engine, task.cancel), testing.fixed_ids(Item, A):
-                    await session.run_sync(way)
+                    await session.run_sync(write, Item, ROWS)
 
         with pytest.raises(asyncio.CancelledError):
             await asyncio.create_task(work())
@@ -177,8 +150,7 @@ def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, way: Callable[
 class Stop(Exception): ...
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
+def test_listener_that_raises(stored: None, engine: Engine) -> None:
     """The error of a listener that refuses a statement of the guard is the caller's; the transaction can go on."""
     guard.install(engine)
 
@@ -188,23 +160,19 @@ def test_listener_that_raises(stored: None, engine: Engine, rows: int) -> None:
             raise Stop
 
     with engine.begin() as connection:
-        # SQLite, MySQL and MariaDB send no SELECT for a single row
-        with testing.fixed_ids(Item, A), suppress(Stop) if rows == 1 else pytest.raises(Stop):
-            connection.execute(insert(Item.__table__).values(ROWS[0] if rows == 1 else ROWS))
+        with testing.fixed_ids(Item, A), pytest.raises(Stop):
+            connection.execute(insert(Item.__table__).values(ROWS))
         event.remove(engine, "before_cursor_execute", refuse)
-        stayed = connection.scalar(select(func.count()).select_from(Item))
-        assert stayed == 1 or rows == 1
+        assert connection.scalar(select(func.count()).select_from(Item)) == 1
         connection.execute(insert(Item.__table__).values(number=9))
     with engine.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(Item)) == stayed + 1
+        assert connection.scalar(select(func.count()).select_from(Item)) == 2
 
 
 # --- lost connections
 
 
-def lose_and_go_on(
-    session: Session, engine: Engine, way: Callable[[Session], None], call: int, *, after: bool = False
-) -> None:
+def lose_and_go_on(session: Session, engine: Engine, write: Way, call: int, *, after: bool = False) -> None:
     """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
     session.add(Item(public_id=A, number=0))
     session.commit()
@@ -213,7 +181,7 @@ def lose_and_go_on(
     with lose, testing.fixed_ids(Item, A):
         lost = None
         try:
-            way(session)
+            write(session, Item, ROWS)
         except DBAPIError as error:
             lost = error
     session.rollback()
@@ -225,16 +193,14 @@ def lose_and_go_on(
 
 
 @on("postgresql", "mysql", "mariadb")
-@each_way
+@ALL_WAYS
 @pytest.mark.parametrize("call", [2, 3, 4, 5])
 def test_lost_connection(
-    create: Callable[[MetaData], None], session: Session, engine: Engine, way: Callable[[Session], None], call: int
+    create: Callable[[MetaData], None], session: Session, engine: Engine, write: Way, call: int
 ) -> None:
     """A connection that is lost in a retry is an error that says so, and not one about the transaction."""
-    if engine.dialect.name == "mysql" and way is execute_returning:
-        way = execute
     create(Base.metadata)
-    lose_and_go_on(session, engine, way, call)
+    lose_and_go_on(session, engine, write, call)
 
 
 @on("postgresql")
@@ -248,8 +214,8 @@ def test_connection_lost_before_a_savepoint(
 
 
 @on_async("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("way", [flush_one, execute_values], ids=lambda way: way.__name__)
-def test_lost_connection_of_each_driver(async_engine: AsyncEngine, way: Callable[[Session], None]) -> None:
+@each_way(flush_one, execute_values)
+def test_lost_connection_of_each_driver(async_engine: AsyncEngine, write: Way) -> None:
     """The same with the asynchronous drivers."""
 
     async def main() -> None:
@@ -258,7 +224,7 @@ def test_lost_connection_of_each_driver(async_engine: AsyncEngine, way: Callable
             await connection.run_sync(Base.metadata.create_all)
         try:
             async with AsyncSession(async_engine) as session:
-                await session.run_sync(lose_and_go_on, async_engine.sync_engine, way, 2)
+                await session.run_sync(lose_and_go_on, async_engine.sync_engine, write, 2)
         finally:
             async with async_engine.begin() as connection:
                 await connection.run_sync(Base.metadata.drop_all)

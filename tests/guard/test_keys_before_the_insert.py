@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, MetaData, Sequence, String, Uuid, func, insert, select
+from sqlalchemy import BigInteger, MetaData, Sequence, String, Uuid, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
+from support.members import A
+from support.ways import Way, each_way, execute_core, flush
 
-from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin
+from sqlalchemy_public_id import PublicIdColumnMixin, PublicIdMixin, testing
 
 pytestmark = [pytest.mark.backend, on("postgresql")]
 
@@ -42,48 +44,19 @@ class OfFunction(PublicIdColumnMixin, Base):
     name: Mapped[str] = mapped_column(String(9))
 
 
-class Returned(PublicIdColumnMixin, Base):
-    """A sequence as well, and RETURNING."""
-
-    __tablename__ = "returned"
-    id: Mapped[int] = mapped_column(BigInteger, Sequence("returned_key"), primary_key=True)
-    name: Mapped[str] = mapped_column(String(9))
-
-
-class ByHand(Base):
-    """A control without the library."""
-
-    __tablename__ = "by_hand"
-    __table_args__ = WITHOUT_RETURNING
-    id: Mapped[int] = mapped_column(BigInteger, Sequence("by_hand_key"), primary_key=True)
-    public_id: Mapped[str] = mapped_column(String(12), unique=True, default=NanoId().generate)
-    name: Mapped[str] = mapped_column(String(9))
-
-
-def flush_one(session: Session, model: type[Any]) -> None:
-    session.add(model(name="a"))
-    session.flush()
-
-
-def flush_three(session: Session, model: type[Any]) -> None:
-    session.add_all([model(name=name) for name in "abc"])
-    session.flush()
-
-
-def execute(session: Session, model: type[Any]) -> None:
-    session.execute(insert(model.__table__).values(name="a"))
-
-
 @pytest.fixture(autouse=True)
 def _tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
 
 
-@pytest.mark.parametrize("write", [flush_one, flush_three, execute])
-@pytest.mark.parametrize("model", [Returned, ByHand, OfIdentity, OfSequence, OfFunction])
-def test_without_returning(session: Session, model: type[Any], write: Callable[[Session, type[Any]], None]) -> None:
-    """A table with ``implicit_returning=False`` takes rows, whatever makes its keys."""
-    write(session, model)
+@each_way(flush, execute_core)
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("model", [OfIdentity, OfSequence, OfFunction])
+def test_without_returning(session: Session, model: type[Any], write: Way, rows: int) -> None:
+    """A table with ``implicit_returning=False`` takes rows, whatever makes its keys, and retries a collision."""
+    write(session, model, [{"public_id": A, "name": "first"}])
+    with testing.collisions(model, A):
+        write(session, model, [{"name": str(number)} for number in range(rows)])
     session.commit()
 
-    assert session.scalar(select(func.min(model.name))) == "a"
+    assert session.scalar(select(func.count(model.public_id.distinct()))) == 1 + rows

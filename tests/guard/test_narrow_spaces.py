@@ -14,13 +14,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
 from support.retrying import run_transaction
+from support.ways import Way, each_way, flush, insert_in_bulk, numbers
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk
+from sqlalchemy_public_id import NanoId, PublicIdMixin
 from sqlalchemy_public_id.formats import BASE36
 
 IDS = ["".join(letters) for letters in itertools.product(BASE36, repeat=2)]
 FREE = 60
-ROWS = 40
 
 
 class Base(DeclarativeBase):
@@ -47,40 +47,21 @@ def taken(create: Callable[[MetaData], None], engine: Engine) -> None:
         connection.execute(insert(Narrow), [{"public_id": each, "number": -1} for each in ids])
 
 
-def flush(session: Session) -> list[Narrow]:
-    objects = [Narrow(number=number) for number in range(ROWS)]
-    session.add_all(objects)
-    session.flush()
-    return objects
-
-
-def insert_in_bulk(session: Session) -> list[Narrow]:
-    objects = [Narrow(number=number) for number in range(ROWS)]
-    bulk.insert(session, objects)
-    return objects
-
-
-def insert_by_core(session: Session) -> list[Narrow]:
-    session.execute(insert(Narrow), [{"number": number} for number in range(ROWS)])
-    return list(session.scalars(select(Narrow).where(Narrow.number >= 0).order_by(Narrow.number)))
-
-
-def test_last_ids(session: Session) -> None:
-    """One flush fills the space up to 99 percent."""
-    session.add_all([Narrow(number=number) for number in range(FREE - 12)])
-    session.flush()
+@each_way(flush, insert_in_bulk)
+def test_last_ids(session: Session, write: Way) -> None:
+    """One call fills the space up to 99 percent."""
+    write(session, Narrow, numbers(FREE - 12))
 
     assert session.scalar(select(func.count(Narrow.public_id.distinct()))) == len(IDS) - 12
 
 
-def test_another_constraint_is_reported(session: Session, engine: Engine) -> None:
+def test_another_constraint_is_reported(session: Session) -> None:
     """A row that also violates another constraint raises the error of that one, and nothing is stored."""
     session.add(Narrow(number=0, name="taken"))
     session.commit()
     stored = session.scalar(select(func.count()).select_from(Narrow))
-    session.add_all([Narrow(number=number, name="taken" if number == 7 else None) for number in range(20)])
     with pytest.raises(IntegrityError, match="name"):
-        session.flush()
+        flush(session, Narrow, [{"number": number, "name": "taken" if number == 7 else None} for number in range(20)])
     session.rollback()
 
     assert session.scalar(select(func.count()).select_from(Narrow)) == stored
@@ -89,10 +70,8 @@ def test_another_constraint_is_reported(session: Session, engine: Engine) -> Non
 def test_given_ids_are_not_replaced(session: Session) -> None:
     """Among generated ids that collide, one that the application gave and that is taken is an error."""
     given = session.scalars(select(Narrow.public_id).limit(1)).one()
-    session.add_all([Narrow(number=number) for number in range(20)])
-    session.add(Narrow(number=20, public_id=given))
     with pytest.raises(IntegrityError):
-        session.flush()
+        flush(session, Narrow, [*numbers(20), {"number": 20, "public_id": given}])
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -102,10 +81,7 @@ def test_several_writers(engine: Engine) -> None:
 
     def write(number: int) -> None:
         def work(session: Session) -> list[tuple[int, str]]:
-            objects = [Narrow(number=number) for _ in range(4)]
-            session.add_all(objects)
-            session.flush()
-            return [(each.id, each.public_id) for each in objects]
+            return [(each.id, each.public_id) for each in flush(session, Narrow, [{"number": number}] * 4)]
 
         for _ in range(3):
             stored.extend(run_transaction(lambda: Session(engine), work, attempts=20))

@@ -10,8 +10,10 @@ from sqlalchemy import Engine, MetaData, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import on
+from support.members import A, B, C, D
+from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_in_bulk, numbers
 
-from sqlalchemy_public_id import PublicIdCollision, bigint_key, bulk, guard, public_id_column, testing
+from sqlalchemy_public_id import PublicIdCollision, bigint_key, public_id_column, testing
 from sqlalchemy_public_id._private import IS_FAST
 
 
@@ -27,7 +29,6 @@ class Item(Base):
 
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
-A, B, C, D = (letter * 12 for letter in "abcd")
 
 
 @pytest.fixture
@@ -39,37 +40,11 @@ def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
         session.commit()
 
 
-def flush(session: Session, rows: list[dict[str, Any]]) -> None:
-    session.add_all([Item(**row) for row in rows])
-    session.flush()
-
-
-def insert_in_bulk(session: Session, rows: list[dict[str, Any]]) -> None:
-    bulk.insert(session, [Item(**row) for row in rows])
-
-
-def execute(session: Session, rows: list[dict[str, Any]]) -> None:
-    session.execute(insert(Item), rows)
-
-
-def execute_values(session: Session, rows: list[dict[str, Any]]) -> None:
-    session.execute(insert(Item).values(rows))
-
-
-def execute_core(session: Session, rows: list[dict[str, Any]]) -> None:
-    guard.install(session.get_bind())  # type: ignore[arg-type]
-    session.connection().execute(insert(Item.__table__), rows)
-
-
-WAYS = [flush, insert_in_bulk, execute, execute_values, execute_core]
-Write = Callable[[Session, list[dict[str, Any]]], None]
-
-
-def outcome(session: Session, write: Write, number: int) -> tuple[list[str], int | None]:
+def outcome(session: Session, write: Way, number: int) -> tuple[list[str], int | None]:
     """Write *number* rows; return all ids that are stored then, and the attempts of the error, if there was one."""
     attempts = None
     try:
-        write(session, [{"number": at} for at in range(1, number + 1)])
+        write(session, Item, numbers(number, first=1))
     except PublicIdCollision as error:
         attempts = error.attempts
         session.rollback()
@@ -77,9 +52,9 @@ def outcome(session: Session, write: Write, number: int) -> tuple[list[str], int
     return sorted(session.scalars(select(Item.public_id))), attempts
 
 
-@pytest.mark.parametrize("write", WAYS, ids=lambda write: write.__name__)
+@each_way(flush, insert_in_bulk, execute, execute_values, execute_core)
 @pytest.mark.parametrize("number", [1, 3])
-def test_row_that_is_stored(session: Session, write: Write, number: int) -> None:
+def test_row_that_is_stored(session: Session, write: Way, number: int) -> None:
     """A row whose id is stored already gets the third other one; if that is stored as well, it is an error."""
     others = [B, C][: number - 1]
     # MySQL returns no keys of many rows, so that a flush sends one after the other
@@ -95,8 +70,8 @@ def test_row_that_is_stored(session: Session, write: Write, number: int) -> None
         assert outcome(session, write, number) == ([A, *others, D], None)
 
 
-@pytest.mark.parametrize("write", [flush, insert_in_bulk], ids=lambda write: write.__name__)
-def test_rows_of_one_flush(session: Session, write: Write) -> None:
+@each_way(flush, insert_in_bulk)
+def test_rows_of_one_flush(session: Session, write: Way) -> None:
     """An object that draws the id of another one of its flush draws three more at most, too."""
     with testing.fixed_ids(Item, B, B, B, B, B, D):
         assert outcome(session, write, 2) == ([A], 3)

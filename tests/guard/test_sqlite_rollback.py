@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, String, UniqueConstraint, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
+from support.members import A, B
+from support.ways import Rows, Way, flush
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, bigint_key, testing
 
@@ -37,50 +40,22 @@ class Strict(Base):
     name: Mapped[str] = mapped_column(String(9))
 
 
-class ByHand(Base):
-    """A control without the library, whose id is always the same."""
-
-    __tablename__ = "by_hand"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    public_id: Mapped[str] = mapped_column(String(12), unique=True, default="aaaaaaaaaaaa")
-    name: Mapped[str] = mapped_column(String(9))
-
-
-def by_statement(session: Session, model: type[Order | ByHand]) -> None:
-    session.execute(insert(model).prefix_with("OR ROLLBACK").values(name="second"))
-
-
-def by_statement_of_many(session: Session, model: type[Order | ByHand]) -> None:
-    session.execute(insert(model).prefix_with("OR ROLLBACK"), [{"name": "second"}, {"name": "third"}])
-
-
-def by_flush(session: Session, model: type[Strict]) -> None:
-    session.add(model(name="second"))
-    session.flush()
+def or_rollback(session: Session, model: type[Any], rows: Rows) -> list[Any]:
+    session.execute(insert(model).prefix_with("OR ROLLBACK"), rows)
+    return []
 
 
 @pytest.mark.parametrize(
-    ("model", "write"),
-    [
-        (ByHand, by_statement),
-        (Order, by_statement),
-        (Order, by_statement_of_many),
-        (Strict, by_flush),
-    ],
+    ("model", "write", "rows"), [(Order, or_rollback, 1), (Order, or_rollback, 2), (Strict, flush, 1)]
 )
 def test_collision_that_ends_the_transaction(
-    create: Callable[[MetaData], None],
-    session: Session,
-    model: type[Order | Strict | ByHand],
-    write: Callable[[Session, type[Order | Strict | ByHand]], None],
+    create: Callable[[MetaData], None], session: Session, model: type[Any], write: Way, rows: int
 ) -> None:
     """A collision that has rolled back the transaction is not retried: the caller must know that its work is gone."""
     create(Base.metadata)
-    session.add(model(name="first", public_id="a" * 12))
+    flush(session, model, [{"name": "first", "public_id": A}])
     session.commit()
-    session.add(model(name="earlier", public_id="b" * 12))
-    session.flush()
-    format = Order if model is ByHand else model
+    flush(session, model, [{"name": "earlier", "public_id": B}])
 
-    with testing.collisions(format, "a" * 12), pytest.raises(IntegrityError):
-        write(session, model)
+    with testing.collisions(model, A), pytest.raises(IntegrityError):
+        write(session, model, [{"name": "second"}] * rows)

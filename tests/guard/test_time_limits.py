@@ -16,6 +16,7 @@ from sqlalchemy import Engine, MetaData, String, delete, func, insert, select, t
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
+from support.ways import Rows, Way, each_way, execute, execute_values, flush
 
 from sqlalchemy_public_id import PublicIdMixin, idempotency
 
@@ -45,26 +46,8 @@ def _tables(create: Callable[[MetaData], None]) -> None:
 # --- while an INSERT waits for another transaction
 
 
-def flush_one(session: Session) -> None:
-    session.add(Job(code="taken"))
-    session.flush()
-
-
-def flush_two(session: Session) -> None:
-    session.add_all([Job(code="free"), Job(code="taken")])
-    session.flush()
-
-
-def execute(session: Session) -> None:
-    session.execute(insert(Job), [{"code": "free"}, {"code": "taken"}])
-
-
-def execute_values(session: Session) -> None:
-    session.execute(insert(Job).values([{"code": "free"}, {"code": "taken"}]))
-
-
-def insert_once(session: Session) -> None:
-    idempotency.insert_once(session, Job(public_id=ID, code="taken"))
+def insert_once(session: Session, model: Any, rows: Rows) -> list[Any]:
+    return [idempotency.insert_once(session, model(public_id=ID, **rows[-1]))]
 
 
 @contextmanager
@@ -87,12 +70,14 @@ def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("error", [TimeLimit, KeyboardInterrupt])
-@pytest.mark.parametrize("write", [flush_one, flush_two, execute, execute_values, insert_once])
+@pytest.mark.parametrize("rows", [[{"code": "taken"}], [{"code": "free"}, {"code": "taken"}]], ids=["one", "two"])
+@each_way(flush, execute, execute_values, insert_once)
 def test_limit_while_an_insert_waits(
     database: str,
     engine: Engine,
     new_engine: Callable[..., Engine],
-    write: Callable[[Session], None],
+    write: Way,
+    rows: Rows,
     error: type[BaseException],
 ) -> None:
     """After a limit has ended the wait for another transaction, no row is stored, and the pool works."""
@@ -103,7 +88,7 @@ def test_limit_while_an_insert_waits(
         session.connection()
         # drivers answer the ROLLBACK of a connection whose statement was interrupted with an error
         with pytest.raises((error, SQLAlchemyError)), time_limit(0.2, error):
-            write(session)
+            write(session, Job, rows)
         with suppress(SQLAlchemyError):
             session.rollback()
         session.close()
@@ -165,20 +150,7 @@ def locks_of(engine: Engine) -> int:
         return connection.scalars(text("SELECT RELEASE_ALL_LOCKS()")).one()
 
 
-@pytest.mark.parametrize(
-    ("database", "is_stored"),
-    [
-        ("sqlite", False),
-        ("postgresql", False),
-        ("mysql", False),
-        ("mariadb", False),
-        ("sqlite", True),
-        ("postgresql", True),
-        ("mysql", True),
-        ("mariadb", True),
-    ],
-    indirect=["database"],
-)
+@pytest.mark.parametrize("is_stored", [False, True])
 def test_limit_in_insert_once(
     database: str, engine: Engine, new_engine: Callable[..., Engine], is_stored: bool
 ) -> None:

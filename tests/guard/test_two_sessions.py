@@ -7,13 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, insert, select
+from sqlalchemy import MetaData, String, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.members import A, B, C, D, E
 from support.rows import agree
 from support.two_sessions import inner_session
+from support.ways import Way, execute, flush, insert_in_bulk
 
-from sqlalchemy_public_id import PublicIdMixin, bulk, lookup, testing
+from sqlalchemy_public_id import PublicIdMixin, testing
 
 
 class Base(DeclarativeBase):
@@ -31,7 +33,6 @@ class Log(PublicIdMixin, Base):
 
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
-A, B, C, D, E = (letter * 12 for letter in "abcde")
 
 
 @pytest.fixture
@@ -42,24 +43,14 @@ def stored(create: Callable[[MetaData], None], session: Session) -> None:
     session.commit()
 
 
-def one_object(inner: Session) -> None:
-    inner.add(Log(text="one"))
-    inner.commit()
+def committed(write: Way, rows: int) -> Callable[[Session], None]:
+    """Return a function that writes rows of the log, and commits."""
 
+    def act(inner: Session) -> None:
+        write(inner, Log, [{"text": str(number)} for number in range(rows)])
+        inner.commit()
 
-def many_objects(inner: Session) -> None:
-    inner.add_all([Log(text=str(number)) for number in range(5)])
-    inner.commit()
-
-
-def in_bulk(inner: Session) -> None:
-    bulk.insert(inner, [Log(text=str(number)) for number in range(5)])
-    inner.commit()
-
-
-def by_a_statement(inner: Session) -> None:
-    inner.execute(insert(Log), [{"text": str(number)} for number in range(5)])
-    inner.commit()
+    return act
 
 
 def rolled_back(inner: Session) -> None:
@@ -75,22 +66,23 @@ def failed(inner: Session) -> None:
     inner.rollback()
 
 
-def only_read(inner: Session) -> None:
-    assert lookup.get(inner, User, A) is not None
-
-
-INNER = [one_object, many_objects, in_bulk, by_a_statement, rolled_back, failed, only_read]
+INNER = {
+    "one object": committed(flush, 1),
+    "many objects": committed(flush, 5),
+    "in bulk": committed(insert_in_bulk, 5),
+    "by a statement": committed(execute, 5),
+    "rolled back": rolled_back,
+    "failed": failed,
+}
 
 
 @pytest.mark.parametrize("when", ["before_insert", "after_insert"])
-@pytest.mark.parametrize("write", INNER, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("write", INNER.values(), ids=INNER)
 @pytest.mark.parametrize("number", [1, 3])
 def test_collision_of_the_outer_flush(session: Session, write: Callable[..., None], number: int, when: Any) -> None:
     """Rows that an inner session has written meanwhile do not keep a collision of the outer flush from its retry."""
     with testing.fixed_ids(User, A, B, C, D), inner_session(User, write, when=when):
-        users = [User() for _ in range(number)]
-        session.add_all(users)
-        session.flush()
+        users = flush(session, User, [{}] * number)
 
     agree(session, users)
     assert {user.public_id for user in users} == {*[B, C, D][:number]}
@@ -102,19 +94,15 @@ def test_collision_of_the_inner_flush(session: Session, when: Any) -> None:
     inner_ids: list[str] = []
 
     def write(inner: Session) -> None:
-        log = Log(text="inner")
-        inner.add(log)
         with testing.fixed_ids(Log, E):
-            inner.flush()
+            [log] = flush(inner, Log, [{"text": "inner"}])
         inner_ids.append(log.public_id)
         inner.commit()
 
     session.add(Log(public_id=E, text="stored"))
     session.commit()
     with testing.fixed_ids(User, B, C), inner_session(User, write, when=when):
-        users = [User(), User()]
-        session.add_all(users)
-        session.flush()
+        users = flush(session, User, [{}, {}])
 
     assert {user.public_id for user in users} == {B, C}
     agree(session, users)
@@ -123,19 +111,14 @@ def test_collision_of_the_inner_flush(session: Session, when: Any) -> None:
 
 def test_flush_after_the_inner_one(session: Session) -> None:
     """After a flush with another one inside, each session can flush again, and collisions are retried in both."""
-    with inner_session(User, one_object):
-        session.add(User(name="first"))
-        session.flush()
+    with inner_session(User, INNER["one object"]):
+        flush(session, User, [{"name": "first"}])
 
     with testing.collisions(User, A):
-        second = User(name="second")
-        session.add(second)
-        session.flush()
+        [second] = flush(session, User, [{"name": "second"}])
         with Session(session.connection(), join_transaction_mode="create_savepoint") as inner:
             with testing.collisions(User, A):
-                third = User(name="third")
-                inner.add(third)
-                inner.flush()
+                [third] = flush(inner, User, [{"name": "third"}])
             shown = third.public_id
             inner.commit()
 

@@ -9,20 +9,21 @@ from collections import Counter
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
+from sqlalchemy.ext.asyncio import AsyncEngine
+from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, opened
+
+from examples.helpdesk.models import Tag, Ticket, User
+
+schemathesis = pytest.importorskip("schemathesis")
+from schemathesis import Case, GenerationMode  # noqa: E402
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
-from sqlalchemy.ext.asyncio import AsyncEngine
-from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, opened
-
-from examples.helpdesk.models import Tag, Ticket, User
 
 pytestmark = pytest.mark.slow
 

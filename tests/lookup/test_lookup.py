@@ -10,13 +10,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, insert, true, update
+from sqlalchemy import Engine, ForeignKey, MetaData, String, create_engine, insert, select, true, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
     Session,
     joinedload,
+    load_only,
     mapped_column,
     relationship,
     selectinload,
@@ -273,6 +274,28 @@ def test_get_many(db: Session, statements: list[str]) -> None:
 
     assert [(type(key), key, owner.name) for key, owner in found.items()] == [(str, GRACE, "Grace"), (str, ADA, "Ada")]
     assert len(statements) == 1
+
+
+def test_get_many_of_a_deferred_id(db: Session, statements: list[str]) -> None:
+    """It is one statement, whatever the model or the caller loads with the rows."""
+
+    class Own(DeclarativeBase): ...
+
+    class Shy(Own):
+        __tablename__ = "shy"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        public_id: Mapped[str] = public_id_column(NanoId(), deferred=True)
+
+    Own.metadata.create_all(db.connection())
+    db.add_all([Shy(), Shy()])
+    db.commit()
+    ids = db.scalars(select(Shy.public_id)).all()
+    db.expunge_all()
+    statements.clear()
+
+    assert list(lookup.get_many(db, Shy, ids)) == ids
+    assert list(lookup.get_many(db, Shy, ids, options=[load_only(Shy.id)])) == ids
+    assert len(statements) == 2
 
 
 def test_unknown_ids_of_a_field(db: Session) -> None:

@@ -85,16 +85,6 @@ def test_operations(people: People, engine: Engine) -> None:
     assert (after["person"], after["log"], after["sqlite_sequence"]) == (before["person"], [], [("person", 41)])
 
 
-def test_counter(people: People, engine: Engine) -> None:
-    """AUTOINCREMENT goes on counting where the other database was, not where the main one is."""
-    people.add()
-
-    execute(engine, "INSERT INTO other.person (name) VALUES ('new')", "INSERT INTO main.person (name) VALUES ('new')")
-
-    assert [row[0] for row in other(engine)["person"]] == [1, 2, 3, 42]
-    assert [row[0] for row in main(engine)["person"]] == [1, 2, 3]
-
-
 @pytest.mark.parametrize("triggers", ["fire", "skip"])
 def test_triggers_of_a_backfill(people: People, engine: Engine, triggers: str) -> None:
     """Triggers that a backfill leaves out are there again, in the database of their table."""

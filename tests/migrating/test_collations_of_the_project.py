@@ -82,6 +82,7 @@ def test_collation_of_many_rows(table: People) -> None:
 
     assert refused(table, collation="bytes") == ["needs-lock"]
     assert refused(table, collation="bytes", allow_lock=True) == []
+    assert "(8)" in str(table.state().type)
 
 
 @on("postgresql")

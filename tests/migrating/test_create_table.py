@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
@@ -180,6 +180,7 @@ def test_not_null(sql: str) -> None:
 
 
 @given(existing)
+@example("CREATE TABLE t (first INT, public_id TEXT NULL DEFAULT -1.5e-3 CHECK (1 NOT NULL))")
 def test_default(sql: str) -> None:
     """Another default takes the place of the one that a column has; nothing else changes."""
     type_, not_null, default = ours(sql)

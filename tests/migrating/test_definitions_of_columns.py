@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from sqlalchemy import Engine
 from support.marks import on
-from support.people import People, people, send
-
-
-@pytest.fixture
-def table(engine: Engine) -> Iterator[People]:
-    with people(engine, 0) as made:
-        yield made
+from support.people import People, send
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
-"""A migration that an exception interrupts leaves nothing open, and the settings of its connection as they were."""
+"""A backfill that an exception interrupts leaves nothing open, and the settings of its connection as they were."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine
 from support.interrupt import interrupted
-from support.people import People, migrating, send
+from support.people import People, send
 
 from sqlalchemy_public_id import backfill
 
@@ -72,68 +72,25 @@ def interrupt_each(start: Callable[[], Engine], work: Callable[[Connection], Non
     raise AssertionError  # counts for ever
 
 
-@pytest.fixture
-def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
-    """Make the table, and run some operations on it; it is gone after the test."""
-    people = People(engine)
-
-    def make(*operations: str, **options: Any) -> People:
-        people.options = options
-        people.create(3)
-        for operation in operations:
-            people.run(operation)
-        return people
-
-    yield make
-    people.drop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("operations", "options"),
-    [
-        (["add_public_id"], {}),
-        (["add_public_id"], {"server_default": "drop"}),
-        (["add_public_id", "loosen_public_id"], {}),
-        (["add_public_id", "drop_public_id"], {}),
-    ],
-    ids=["add", "add for a while", "loosen", "drop"],
-)
-def test_operations(
-    new_people: Callable[..., People], engine: Engine, operations: list[str], options: dict[str, Any]
-) -> None:
-    """An operation that is interrupted before any of its changes can be repeated, on the same connection too."""
-    *done, operation = operations
-
-    def start() -> Engine:
-        return new_people(*done, **options).engine
-
-    def work(connection: Connection) -> None:
-        with migrating(connection) as op:
-            op_of = getattr(op, operation)
-            op_of("person", **options)
-
-    assert interrupt_each(start, work)
-    with engine.connect() as connection:
-        work(connection)
-    if operation == "add_public_id":
-        People(engine, **options).check_complete(3)
-
-
 @pytest.mark.parametrize(
     ("database", "triggers"),
     [*((each, "fire") for each in SETTINGS), ("sqlite", "skip"), ("postgresql", "skip")],
     indirect=["database"],
 )
-def test_backfill(new_people: Callable[..., People], triggers: Any) -> None:
+def test_backfill(engine: Engine, triggers: Any) -> None:
     """A backfill on a connection of the caller that is in AUTOCOMMIT leaves no transaction open."""
 
+    people = People(engine)
+
     def start() -> Engine:
-        return new_people("expand_public_id").engine
+        people.create(3)
+        people.run("expand_public_id")
+        return engine
 
     def work(connection: Connection) -> None:
         backfill.run(connection, "person", update_triggers=triggers)
 
     changes = interrupt_each(start, work, isolation_level="AUTOCOMMIT")
 
+    people.drop()
     assert [change for change in changes if "UPDATE" in change]

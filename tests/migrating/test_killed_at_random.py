@@ -57,11 +57,14 @@ def kill_within(people: People, operation: str, longest: float, **options: Any) 
 
 
 def test_there_and_back(people: People) -> None:
-    """After each kill, old programs write, and the same operation comes to its end, there and back."""
+    """After each kill, old programs write, and the same operation, or the way down, comes to its end."""
     longest = {operation: seconds(people, operation) for operation in ("add_public_id", "drop_public_id")}
     for number in range(1, ROUNDS + 1):
         kill_within(people, "add_public_id", longest["add_public_id"])
         people.write(1)
+        if number % 2:
+            people.run("drop_public_id")
+            people.check_gone()
         people.add()
         people.check_complete(ROWS + number)
         kill_within(people, "drop_public_id", longest["drop_public_id"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection
 from support.marks import on
-from support.people import People, migrating, people, send
+from support.people import People, migrating, send
 
 from sqlalchemy_public_id.errors import LockNotAvailable
 
@@ -22,10 +22,9 @@ on_servers = on("postgresql", "mysql", "mariadb")
 
 
 @pytest.fixture
-def table(engine: Engine) -> Iterator[People]:
+def table(new_people: Callable[..., People]) -> People:
     """People, as they were before there were public ids."""
-    with people(engine, 50) as made:
-        yield made
+    return new_people(50)
 
 
 @contextmanager
@@ -83,103 +82,28 @@ def test_busy_for_a_while(table: People, operation: str) -> None:
     assert table.state().complete == (operation == "contract_public_id")
 
 
+def settings(connection: Connection) -> list[Any]:
+    queries = ["SHOW lock_timeout"]
+    if connection.dialect.name != "postgresql":
+        names = ("lock_wait_timeout", "sql_mode", "innodb_lock_wait_timeout")
+        queries = [f"SELECT @@SESSION.{name}" for name in names]
+    return [send(connection, query).scalar() for query in queries]
+
+
 @on_servers
 def test_busy_for_ever(table: People) -> None:
-    """When the lock is never to be had, the error says what to look for, and nothing is changed."""
-    before = table.state()
-
-    with held(table), pytest.raises(LockNotAvailable, match="2 times for 1 s; find the transaction") as caught:
-        table.run("expand_public_id", lock_timeout=1, attempts=2)
-
-    assert (caught.value.table, caught.value.attempts, caught.value.timeout) == ("person", 2, 1)
-    assert caught.value.step == "add the column"
-    assert table.state().exists == before.exists is False
-
-
-@on_servers
-def test_busy_for_ever_in_the_end(table: People) -> None:
-    """When the lock of a later step is never to be had, what was done before stays, and the next run goes on."""
-    table.run("expand_public_id")
-    table.run("backfill_public_id")
-    ids = table.ids()
-
-    with held(table), pytest.raises(LockNotAvailable):
-        table.run("contract_public_id", lock_timeout=1, index_timeout=1, attempts=1)
-
-    table.add()
-    table.check_complete(50)
-    assert table.ids() == ids
-
-
-@on_servers
-def test_settings_after_giving_up(table: People) -> None:
-    """A connection on which the migration has given up has its own settings again, and is in no transaction."""
-    names = (
-        ["lock_timeout"]
-        if table.engine.name == "postgresql"
-        else ["@@SESSION.lock_wait_timeout", "@@SESSION.sql_mode", "@@SESSION.innodb_lock_wait_timeout"]
-    )
-    word = "SHOW" if table.engine.name == "postgresql" else "SELECT"
-
-    def settings(connection: Any) -> list[Any]:
-        return [send(connection, f"{word} {name}").scalar() for name in names]
-
+    """When the lock is never to be had, the error says what to look for; table and connection are as before."""
     with table.engine.connect() as connection:
         before = settings(connection)
         connection.rollback()
-        with held(table), pytest.raises(LockNotAvailable), migrating(connection) as op:
-            table.say(op, "expand_public_id", lock_timeout=1, attempts=1)
+        refused = pytest.raises(LockNotAvailable, match="2 times for 1 s; find the transaction")
+        with held(table), refused as caught, migrating(connection) as op:
+            table.say(op, "expand_public_id", lock_timeout=1, attempts=2)
         assert settings(connection) == before
         send(connection, f"INSERT INTO {table.name} (name) VALUES ('x')")
-        connection.rollback()
+        connection.rollback()  # it is in no other transaction
         assert send(connection, f"SELECT count(*) FROM {table.name}").scalar() == 50
 
-
-@on("postgresql")
-def test_long_transaction_elsewhere(table: People) -> None:
-    """The index waits for an old transaction that has written, as long as it may, while others go on writing."""
-    table.run("expand_public_id")
-    table.run("backfill_public_id")
-
-    with table.engine.connect() as other:
-        send(other, "UPDATE person SET name = 'x' WHERE id = 1")
-        timer = threading.Timer(2.0, other.rollback)
-        timer.start()
-        with reading(table) as took:
-            table.run("contract_public_id")
-        timer.join()
-
-    table.check_complete(50)
-    assert max(took) < LOCK_TIMEOUT + 1.0
-
-
-@on("postgresql")
-def test_index_timeout(table: People) -> None:
-    """When the index waits too long, its remains are taken away by the next attempt."""
-    table.run("expand_public_id")
-    table.run("backfill_public_id")
-
-    with table.engine.connect() as other:
-        send(other, "UPDATE person SET name = 'x' WHERE id = 1")
-        with pytest.raises(LockNotAvailable) as caught:
-            table.run("contract_public_id", index_timeout=0.3, attempts=1)
-        assert caught.value.step == "build the unique index"
-        other.rollback()
-
-    table.add()
-    table.check_complete(50)
-
-
-@on_servers
-def test_row_that_is_busy(table: People) -> None:
-    """A row that someone else has locked for a while is filled when it is free again."""
-    table.run("expand_public_id")
-
-    with table.engine.connect() as other:
-        send(other, f"UPDATE {table.name} SET name = 'mine' WHERE id = 7")
-        timer = threading.Timer(1.5, other.commit)
-        timer.start()
-        table.run("backfill_public_id")
-        timer.join()
-
-    assert None not in table.ids()
+    assert (caught.value.table, caught.value.attempts, caught.value.timeout) == ("person", 2, 1)
+    assert caught.value.step == "add the column"
+    assert not table.state().exists

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,8 @@ pytestmark = pytest.mark.backend
 
 
 @pytest.fixture
-def people(engine: Engine) -> Iterator[People]:
-    made = People(engine)
-    made.create(3)
-    yield made
-    made.drop()
+def people(new_people: Callable[..., People]) -> People:
+    return new_people()
 
 
 class Killed(Exception):
@@ -174,15 +171,3 @@ def test_oracle_mode(people: People) -> None:
     own.dispose()
 
     people.check_complete(3)
-
-
-@on("mysql", "mariadb")
-def test_empty_table_without_a_key(engine: Engine) -> None:
-    """An empty table without a key is completed in two steps, as it is in one."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        send(connection, "CREATE TABLE person (x INTEGER)")
-        try:
-            run_phases(connection, PublicIdColumn.of("person"), ["expand"])
-            run_phases(connection, PublicIdColumn.of("person"), ["contract"])
-        finally:
-            send(connection, "DROP TABLE person")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, inspect
+from sqlalchemy import inspect
 from support.marks import on
 from support.people import People, migrating, send
 
@@ -16,12 +16,8 @@ pytestmark = pytest.mark.backend
 
 
 @pytest.fixture
-def people(engine: Engine) -> Iterator[People]:
-    """A table with six rows; it is gone after the test."""
-    people = People(engine)
-    people.create(6)
-    yield people
-    people.drop()
+def people(new_people: Callable[..., People]) -> People:
+    return new_people(6)
 
 
 def obstacles(people: People, operation: str = "add_public_id", *pragmas: str, **options: Any) -> dict[str, str]:
@@ -109,17 +105,6 @@ def test_loosen_with_foreign_keys(people: People) -> None:
     people.execute("CREATE TABLE card (owner INT REFERENCES person (id) ON DELETE CASCADE)")
 
     assert obstacles(people, "loosen_public_id", "PRAGMA foreign_keys=ON").keys() == {"foreign-keys"}
-
-
-def test_nothing_is_left_to_do(people: People) -> None:
-    """An operation that a complete column has behind it meets no obstacle, and changes nothing."""
-    people.add()
-    ids = people.ids()
-
-    people.add()
-    people.run("contract_public_id")
-
-    assert people.ids() == ids
 
 
 @on("postgresql")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, inspect
+from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.exc import SAWarning
 from support.marks import on
 from support.people import People, send
@@ -25,22 +25,6 @@ pytestmark = pytest.mark.backend
 PHASES = ["add_public_id", "expand_public_id", "contract_public_id"]
 IDS = NanoId().generate_many(3)
 ROLE = f"public_id_reader_{os.getpid()}"
-
-
-@pytest.fixture
-def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
-    """Make a table; it is gone after the test."""
-    made: list[People] = []
-
-    def make(rows: int = 3, more: str = "", after: str = "", **options: Any) -> People:
-        people = People(engine, **options)
-        made.append(people)
-        people.create(rows, more, after)
-        return people
-
-    yield make
-    for people in made:
-        people.drop()
 
 
 def definition(engine: Engine) -> list[Any]:
@@ -328,25 +312,6 @@ def test_revoked_default_privileges(new_people: Callable[..., People], role: Eng
 
 
 @on("postgresql")
-@pytest.mark.parametrize("kind", ["partition", "inheritance"])
-def test_partition_and_inheritance(new_people: Callable[..., People], kind: str) -> None:
-    """A partition, or a table of an inheritance, is refused."""
-    people = new_people()
-    people.execute("DROP TABLE person")
-    if kind == "partition":
-        people.execute("CREATE TABLE everybody (id integer PRIMARY KEY, name text) PARTITION BY RANGE (id)")
-        people.execute("CREATE TABLE person PARTITION OF everybody FOR VALUES FROM (0) TO (9)")
-    else:
-        people.execute("CREATE TABLE everybody (id integer PRIMARY KEY, name text)")
-        people.execute("CREATE TABLE person () INHERITS (everybody)")
-    try:
-        assert kind in refused(people)
-    finally:
-        people.execute("DROP TABLE everybody CASCADE")
-        people.execute("CREATE TABLE IF NOT EXISTS person (id integer)")
-
-
-@on("postgresql")
 def test_published_without_identity(new_people: Callable[..., People]) -> None:
     """A published table whose updates PostgreSQL refuses is refused."""
     people = new_people()
@@ -444,26 +409,6 @@ def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: E
     assert people.state().nullable
 
 
-@on("mysql", "mariadb")
-def test_collation_of_a_large_table(new_people: Callable[..., People]) -> None:
-    """Another collation copies the table: refused if it has many rows, and done on request."""
-    people = new_people(rows=FEW_ROWS + 1, more=", public_id varchar(36) COLLATE utf8mb4_general_ci", collation="bytes")
-
-    assert "more than 10,000 rows" in refused(people)["needs-lock"]
-    people.add(allow_lock=True)
-    people.check_complete(FEW_ROWS + 1)
-    with people.engine.connect() as connection:
-        assert "`public_id` varchar(36) CHARACTER SET ascii" in send(connection, "SHOW CREATE TABLE person").one()[1]
-
-
-@on("mysql", "mariadb")
-def test_partitions(new_people: Callable[..., People]) -> None:
-    """A partitioned table cannot have the unique index, and is refused."""
-    people = new_people(after="PARTITION BY HASH (id) PARTITIONS 4")
-
-    assert refused(people).keys() == {"partitioned"}
-
-
 @on("mariadb")
 @pytest.mark.parametrize("history", ["without history", "with history"])
 def test_system_versioned_table(new_people: Callable[..., People], history: str) -> None:
@@ -528,20 +473,6 @@ def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engi
     assert people.ids()[0] == "x" * 30
     columns = {column["name"]: column for column in inspect(engine).get_columns("person")}
     assert getattr(columns["public_id"]["type"], "length", None) == 36
-
-
-@on("sqlite")
-def test_foreign_keys_of_a_copy(new_people: Callable[..., People], engine: Engine) -> None:
-    """A dry run of ``loosen_public_id()``, which copies the table, reports foreign keys that the copy would fire."""
-    people = new_people()
-    people.add()
-    people.execute("CREATE TABLE visit (person integer REFERENCES person (id))")
-    engine.dispose()
-    event.listen(engine, "connect", lambda driver, record: driver.execute("PRAGMA foreign_keys=ON"))
-
-    with pytest.raises(DryRun) as caught:
-        people.run("loosen_public_id", dry_run=True)
-    assert [obstacle.code for obstacle in caught.value.report.obstacles] == ["foreign-keys"]
 
 
 @on("sqlite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,13 +15,6 @@ from sqlalchemy_public_id import audit
 from sqlalchemy_public_id.errors import MigrationRefused
 
 pytestmark = pytest.mark.backend
-
-
-@pytest.fixture
-def table(engine: Engine) -> Iterator[People]:
-    """A table of people, which a test creates again with columns of its own."""
-    with people(engine, 0) as made:
-        yield made
 
 
 def create(table: People, columns: str, rows: str = "", after: str = "") -> None:
@@ -40,41 +33,6 @@ def count_ids(table: People) -> int:
 
 
 # --- keys
-
-
-def test_number_of_a_row(table: People) -> None:
-    """A table with an integer key gets ids: a control for the other keys."""
-    create(table, "id integer PRIMARY KEY", "(1), (2)")
-
-    table.add()
-
-    assert count_ids(table) == 2
-
-
-@on("postgresql")
-@pytest.mark.parametrize(
-    ("columns", "rows"),
-    [
-        ("id boolean PRIMARY KEY CHECK (id)", ["true"]),
-        ("id int, valid_to date, PRIMARY KEY (id, valid_to)", ["1, 'infinity'", "1, '2020-01-01'"]),
-        ("valid_to timestamptz PRIMARY KEY", ["'infinity'", "'2020-01-01'"]),
-        ("born date PRIMARY KEY", ["'0044-03-15 BC'"]),
-        ("at time PRIMARY KEY", ["'24:00'"]),
-        ("path int[] PRIMARY KEY", ["'{1}'", "'{1, 2}'"]),
-        ("path int[], n int, PRIMARY KEY (path, n)", ["'{1}', 1", "'{1, 2}', 2"]),
-        ("position pg_lsn PRIMARY KEY", ["'0/1'"]),
-        ("price money PRIMARY KEY", ["'1'"]),
-        ("words tsvector PRIMARY KEY", ["'a b'"]),
-        ("number xid8 PRIMARY KEY", ["'1'"]),
-    ],
-)
-def test_keys_on_postgresql(table: People, columns: str, rows: list[str]) -> None:
-    """Each row gets an id, whatever the type of the key is."""
-    create(table, columns, ", ".join(f"({row})" for row in rows))
-
-    table.add()
-
-    assert len(rows) == count_ids(table)
 
 
 @on("sqlite")
@@ -177,23 +135,6 @@ def test_wide_row(table: People) -> None:
     table.add(allow_lock=True)
 
     assert count_ids(table) == 1
-
-
-# --- SQLite
-
-
-@pytest.mark.parametrize("rows", ["('a')", ""], ids=["rows", "empty"])
-@on("sqlite")
-def test_virtual_table(table: People, rows: str) -> None:
-    """``op.add_public_id()`` and ``public-id plan`` refuse a virtual table, with and without rows."""
-    table.execute("CREATE VIRTUAL TABLE searched USING fts5 (body)")
-    if rows:
-        table.execute(f"INSERT INTO searched VALUES {rows}")
-
-    with pytest.raises(MigrationRefused):
-        People(table.engine, "searched").add()
-
-    assert command.run("plan", table.engine.url, "searched").exit_code == 1
 
 
 # --- messages

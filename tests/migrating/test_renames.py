@@ -45,6 +45,21 @@ def generators(engine: Engine) -> list[str]:
         return [name for name in send(connection, query).scalars() if "public_id" in name]
 
 
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("column", ["public_id", "slug"])
+def test_default(renamed: Callable[..., People], column: str) -> None:
+    """After a rename of the table, and of the column, the default is recognized as one of this library, and dropped."""
+    people = renamed()
+    if column != "public_id":
+        people.execute(f"ALTER TABLE human RENAME COLUMN public_id TO {column}")
+        people.column = column
+
+    people.add(server_default="drop")
+
+    assert people.state().default is None
+    assert people.state().complete
+
+
 def test_drop(renamed: Callable[..., People], engine: Engine) -> None:
     """After a rename, the way down removes column, index, default and what it calls."""
     people = renamed()
@@ -56,32 +71,6 @@ def test_drop(renamed: Callable[..., People], engine: Engine) -> None:
     people.write(1)
     people.add()
     assert people.state().nullable is False
-
-
-@on("postgresql", "mysql", "mariadb")
-def test_drop_of_the_default(renamed: Callable[..., People], engine: Engine) -> None:
-    """After a rename, the default is recognized as one of this library, and dropped with what it calls."""
-    people = renamed()
-
-    people.add(server_default="drop")
-
-    state = people.state()
-    assert state.default is None
-    assert state.complete
-    assert generators(engine) == []
-
-
-@on("postgresql")
-def test_renamed_column(renamed: Callable[..., People], engine: Engine) -> None:
-    """A renamed column keeps its default, and is dropped with the function."""
-    people = renamed()
-    people.execute("ALTER TABLE human RENAME COLUMN public_id TO slug")
-    people.column = "slug"
-
-    people.run("drop_public_id")
-
-    assert people.columns() == ["id", "name"]
-    assert generators(engine) == []
 
 
 @on("sqlite")

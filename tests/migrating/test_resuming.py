@@ -1,7 +1,6 @@
-"""``kill -9`` at every step boundary and in the middle of each step: the next run goes on from there.
+"""``kill -9`` while the server waits for others: whether its session goes on or not, the next run goes on from there.
 
-The steps are those of the plans themselves: a new step is tested when it is written, and a step that no variant reaches
-fails its test.
+``faults`` ends the connection after each statement, and ``test_killed_at_random.py`` kills at any moment.
 """
 
 from __future__ import annotations
@@ -10,248 +9,29 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, exc
-from sqlalchemy.engine import make_url
+from sqlalchemy import Engine
 from support import killed
 from support.connections import kill, monitor, processes
 from support.marks import on
 from support.people import People, send
 
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import plan_for
-
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 ROWS = 60
-VARIANTS: list[dict[str, Any]] = [
-    {"server_default": "drop"},
-    {"server_default": "keep"},
-    {"collation": "bytes"},
-]
-PHASES = {
-    "add_public_id": ["expand", "contract"],
-    "loosen_public_id": ["relax"],
-    "drop_public_id": ["drop"],
-}
-DIALECTS = {name: make_url(f"{name}://").get_dialect() for name in ("sqlite", "postgresql", "mysql", "mariadb")}
 PAIRS = [{}, {"server_default": "drop"}]
-
-
-def variants(database: str) -> list[dict[str, Any]]:
-    return VARIANTS[:2] if database == "sqlite" else VARIANTS  # SQLite changes no collation
-
-
-def steps(database: str, operation: str, options: dict[str, Any]) -> list[str]:
-    dialect = DIALECTS[database]()
-    dialect.name = database
-    plan = plan_for(PublicIdColumn.of("person", **options), dialect)
-    return [step.name for phase in PHASES[operation] for step in getattr(plan, phase)()]
-
-
-EVERY_STEP = [
-    pytest.param(database, operation, step, id=f"{database}-{operation}-{step}")
-    for database in DIALECTS
-    for operation in PHASES
-    for step in dict.fromkeys(name for options in variants(database) for name in steps(database, operation, options))
-]
-every_step = pytest.mark.parametrize(("database", "operation", "step"), EVERY_STEP, indirect=["database"])
-
-
-# --- what must be there for a step to be needed
-
-
-def wrong_collation(people: People) -> None:
-    """The column is there, with the collation of the server."""
-    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(20)")
-
-
-def changed_collation(people: People) -> None:
-    """The column has got the collation of the server again."""
-    verb = "ALTER COLUMN public_id TYPE" if people.engine.name == "postgresql" else "MODIFY COLUMN public_id"
-    collate = 'COLLATE "default"' if people.engine.name == "postgresql" else "NOT NULL"
-    people.execute(f"ALTER TABLE person {verb} varchar(20) {collate}")
-
-
-def invalid_index(people: People) -> None:
-    """An index is there whose build has failed."""
-    people.run("expand_public_id")
-    people.execute("UPDATE person SET public_id = 'twice' WHERE id < 3")
-    with pytest.raises(exc.IntegrityError):
-        send_in_autocommit(people, "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON person (public_id)")
-    people.execute("UPDATE person SET public_id = NULL")
-    assert people.state().index
-    assert not people.state().valid
-
-
-def no_default(people: People) -> None:
-    """The column allows NULL already, and nothing makes ids."""
-    if people.engine.name in {"mysql", "mariadb"}:
-        people.execute("ALTER TABLE person MODIFY COLUMN public_id varchar(20) CHARACTER SET ascii COLLATE ascii_bin")
-
-
-def constraint(people: People) -> None:
-    """The column is unique by a constraint, as another program has made it."""
-    if people.engine.name == "postgresql":
-        name = "uq_person_public_id"
-        people.execute(f"ALTER TABLE person ADD CONSTRAINT {name} UNIQUE USING INDEX {name}")
-    else:
-        people.drop()
-        people.create(ROWS, ", public_id varchar(20) UNIQUE")
-
-
-BEFORE_STEP = {
-    ("add_public_id", "change the collation"): wrong_collation,
-    ("loosen_public_id", "set the default"): no_default,
-    ("loosen_public_id", "change the collation"): changed_collation,
-    ("loosen_public_id", "drop the unique constraint"): constraint,
-    ("drop_public_id", "drop the unique constraint"): constraint,
-    ("drop_public_id", "copy the table, without the UNIQUE constraint"): constraint,
-}
-
-
-@pytest.fixture
-def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
-    """Make the table, as it is before *operation* comes to *step*."""
-    made: list[People] = []
-
-    def make(operation: str, options: dict[str, Any], step: str = "") -> People:
-        people = People(engine, **options)
-        made.append(people)
-        people.create(ROWS)
-        if operation != "add_public_id":
-            people.add()
-        BEFORE_STEP.get((operation, step), lambda people: None)(people)
-        engine.dispose()  # SQLite: no connection is left open that the child would have to wait for
-        return people
-
-    yield make
-    for people in made:
-        people.drop()
 
 
 def finish(people: People, operation: str) -> None:
     """Run the operation again, and look at the end."""
     people.run(operation)
-    {
-        "add_public_id": lambda: people.check_complete(ROWS),
-        "loosen_public_id": people.check_expanded,
-        "drop_public_id": people.check_gone,
-    }[operation]()
-    if operation != "drop_public_id":
-        assert len(set(people.ids())) == ROWS
-
-
-def kill_at(make: Callable[..., People], operation: str, step: str, moment: Callable[..., None]) -> People:
-    """Kill *operation* at *step*, with options with which it comes there."""
-    for options in VARIANTS:
-        if any(step in steps(database, operation, options) for database in DIALECTS if options in variants(database)):
-            people = make(operation, options, step)
-            if not killed.survives(people.engine.url, operation, options, moment, step):
-                return people
-    pytest.fail(f"no variant comes to {step!r}: add one to VARIANTS, or what it needs to BEFORE_STEP")
-
-
-def kill_again(people: People, operation: str, moment: Callable[..., None], *arguments: Any, **options: Any) -> None:
-    assert not killed.survives(people.engine.url, operation, people.options, moment, *arguments, **options)
-
-
-# --- at each step
-
-
-@every_step
-def test_killed_at_a_step(new_people: Callable[..., People], operation: str, step: str) -> None:
-    """Killed in a step when the server has done its first statement, then after the step, it goes on from there."""
-    people = kill_at(new_people, operation, step, killed.amid)
-    kill_again(people, operation, killed.after, step)
-
-    finish(people, operation)
-
-
-@every_step
-def test_killed_before_a_step(new_people: Callable[..., People], operation: str, step: str) -> None:
-    """Killed before a step, it goes on from there."""
-    people = kill_at(new_people, operation, step, killed.before)
-
-    finish(people, operation)
-
-
-@pytest.mark.parametrize(
-    ("database", "operation", "step"),
-    [case for case in EVERY_STEP if case.values[0] != "mariadb" and case.values[1] == "add_public_id"],
-    indirect=["database"],
-)
-def test_killed_and_dropped(new_people: Callable[..., People], operation: str, step: str) -> None:
-    """Killed in any step on the way up, the way down takes away what there is, and the way up works again."""
-    people = kill_at(new_people, operation, step, killed.amid)
-
-    people.run("drop_public_id")
-
-    people.check_gone()
-    people.add()
-    people.check_complete(ROWS)
-
-
-@on("sqlite")
-@pytest.mark.parametrize("options", PAIRS, ids=str)
-@pytest.mark.parametrize("operation", ["add_public_id", "loosen_public_id"])
-def test_killed_in_the_copy(new_people: Callable[..., People], operation: str, options: dict[str, Any]) -> None:
-    """Killed after any statement of the copy of a table, nothing of the copy is seen."""
-    (copy,) = [name for name in steps("sqlite", operation, options) if name.startswith("copy")]
-    people = new_people(operation, options)
-    number = 1
-    while not killed.survives(people.engine.url, operation, options, killed.amid, copy, number):
-        assert people.state().nullable == (operation == "add_public_id")
-        people.check_leftovers(makes_ids=operation == "loosen_public_id")
-        people.engine.dispose()
-        number += 1
-
-    assert number > 8, "statements of the copy"
-    finish(people, operation)
-
-
-def test_killed_in_the_backfill(new_people: Callable[..., People]) -> None:
-    """Killed before, in and after batches, the backfill goes on with the rows that are left, and leaves the others."""
-    people = new_people("add_public_id", {})
-    ends = 1 if people.engine.name == "sqlite" else 0  # elsewhere a batch commits by itself
-
-    filled: dict[int, str | None] = {}
-    for moment, number, batches in (
-        (killed.before_batch, 1, [0]),
-        (killed.amid_batch, 1, [1 - ends]),
-        (killed.after_batch, 1, [2 - ends]),
-        (killed.before_batch, 2, [3 - ends]),
-        (killed.amid_batch, 2, [5 - 2 * ends]),
-    ):
-        kill_again(people, "add_public_id", moment, number, batch=5)
-        now = {key: id for key, id in enumerate(people.ids()) if id is not None}
-        assert filled.items() <= now.items()
-        assert [len(now)] == [number * 5 for number in batches], moment
-        filled = now
-        people.engine.dispose()
-
-    finish(people, "add_public_id")
-    assert filled.items() <= dict(enumerate(people.ids())).items()
-
-
-@on("postgresql")
-@pytest.mark.parametrize("options", PAIRS, ids=str)
-@pytest.mark.parametrize("moment", [killed.before, killed.amid, killed.after], ids=lambda moment: moment.__name__)
-def test_killed_with_an_invalid_index(
-    new_people: Callable[..., People], options: dict[str, Any], moment: Callable[..., None]
-) -> None:
-    """Killed where an invalid index of an earlier attempt is taken away, there is one good index in the end."""
-    people = new_people("add_public_id", options)
-    invalid_index(people)
-    kill_again(people, "add_public_id", moment, "build the unique index")
-
-    finish(people, "add_public_id")
-
-
-# --- really in the middle, while the server waits for others
+    if operation == "drop_public_id":
+        people.check_gone()
+    else:
+        people.check_complete(ROWS)
 
 
 def wait_until(true: Callable[[], Any], seconds: float = 15) -> Any:
@@ -292,7 +72,7 @@ def test_killed_while_the_index_is_built(
     new_people: Callable[..., People], engine: Engine, options: dict[str, Any], ended: bool
 ) -> None:
     """Killed in CREATE INDEX CONCURRENTLY, whether the server goes on with it or not, there is one good index."""
-    people = new_people("add_public_id", options)
+    people = new_people(ROWS, **options)
     people.run("expand_public_id")
     people.run("backfill_public_id")
     with engine.connect() as other:
@@ -319,7 +99,9 @@ def test_killed_while_it_waits_for_a_lock(
 ) -> None:
     """Killed while ALTER waits, whether the server goes on waiting or not, the next run comes to the end."""
     operation = "drop_public_id" if phases == 2 else "add_public_id"
-    people = new_people(operation, {})
+    people = new_people(ROWS)
+    if operation == "drop_public_id":
+        people.add()
     if phases == 1:
         people.run("expand_public_id")
         people.run("backfill_public_id")
@@ -342,14 +124,3 @@ def test_killed_while_it_waits_for_a_lock(
 def send_in_autocommit(people: People, statement: str) -> None:
     with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         send(connection, statement)
-
-
-def test_two_at_once(new_people: Callable[..., People], engine: Engine) -> None:
-    """Two migrations of the same table at the same time both come to the end, or one says that it did not."""
-    people = new_people("add_public_id", {})
-    children = [killed.start(engine.url, "add_public_id", {}, batch=10) for _ in range(2)]
-    for child in children:
-        child.join(60)
-
-    assert [child.exitcode for child in children].count(0) >= 1
-    finish(people, "add_public_id")

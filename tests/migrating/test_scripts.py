@@ -6,12 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, inspect
+from sqlalchemy import MetaData, inspect
 from support import command
 from support.clients import command_in, give_script, run_script
 from support.marks import on
@@ -32,27 +32,11 @@ servers = on("postgresql", "mysql", "mariadb")
 with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
-@pytest.fixture
-def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
-    """Make a table; it is gone after the test."""
-    made: list[People] = []
-
-    def make(**options: Any) -> People:
-        people = People(engine, **options)
-        made.append(people)
-        people.create(ROWS)
-        return people
-
-    yield make
-    for people in made:
-        people.drop()
-
-
 @servers
 @with_options
 def test_whole_way(new_people: Callable[..., People], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A script adds the column, the command in it fills the rows, and the contract completes it with a connection."""
-    people = new_people(**options)
+    people = new_people(ROWS, **options)
     sql = people.script("expand_public_id")
     run_script(people.engine, sql)
     people.check_expanded()
@@ -70,7 +54,7 @@ def test_whole_way(new_people: Callable[..., People], options: dict[str, Any], m
 @with_options
 def test_drop(new_people: Callable[..., People], options: dict[str, Any]) -> None:
     """The script of the way down leaves nothing behind, whichever phase was reached."""
-    people = new_people(**options)
+    people = new_people(ROWS, **options)
     for operation in ("expand_public_id", "add_public_id"):
         people.run(operation)
 
@@ -82,43 +66,40 @@ def test_drop(new_people: Callable[..., People], options: dict[str, Any]) -> Non
 @servers
 def test_backfill(new_people: Callable[..., People]) -> None:
     """A script of the backfill has the command alone, and no statement."""
-    lines = new_people().script("backfill_public_id").split("\n")
+    lines = new_people(ROWS).script("backfill_public_id").split("\n")
 
     assert [line for line in lines if line and not line.startswith(("-- ", "BEGIN", "COMMIT"))] == []
     assert command_in("\n".join(lines))[:2] == ["public-id", "backfill"]
 
 
-@servers
-@pytest.mark.parametrize("operation", ["add_public_id", "contract_public_id", "loosen_public_id"])
-def test_what_needs_a_connection(new_people: Callable[..., People], operation: str) -> None:
-    """What depends on rows, indexes and triggers is refused when the script is written, and the error says why."""
-    message = r"looks at the rows, indexes and triggers of the table: run this migration without --sql"
-    if operation == "add_public_id":
+@pytest.mark.parametrize(
+    ("database", "operation", "options"),
+    [
+        *((database, "add_public_id", {}) for database in ("postgresql", "mysql", "mariadb")),
+        ("postgresql", "contract_public_id", {}),
+        ("mysql", "loosen_public_id", {}),
+        ("mysql", "expand_public_id", {"dry_run": True}),
+        ("sqlite", "expand_public_id", {}),
+        ("sqlite", "add_public_id", {}),
+    ],
+    indirect=["database"],
+)
+def test_what_needs_a_connection(
+    new_people: Callable[..., People], database: str, operation: str, options: dict[str, Any]
+) -> None:
+    """What depends on the table, such as a copy of SQLite, is no script, and the error says why."""
+    message = r"needs a connection, .* rows, indexes and triggers of the table: run this migration without --sql"
+    if operation == "add_public_id" and database != "sqlite":
         message += r"; op\.expand_public_id\(\) can be a script"
 
     with pytest.raises(ConfigurationError, match=message + "$"):
-        new_people().script(operation)
-
-
-@pytest.mark.parametrize("operation", ["expand_public_id", "backfill_public_id", "add_public_id", "drop_public_id"])
-@on("sqlite")
-def test_sqlite(new_people: Callable[..., People], operation: str) -> None:
-    """There is no script for SQLite, whose tables are copied."""
-    with pytest.raises(ConfigurationError, match="needs a connection"):
-        new_people().script(operation)
-
-
-@servers
-def test_dry_run(new_people: Callable[..., People]) -> None:
-    """A report needs a connection, and no script is written in its place."""
-    with pytest.raises(ConfigurationError, match="needs a connection"):
-        new_people().script("expand_public_id", dry_run=True)
+        new_people().script(operation, **options)
 
 
 @servers
 def test_column_that_exists(new_people: Callable[..., People]) -> None:
     """A script fails at a column that exists, and the column keeps its default and its comment."""
-    people = new_people()
+    people = new_people(ROWS)
     is_postgresql = people.engine.name == "postgresql"
     definition = (
         'varchar(36) COLLATE "C" DEFAULT gen_random_uuid()::text'
@@ -137,7 +118,7 @@ def test_column_that_exists(new_people: Callable[..., People]) -> None:
 @servers
 def test_locked_table(new_people: Callable[..., People]) -> None:
     """A script gives up after ``lock_timeout`` and changes nothing; run again, it does its work."""
-    people = new_people()
+    people = new_people(ROWS)
     sql = people.script("expand_public_id")
     with people.engine.connect() as other:
         send(other, f"SELECT count(*) FROM {people.name}")
@@ -152,7 +133,7 @@ def test_locked_table(new_people: Callable[..., People]) -> None:
 @on("postgresql")
 def test_version(new_project: Callable[..., Project], new_people: Callable[..., People]) -> None:
     """psql goes on after an error, and stores no version all the same: the transaction is undone as a whole."""
-    project, people = new_project(), new_people()
+    project, people = new_project(), new_people(ROWS)
     project.config.attributes["metadata"] = MetaData()
     project.write("op.expand_public_id('person')")
     sql = project.script()
@@ -169,7 +150,7 @@ def test_version(new_project: Callable[..., Project], new_people: Callable[..., 
 @servers
 def test_settings(new_people: Callable[..., People]) -> None:
     """After a script, the session has the settings of the server."""
-    people = new_people()
+    people = new_people(ROWS)
     question = "SHOW lock_timeout;" if people.engine.name == "postgresql" else "SELECT @@SESSION.lock_wait_timeout;"
 
     answer = give_script(people.engine, question).stdout
@@ -181,7 +162,7 @@ def test_settings(new_people: Callable[..., People]) -> None:
 @on("mysql", "mariadb")
 def test_table_without_instant_changes(new_people: Callable[..., People]) -> None:
     """A script changes a table beside writers that the server cannot change at once."""
-    people = new_people()
+    people = new_people(ROWS)
     people.create(ROWS, after="ROW_FORMAT=COMPRESSED")
 
     run_script(people.engine, people.script("expand_public_id"))
@@ -194,7 +175,7 @@ def test_table_without_instant_changes(new_people: Callable[..., People]) -> Non
 @pytest.mark.parametrize("kind", [{"more": ", FULLTEXT KEY (name)"}, {"after": "ENGINE=MyISAM"}], ids=str)
 def test_table_that_is_locked(new_people: Callable[..., People], kind: dict[str, str]) -> None:
     """A script stops at a table whose writers would wait, and changes nothing; with ``allow_lock=True``, they wait."""
-    people = new_people()
+    people = new_people(ROWS)
     people.create(ROWS, **kind)
     if people.engine.name == "mariadb" and (people.engine.dialect.server_version_info or ()) >= (11, 2):
         pytest.skip("MariaDB 11.2 copies a table beside writers")
@@ -220,7 +201,7 @@ def test_squawk(new_people: Callable[..., People], tmp_path: Path) -> None:
     found: set[str] = set()
     for options in OPTIONS:
         file = tmp_path / "migration.sql"
-        file.write_text(new_people(**options).script("expand_public_id", "drop_public_id"))
+        file.write_text(new_people(ROWS, **options).script("expand_public_id", "drop_public_id"))
         squawk = [str(Path(sys.executable).with_name("squawk")), "--reporter", "json", "--pg-version", "13"]
         done = subprocess.run([*squawk, str(file)], capture_output=True, text=True, timeout=60)
         found |= {report["rule_name"] for report in json.loads(done.stdout)}

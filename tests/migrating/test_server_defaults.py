@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,14 +42,8 @@ def make(engine: Engine, format: Format, count: int) -> list[str]:
         people.run("expand_public_id")
         if engine.name == "sqlite":
             people.run("contract_public_id")
-        with engine.begin() as connection:
-            numbers = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {count}) "
-            if engine.name in {"mysql", "mariadb"}:
-                limit = "max_recursive_iterations" if engine.name == "mariadb" else "cte_max_recursion_depth"
-                send(connection, f"SET SESSION {limit} = 1000000")
-                send(connection, f"INSERT INTO person (name) {numbers}SELECT 'x' FROM c")
-            else:
-                send(connection, f"{numbers}INSERT INTO person (name) SELECT 'x' FROM c")
+        for at in range(0, count, 5_000):
+            people.write(min(5_000, count - at))
         made = people.ids()
         assert None not in made
         return [id for id in made if id is not None]
@@ -91,7 +86,7 @@ def test_many(engine: Engine) -> None:
     assert min(chances(ids, BASE36)) > SUSPECT
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 6, 7, 11, 13, 24, 25, 50, 100])
+@pytest.mark.parametrize("length", [1, 5, 24, 100])
 def test_lengths(engine: Engine, length: int) -> None:
     """Ids of any length are well-formed, also where they take several random numbers."""
     format = NanoId(length=length, prefix="p", separator="-")
@@ -102,7 +97,7 @@ def test_lengths(engine: Engine, length: int) -> None:
     assert length < 5 or len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("separator", ["'", "%", '"', "__", ".", "$", ":", "''", "%(", "~{}"])
+@pytest.mark.parametrize("separator", ["'", '"', "$:", "''", "%(", "~{}"])
 def test_separators(engine: Engine, separator: str) -> None:
     """Whatever stands between prefix and body is quoted."""
     format = NanoId(prefix="per", separator=separator)
@@ -112,57 +107,36 @@ def test_separators(engine: Engine, separator: str) -> None:
     assert all(map(format.is_valid, ids))
 
 
+REFUSED: list[tuple[Any, str]] = [
+    (NanoId(alphabet="\\ab"), "backslash"),
+    (NanoId(prefix="a", separator="\\"), "backslash"),
+    (NanoId(check_digit=True), 'pass server_default="none"'),
+    ("a format of one's own", 'pass server_default="none"'),
+]
+
+
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
-@pytest.mark.parametrize("format", [NanoId(alphabet="\\ab"), NanoId(prefix="a", separator="\\")], ids=repr)
-def test_backslash(dialect: str, format: NanoId) -> None:
-    """A backslash, which may be an escape, by a setting of the session, is refused."""
-    with pytest.raises(ConfigurationError, match="backslash"):
+@pytest.mark.parametrize(("format", "why"), REFUSED, ids=["alphabet", "separator", "check digit", "other"])
+def test_refused(dialect: str, format: Any, why: str) -> None:
+    """A format that the database cannot make, or whose backslash is an escape in some sessions, is refused."""
+    with pytest.raises(ConfigurationError, match=why):
         expression(format, dialect)
 
 
+EVIL = "CREATE FUNCTION evil.substr(text, int{}) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$"
+
+
 @on("postgresql")
-def test_standard_strings_off(engine: Engine) -> None:
-    """The default of PostgreSQL makes the same ids in a session whose strings have escapes."""
+def test_session_of_another_program(new_people: Callable[..., People]) -> None:
+    """The default of PostgreSQL makes the same ids if strings have escapes, and whatever the search path is."""
     format = NanoId(alphabet="abc'", prefix="per")
-    people = People(engine, format=format)
-    people.create(0)
+    people = new_people(0, format=format)
     people.run("expand_public_id")
-    with engine.connect() as connection:
+    with people.engine.connect() as connection:
+        for statement in ("CREATE SCHEMA evil", EVIL.format(", int"), EVIL.format("")):
+            send(connection, statement)
         send(connection, "SET standard_conforming_strings = off")
-        send(connection, "INSERT INTO person (name) VALUES ('x')")
-        assert format.is_valid(send(connection, "SELECT public_id FROM person").scalar())
-        connection.rollback()
-    people.drop()
-
-
-@on("postgresql")
-def test_odd_search_path(engine: Engine) -> None:
-    """The default of PostgreSQL does not depend on the search path of the writer."""
-    people = People(engine)
-    people.create(0)
-    people.run("expand_public_id")
-    with engine.connect() as connection:
-        send(connection, "CREATE SCHEMA evil")
-        send(connection, "CREATE FUNCTION evil.substr(text, int, int) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$")
-        send(connection, "CREATE FUNCTION evil.substr(text, int) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$")
         send(connection, "SET search_path = evil")
         send(connection, "INSERT INTO public.person (name) VALUES ('x')")
-        assert NanoId().is_valid(send(connection, "SELECT public_id FROM public.person").scalar())
+        assert format.is_valid(send(connection, "SELECT public_id FROM public.person").scalar())
         connection.rollback()
-    people.drop()
-
-
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
-def test_other_format(dialect: str) -> None:
-    """A format that the database cannot make is an error that says what to do instead."""
-    format: Any = "a format of one's own"
-
-    with pytest.raises(ConfigurationError, match='pass server_default="none"'):
-        expression(format, dialect)
-
-
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
-def test_check_digit(dialect: str) -> None:
-    """The expression of a DEFAULT has no variables for a check digit; the error says what to do instead."""
-    with pytest.raises(ConfigurationError, match='pass server_default="none"'):
-        expression(NanoId(check_digit=True), dialect)

@@ -2,123 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from sqlalchemy import Engine, text
 from support.marks import on
-from support.people import People, people, send
+from support.people import People, send
 
 from sqlalchemy_public_id import backfill
 
 pytestmark = pytest.mark.backend
 
-# --- the types of one column, and values of them
-
-POSTGRESQL = {
-    "boolean": "true | false",
-    "smallint": "-32768 | 32767",
-    "integer": "-2147483648 | 2147483647",
-    "bigint": "-9223372036854775808 | 9223372036854775807",
-    "numeric": "'NaN' | '1e-200' | '12345678901234567890.0123456789'",
-    "numeric(9,2)": "-1.5 | 0 | 1234567.89",
-    "real": "'NaN' | '-Infinity' | 0.1 | 16777217 | '1e-40'",
-    "double precision": "'Infinity' | 0.1 | '5e-324' | '-0'",
-    "money": "'-1.5' | '1000000'",
-    "text": "'' | 'a' | 'B' | 'ä' | '%s :x ''' | E'\\\\' | E'\\n'",
-    "varchar(9)": "'' | ' ' | 'a '",
-    "char(9)": "'' | 'a' | 'a b'",
-    '"char"': "'' | 'a'",
-    "name": "'' | 'a'",
-    'text COLLATE "C"': "'B' | 'a'",
-    "bytea": "'\\x' | '\\x00ff'",
-    "bit(3)": "B'101' | B'000'",
-    "bit varying": "B'' | B'1'",
-    "date": "'infinity' | '-infinity' | '0044-03-15 BC' | '12000-01-01'",
-    "time": "'24:00' | '00:00' | '12:00:00.000001'",
-    "timetz": "'24:00+15' | '12:00-03:30'",
-    "timestamp": "'infinity' | '4714-11-24 BC' | '294276-12-31'",
-    "timestamptz": "'-infinity' | '0001-01-01 BC' | '1800-01-01' | '294276-12-31'",
-    "interval": "'1 month' | '-178000000 years' | '31 days' | '25:00:00.000001'",
-    "uuid": "'00000000-0000-0000-0000-000000000000' | 'ffffffff-ffff-ffff-ffff-ffffffffffff'",
-    "inet": "'10.0.0.1' | '10.0.0.1/8' | '::1'",
-    "cidr": "'10.0.0.0/8' | '::/0'",
-    "macaddr": "'08:00:2b:01:02:03'",
-    "macaddr8": "'08:00:2b:01:02:03:04:05'",
-    "jsonb": "'null' | '{\"a\": [1]}' | '\"x\"'",
-    "int[]": "'{}' | '{1}' | '{1,NULL}' | '{{1,2},{3,4}}'",
-    "text[]": "'{}' | '{\"a,b\"}' | '{NULL}'",
-    "int4range": "'empty' | '[1,)' | '(,)'",
-    "tstzrange": "'empty' | '[infinity,)' | '[2020-01-01,)'",
-    "datemultirange": "'{}' | '{[2020-01-01,infinity)}'",
-    "tsvector": "'' | 'a b' | 'a:1'",
-    "tsquery": "'a & b' | '!a'",
-    "oid": "0 | 4294967295",
-    "regclass": "'pg_class' | 0",
-    "xid8": "'1' | '18446744073709551615'",
-    "pg_lsn": "'0/0' | 'FFFFFFFF/FFFFFFFF'",
-    "oidvector": "'' | '1 2'",
-    "zoo.mood": "'sad' | 'happy'",
-    "zoo.mood[]": "'{}' | '{sad}'",
-    'zoo."Mo od"': "'it''s' | 'a,b'",
-    "zoo.pair": "'(1,a)' | '(,\"b,c\")' | '(2,)'",
-    "zoo.small": "1 | 2",
-    "zoo.range": "'[1.5,2)' | 'empty'",
-    "zoo.ltree": "'' | 'a' | 'a.b'",
-    "zoo.hstore": "'' | 'a=>NULL' | 'a=>1'",
-    "zoo.citext": "'a' | 'B'",
-    "zoo.cube": "'(1)' | '(1,2),(3,4)'",
-    "zoo.isbn13": "'978-0-393-04002-9'",
-    "zoo.seg": "'1 .. 2' | '~3'",
-}
-CREATED = {
-    "zoo.mood": "CREATE TYPE zoo.mood AS ENUM ('sad', 'happy')",
-    'zoo."Mo od"': """CREATE TYPE zoo."Mo od" AS ENUM ('it''s', 'a,b')""",
-    "zoo.pair": "CREATE TYPE zoo.pair AS (number int, word text)",
-    "zoo.small": "CREATE DOMAIN zoo.small AS int CHECK (VALUE < 9)",
-    "zoo.range": "CREATE TYPE zoo.range AS RANGE (subtype = float8)",
-    "zoo.isbn13": "CREATE EXTENSION isn SCHEMA zoo",
-}
-"""How the types in the schema zoo are created. The others are extensions of their name, which come with PostgreSQL."""
+# --- the types of one column, and values of them: PostgreSQL finds rows by their ctid, whatever their key is
 
 OF_BOTH = {
-    "tinyint": "-128 | 127",
-    "boolean": "true | false",
-    "smallint unsigned": "0 | 65535",
-    "mediumint": "-8388608 | 8388607",
-    "int": "-2147483648 | 2147483647",
-    "int(9) zerofill": "0 | 7",
     "bigint": "-9223372036854775808 | 9223372036854775807",
     "bigint unsigned": "0 | 18446744073709551615",
     "decimal(65,0)": "-1 | 12345678901234567890123456789012345678901234567890123456789012345",
     "decimal(40,30)": "0.000000000000000000000000000001 | 1234567890.5 | -2",
-    "decimal(9,2) unsigned": "0 | 1234567.89",
     "float": "0.1 | 16777217 | -3.4e38 | 1e-38",
     "double": "0.1 | 1.7976931348623157e308 | 5e-324 | -1",
-    "bit(1)": "b'0' | b'1'",
     "bit(64)": "0 | 18446744073709551615",
-    "char(9)": "'' | 'a' | 'a b'",
     "varchar(9)": "'' | 'a' | '%s :x ''' | '\\\\' | 'é'",
-    "varchar(9) CHARACTER SET latin1": "'ä' | 'b'",
     "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin": "'B' | 'a' | '😀'",
-    "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_spanish_ci": "'n' | 'ñ' | 'o'",
     "varchar(9) CHARACTER SET latin1 COLLATE latin1_german2_ci": "'ä' | 'ad' | 'af'",
     "varchar(9) CHARACTER SET ucs2": "'ä' | 'b'",
-    "varchar(9) CHARACTER SET utf32": "'ä' | 'b'",
     "varchar(9) CHARACTER SET sjis": "'b' | 'テ'",
-    "varchar(9) CHARACTER SET ascii COLLATE ascii_bin": "'B' | 'a'",
     "binary(4)": "'' | 'a' | x'00ff'",
-    "varbinary(9)": "'' | x'00' | x'ff00'",
     "date": "'0000-00-00' | '2020-00-00' | '1000-01-01' | '9999-12-31'",
-    "datetime": "'0000-00-00' | '2020-01-00 00:00:00' | '9999-12-31 23:59:59'",
     "datetime(6)": "'1000-01-01 00:00:00.000001' | '1000-01-01 00:00:00.000002'",
     "timestamp": "'0000-00-00' | '1970-01-02' | '2038-01-18'",
-    "timestamp(6)": "'1970-01-02 00:00:00.000001' | '1970-01-02 00:00:00.000002'",
     "time": "'-838:59:59' | '-00:00:01' | '10:00' | '30:00' | '838:59:59'",
     "time(6)": "'-10:00:00.000001' | '-10:00:00.000002' | '00:00:00.5'",
     "year": "0000 | 1901 | 2155",
     "enum('z', 'a', 'm', '')": "'z' | 'a' | 'm' | ''",
-    "enum('3', '1', '2')": "'3' | '1' | '2'",
     "set('z', 'a')": "'' | 'z' | 'a' | 'z,a'",
 }
 MYSQL = OF_BOTH | {
@@ -134,53 +48,26 @@ MARIADB = OF_BOTH | {
 
 SQLITE = {
     "INTEGER": "-9223372036854775808 | 9223372036854775807",
-    "INT": "1 | 'a' | x'00'",
-    "BOOLEAN": "1 | 0 | 'true'",
     "REAL": "0.1 | 9e999 | 'a'",
     "NUMERIC": "1 | 1.5 | 'a' | x'00'",
-    "TEXT": "NULL | NULL | 'a' | ''",
     "TEXT COLLATE NOCASE": "'a' | 'B'",
     "BLOB": "'a' | 1 | x'61'",
     "": "'a' | 1 | 1.5 | x'61' | NULL",
-    "UUID": "'0188aaaa-bbbb-7ccc-8ddd-eeeeffff0000' | 'b' | 7",
-    "NONE": "'a' | 'b'",
     "DATE": "'15.3.2020' | 1577836800 | '2020-01-01'",
-    "TIMESTAMP": "1577836800 | '2020-01-01 10:00' | 'now'",
-    "TIME": "'25:00' | 7",
     "DECIMAL(9,2)": "1.005 | 'a' | 123456789012345678901234567890",
-    "CHAR(36)": "1 | 'a'",
-    "JSON": "'{' | '[1]'",
-    "FLOAT": "1e308 | 'x'",
 }
 
 TABLES = [
-    *(("postgresql", type_, values) for type_, values in POSTGRESQL.items()),
     *(("mysql", type_, values) for type_, values in MYSQL.items()),
     *(("mariadb", type_, values) for type_, values in MARIADB.items()),
     *(("sqlite", type_, values) for type_, values in SQLITE.items()),
 ]
 
 
-@pytest.fixture
-def table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[People]:
-    """A table whose backfill works in windows of two rows, to pass over many ends."""
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backfill works in windows of two rows, to pass over many ends."""
     monkeypatch.setattr(backfill, "WINDOW", 2)
-    with people(engine, 0) as made:
-        yield made
-        if engine.name == "postgresql":
-            made.execute("DROP SCHEMA IF EXISTS zoo CASCADE")
-
-
-def create_type(table: People, type_: str) -> None:
-    """Create a type of the schema zoo, or skip the test on an older server, which has no such type."""
-    name = type_.removesuffix("[]")
-    if name.startswith("zoo."):
-        table.execute("CREATE SCHEMA zoo")
-        table.execute(CREATED.get(name) or f"CREATE EXTENSION {name.removeprefix('zoo.')} SCHEMA zoo")
-    elif table.engine.name == "postgresql":
-        with table.engine.connect() as connection:
-            if connection.scalar(text("SELECT to_regtype(:name)"), {"name": type_.partition(" COLLATE")[0]}) is None:
-                pytest.skip(f"this PostgreSQL has no {type_}")
 
 
 def fill(table: People, columns: str, rows: list[str], after: str = "") -> None:
@@ -211,7 +98,6 @@ def fill(table: People, columns: str, rows: list[str], after: str = "") -> None:
 )
 def test_part_of_a_key(table: People, type_: str, values: str) -> None:
     """Each row gets an id, whatever the type of a part of its key is."""
-    create_type(table, type_)
     known = [value for value in values.split(" | ") if value != "NULL"]
     rows = [f"{value}, {number}" for value in known for number in range(2)]
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, String, func, insert, select, text
+from sqlalchemy import MetaData, String, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from support import members
 from support.marks import before_sqlalchemy, fast_ways, on
 from support.rows import agree
+from support.ways import Way, each_way, execute, flush, insert_in_bulk
 
 from conftest import Statements
 from sqlalchemy_public_id import (
     ImmutablePublicId,
     NanoId,
-    PublicIdMixin,
     PublicIdType,
     TypedId,
     Uuid7,
     bigint_key,
-    bulk,
     public_id_column,
     testing,
 )
@@ -53,26 +54,11 @@ class Device(Base):
     views: Mapped[int] = mapped_column(server_default="7")
 
 
-class Person(PublicIdMixin, Base):
-    __tablename__ = "person"
-    __public_id__ = NanoId()
-    name: Mapped[str] = mapped_column(String(9))
-    kind: Mapped[str] = mapped_column(String(9))
-    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012  # as SQLAlchemy has it
-
-
-class Clerk(Person):
-    __tablename__ = "clerk"
-    id: Mapped[int] = mapped_column(ForeignKey("person.id"), primary_key=True)
-    desk: Mapped[str | None] = mapped_column(String(9))
-    __mapper_args__ = {"polymorphic_identity": "clerk"}  # noqa: RUF012  # as SQLAlchemy has it
-
-
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
 
 
-@pytest.fixture(autouse=True)
-def _tables(create: Callable[[MetaData], None]) -> None:
+@pytest.fixture
+def tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
 
 
@@ -81,21 +67,15 @@ BINARY_KEY = pytest.mark.skipif(
 )
 
 
-def in_a_flush(session: Session, objects: list[Any]) -> None:
-    session.add_all(objects)
-    session.flush()
-
-
 @EVERYWHERE
-@pytest.mark.parametrize("write", [in_a_flush, bulk.insert])
+@pytest.mark.usefixtures("tables")
+@each_way(flush, insert_in_bulk)
 @pytest.mark.parametrize("model", [Page, pytest.param(Device, marks=BINARY_KEY)])
-def test_public_id_as_the_key(session: Session, model: Any, write: Callable[[Session, list[Any]], None]) -> None:
+def test_public_id_as_the_key(session: Session, model: Any, write: Way) -> None:
     """A collision among rows whose key is their public id is retried, and each object has its row."""
-    session.add(first := model(name="first"))
-    session.flush()
-    objects = [model(name=str(number)) for number in range(5)]
+    [first] = flush(session, model, [{"name": "first"}])
     with testing.collisions(model, first.public_id):
-        write(session, objects)
+        objects = write(session, model, [{"name": str(number)} for number in range(5)])
 
     stored = dict(session.connection().execute(select(model.name, model.public_id)).all())
     assert {each.name: each.public_id for each in [first, *objects]} == stored
@@ -103,6 +83,7 @@ def test_public_id_as_the_key(session: Session, model: Any, write: Callable[[Ses
 
 
 @EVERYWHERE
+@pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("model", [Page, Device])
 def test_equal_ids_as_the_key(session: Session, model: Any) -> None:
     """Rows of one INSERT whose key is their public id, and that a default of one's own has made twice, are refused.
@@ -110,75 +91,66 @@ def test_equal_ids_as_the_key(session: Session, model: Any) -> None:
     SQLAlchemy has noted the two as the same row before the INSERT. A database without RETURNING stores them one by one.
     """
     is_matched = session.get_bind().dialect.insert_executemany_returning
-    with testing.fixed_ids(model, A := model.public_id.type.id_format.generate(), A):
-        session.add_all([model(name="0"), model(name="1")])
-        with pytest.raises(IntegrityError) if is_matched else nullcontext():
-            session.flush()
+    twice = [model.public_id.type.id_format.generate()] * 2
+    with testing.fixed_ids(model, *twice), pytest.raises(IntegrityError) if is_matched else nullcontext():
+        flush(session, model, [{"name": "0"}, {"name": "1"}])
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("rows", [1, 3])
-def test_joined_subclass_by_a_statement(session: Session, rows: int) -> None:
+def test_joined_subclass_by_a_statement(create: Callable[[MetaData], None], session: Session, rows: int) -> None:
     """``insert(Subclass)`` writes the table of the base by itself: a collision there is retried."""
-    session.add(first := Person(name="first"))
-    session.flush()
-    with testing.collisions(Person, first.public_id, times=2):
-        session.execute(insert(Clerk), [{"name": str(number), "desk": "d"} for number in range(rows)])
+    create(members.Base.metadata)
+    [first] = flush(session, members.Animal, [{"name": "first"}])
+    with testing.collisions(members.Animal, first.public_id, times=2):
+        execute(session, members.Dog, [{"name": str(number), "tricks": 1} for number in range(rows)])
 
-    clerks = session.scalars(select(Clerk)).all()
-    assert sorted(clerk.name for clerk in clerks) == [str(number) for number in range(rows)]
-    assert first.public_id not in {clerk.public_id for clerk in clerks}
+    dogs = session.scalars(select(members.Dog)).all()
+    assert sorted(dog.name for dog in dogs) == [str(number) for number in range(rows)]
+    assert first.public_id not in {dog.public_id for dog in dogs}
+
+
+class CustomerId(TypedId, prefix="defcus"): ...
+
+
+DEFAULTS = {
+    "text": (NANO, text("lower(hex(randomblob(6)))"), str),
+    "function": (NANO, func.lower(func.hex(func.randomblob(6))), str),
+    "typed id": (CustomerId, CustomerId, CustomerId),
+}
 
 
 @on("sqlite")
-@pytest.mark.parametrize("default", [text("lower(hex(randomblob(6)))"), func.lower(func.hex(func.randomblob(6)))])
-def test_default_in_sql(session: Session, default: Any) -> None:
-    """A default that the database evaluates makes the ids of many objects; each shows that of its row."""
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_default_of_the_program(session: Session, name: str) -> None:
+    """A default in SQL, or a class of typed ids, makes the ids of many objects; each shows that of its row."""
+    format, default, kind = DEFAULTS[name]
 
     class Own(DeclarativeBase): ...
 
     class Ticket(Own):
         __tablename__ = "ticket"
         id: Mapped[int] = bigint_key()
-        public_id: Mapped[str] = mapped_column(PublicIdType(NANO), default=default, unique=True)
-        name: Mapped[str] = mapped_column()
+        public_id: Mapped[str] = mapped_column(PublicIdType(format), default=default, unique=True)
 
     Own.metadata.create_all(session.connection())
-    tickets = [Ticket(name=str(number)) for number in range(3)]
-    in_a_flush(session, tickets)
+    tickets = flush(session, Ticket, [{}, {}, {}])
 
+    assert {type(ticket.public_id) for ticket in tickets} == {kind}
     agree(session, tickets)
     session.rollback()
 
 
-class CustomerId(TypedId, prefix="defcus"): ...
-
-
 @on("sqlite")
-def test_typed_id_as_a_default(session: Session) -> None:
-    """The class of typed ids is a column default, whose values the object shows as they are."""
+def test_default_that_is_called_elsewhere(session: Session) -> None:
+    """SQLAlchemy can execute the default of a column by itself, and tables that were pickled have it."""
+    members.Base.metadata.create_all(session.connection())
+    assert NanoId().is_valid(session.scalar(members.User.__table__.c.public_id.default))
+    copy = pickle.loads(pickle.dumps(members.Base.metadata)).tables["user"]
+    session.connection().execute(insert(copy), [{"name": "x"}, {"name": "y"}])
 
-    class Own(DeclarativeBase): ...
-
-    class Customer(Own):
-        __tablename__ = "customer"
-        id: Mapped[int] = bigint_key()
-        public_id: Mapped[str] = mapped_column(PublicIdType(CustomerId), default=CustomerId, unique=True)
-
-    Own.metadata.create_all(session.connection())
-    customers = [Customer(), Customer()]
-    in_a_flush(session, customers)
-
-    assert {type(customer.public_id) for customer in customers} == {CustomerId}
-    agree(session, customers)
+    assert len(set(session.scalars(select(members.User.public_id)))) == 2
     session.rollback()
-
-
-@on("sqlite")
-def test_default_without_an_insert(engine: Engine) -> None:
-    """SQLAlchemy can execute the default of a column by itself."""
-    with engine.connect() as connection:
-        assert NanoId().is_valid(connection.scalar(Person.__table__.c.public_id.default))
 
 
 @fast_ways
@@ -196,10 +168,9 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
     configure_mappers()
     Note.public_id = public_id_column(NanoId())  # type: ignore[attr-defined]  # no annotation declares it
     Own.metadata.create_all(session.connection())
-    notes: Any = [Note(name=str(number)) for number in range(3)]
     session.connection()
     statements.clear()
-    in_a_flush(session, notes)
+    notes = flush(session, Note, [{"name": str(number)} for number in range(3)])
     assert len(statements) == 1
     agree(session, notes)
 

@@ -6,115 +6,71 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, String, insert, select
+from sqlalchemy import MetaData, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.interrupt import interrupted
+from sqlalchemy.orm import Session
+from support.members import A, B, Base, C, User
+from support.ways import Way, each_way, execute, flush, insert_in_bulk
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, bulk, public_id_column, testing
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    name: Mapped[str] = mapped_column(String(50), unique=True)
-
-
-class Only(Base):
-    """There is one id."""
-
-    __tablename__ = "only"
-    id: Mapped[int] = bigint_key()
-    public_id: Mapped[str] = public_id_column(NanoId(length=1, alphabet="a"), max_retries=3)
-    name: Mapped[str] = mapped_column(String(50))
-
+from sqlalchemy_public_id import bulk, testing
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
-A, B, C = (letter * 12 for letter in "abc")
+both_ways = each_way(flush, insert_in_bulk)
 
 
 @pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
+def tables(create: Callable[[MetaData], None], session: Session) -> None:
     create(Base.metadata)
+    flush(session, User, [{"name": "taken", "email": "taken", "public_id": A}])
 
 
-def flush(session: Session, *objects: Any) -> None:
-    session.add_all(objects)
-    session.flush()
-
-
-def insert_in_bulk(session: Session, *objects: Any) -> None:
-    bulk.insert(session, objects)
-
-
-WAYS = [flush, insert_in_bulk]
-each_way = pytest.mark.parametrize("write", WAYS, ids=lambda write: write.__name__)
-
-
-def fail(session: Session, write: Callable[..., None], *objects: Any, error: Any = IntegrityError) -> None:
-    """Write *objects* in a savepoint, which is rolled back."""
-    with pytest.raises(error), session.begin_nested():
-        write(session, *objects)
-
-
-@each_way
-@pytest.mark.parametrize("rows", [1, 2])
-def test_given_id_after_a_failed_flush(session: Session, write: Callable[..., None], rows: int) -> None:
-    """An id that a failed flush has generated is a given one when the program inserts it: a collision is an error."""
-    flush(session, User(name="taken"), User(name="other", public_id=B))
-    with testing.fixed_ids(User, *[B, C][:rows]):
-        fail(session, write, *(User(name="taken") for _ in range(rows)))
-
+def fail(session: Session, write: Way, rows: int = 1) -> None:
+    """Write rows that the database refuses, in a savepoint, which is rolled back."""
     with pytest.raises(IntegrityError), session.begin_nested():
-        session.execute(insert(User), [{"name": "new", "public_id": B}])
+        write(session, User, [{"email": "taken"}] * rows)
+
+
+@both_ways
+@pytest.mark.parametrize("rows", [1, 2])
+def test_given_id_after_a_failed_flush(session: Session, write: Way, rows: int) -> None:
+    """An id that a failed flush has generated is a given one when the program inserts it: a collision is an error."""
+    flush(session, User, [{"name": "other", "public_id": B}])
+    with testing.fixed_ids(User, *[B, C][:rows]):
+        fail(session, write, rows)
+    with pytest.raises(IntegrityError), session.begin_nested():
+        execute(session, User, [{"name": "new", "public_id": B}])
 
     assert sorted(session.scalars(select(User.name))) == ["other", "taken"]
 
 
-@each_way
-def test_id_of_a_failed_flush_is_free(session: Session, engine: Engine, write: Callable[..., None]) -> None:
-    """The id that a failed flush has generated is free, since no row has it."""
-    with interrupted(engine, 1, RuntimeError, only=("INSERT",)):
-        fail(session, write, Only(name="first"), error=RuntimeError)
-    session.expunge_all()
+@pytest.mark.parametrize("insert", [Session.add_all, bulk.insert])
+def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Session, list[Any]], None]) -> None:
+    """Failed objects have no ids; those of the next flush, and they when they are added again, have those of rows."""
+    failed = [User(name="failed", email="taken"), User(name="beside")]
+    with pytest.raises(IntegrityError), session.begin_nested():
+        insert(session, failed)
+        session.flush()
+    assert ["public_id" in vars(each) for each in failed] == [False, False]
 
-    write(session, Only(name="second"))
-    session.commit()
-
-    assert session.execute(select(Only.public_id, Only.name)).all() == [("a", "second")]
-
-
-@each_way
-def test_objects_after_a_failed_flush(session: Session, write: Callable[..., None]) -> None:
-    """Objects of the next flush show the ids of their rows, and so does the failed one when it is added again."""
-    flush(session, User(name="taken"))
-    failed = User(name="taken")
-    fail(session, write, failed)
-
-    failed.name = "free"
+    failed[0].email = "free"
     others = [User(name="one"), User(name="two")]
-    write(session, *others)
-    write(session, failed)
+    insert(session, others)
+    insert(session, failed)
     session.commit()
 
-    shown = {user.name: user.public_id for user in [failed, *others]}
+    shown = {user.name: user.public_id for user in [*failed, *others]}
     session.expunge_all()
     stored = {user.name: user.public_id for user in session.scalars(select(User).where(User.name != "taken"))}
     assert shown == stored
 
 
-@each_way
-def test_collision_after_a_failed_flush(session: Session, write: Callable[..., None]) -> None:
-    """A collision in the next flush is retried, and only the row that has collided gets another id."""
-    flush(session, User(name="taken", public_id=A))
-    fail(session, write, User(name="taken"))
-
+@both_ways
+def test_collision_after_a_failed_flush(session: Session, write: Way) -> None:
+    """A collision in the next flush is retried, and an id that only a failed flush has generated is free."""
+    with testing.fixed_ids(User, B):
+        fail(session, write)
     with testing.fixed_ids(User, A, B, C):
-        users = [User(name="one"), User(name="two")]
-        write(session, *users)
+        users = write(session, User, [{"name": "one"}, {"name": "two"}])
     session.commit()
 
     assert {user.public_id for user in users} == {B, C}

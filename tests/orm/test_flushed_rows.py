@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import enum
-import threading
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
-from sqlalchemy import JSON, DateTime, Engine, Enum, MetaData, Numeric, String, event, func, insert, select
+from sqlalchemy import JSON, Engine, MetaData, String, event, func, insert, select
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
 from support.marks import fast_ways, on
+from support.ways import flush
 
 from sqlalchemy_public_id import (
     ConfigurationError,
-    JetifyTypeId,
     NanoId,
     ObjectId,
     PublicIdColumnMixin,
@@ -28,7 +24,6 @@ from sqlalchemy_public_id import (
     TypedId,
     Ulid,
     Uuid7,
-    guard,
     public_id_column,
     testing,
 )
@@ -69,44 +64,13 @@ class Keyed(PublicIdColumnMixin, Base):
     stamp: Mapped[str | None] = mapped_column(String(50), server_default="now")
 
 
-class Colour(enum.Enum):
-    RED = "r"
-    BLUE = "b"
-
-
-class Reading(PublicIdMixin, Base):
-    """Columns whose values can be sent as arrays."""
-
-    __tablename__ = "reading"
-    name: Mapped[str | None] = mapped_column(String(50))
-    number: Mapped[int | None]
-    ratio: Mapped[float | None]
-    price: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
-    is_open: Mapped[bool | None]
-    day: Mapped[date | None]
-    hour: Mapped[time | None]
-    moment: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
-    lasts: Mapped[timedelta | None]
-    device: Mapped[UUID | None]
-    default: Mapped[int] = mapped_column(default=lambda: 7)
-    stamp: Mapped[str | None] = mapped_column(String(50), server_default="now")
-
-
 class Tagged(PublicIdMixin, Base):
-    """Columns whose values cannot."""
+    """Values that drivers do not take as they are, and a default that the database evaluates."""
 
     __tablename__ = "tagged"
-    colour: Mapped[Colour] = mapped_column(Enum(Colour))
     tags: Mapped[dict[str, Any]] = mapped_column(JSON)
-    name: Mapped[str] = mapped_column(String(50), default=func.upper("default"))
-
-
-class Dated(PublicIdMixin, Base):
-    """A column whose default is computed by the database, in the INSERT."""
-
-    __tablename__ = "dated"
-    name: Mapped[str | None] = mapped_column(String(50))
     made: Mapped[datetime] = mapped_column(default=func.now())
+    name: Mapped[str | None] = mapped_column(String(50))
 
 
 class Lowered(TypeDecorator[str]):
@@ -134,34 +98,21 @@ class CardId(TypedId, prefix="card"):
 
 FORMATS = {
     "nanoid": NanoId(),
-    "check digit": NanoId(check_digit=True),
     "uuid": Uuid7(),
-    "uuid text": Uuid7(storage="text"),
     "ulid": Ulid(),
-    "typeid": JetifyTypeId(prefix="pet"),
     "snowflake": Snowflake(machine_id=1),
     "objectid": ObjectId(),
     "typed": CardId,
 }
 
 
-def model_of(format: Any) -> Any:
-    """Return a model of its own base with ids of *format*."""
-
-    class OtherBase(DeclarativeBase):
-        metadata = MetaData()
-
-    class Thing(PublicIdMixin, OtherBase):
-        __tablename__ = "thing"
-        __public_id__ = format
-        name: Mapped[str | None] = mapped_column(String(50))
-
-    return Thing
-
-
 @pytest.fixture(autouse=True)
 def tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
+
+
+def named(count: int) -> list[dict[str, Any]]:
+    return [{"name": str(number)} for number in range(count)]
 
 
 def check(session: Session, objects: list[Any]) -> None:
@@ -176,34 +127,26 @@ def check(session: Session, objects: list[Any]) -> None:
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS.keys())
 def test_formats(create: Callable[[MetaData], None], session: Session, format: Any) -> None:
-    """Each object of a flush that needs several INSERTs has its own row, with the ids of every format."""
-    thing = model_of(format)
-    create(thing.metadata)
-    objects = [thing(name=str(number)) for number in range(2500)]
-    session.add_all(objects)
-    session.flush()
+    """In a flush that needs several INSERTs, objects whose ids are taken get others, and each has its own row."""
 
-    check(session, objects)
+    class OtherBase(DeclarativeBase):
+        metadata = MetaData()
 
+    class Thing(PublicIdMixin, OtherBase):
+        __tablename__ = "thing"
+        __public_id__ = format
+        name: Mapped[str | None] = mapped_column(String(50))
 
-@pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS.keys())
-def test_collisions_of_formats(create: Callable[[MetaData], None], session: Session, format: Any) -> None:
-    """Of many objects, those whose ids are taken get others, also where ids are stored as numbers."""
-    thing = model_of(format)
-    create(thing.metadata)
-    session.add(taken := thing(name="first"))
-    session.flush()
-    objects = [thing(name=str(number)) for number in range(50)]
-    session.add_all(objects)
-    with testing.collisions(thing, taken.public_id, times=3):
-        session.flush()
+    create(OtherBase.metadata)
+    [taken] = flush(session, Thing, [{"name": "first"}])
+    with testing.collisions(Thing, taken.public_id, times=3):
+        objects = flush(session, Thing, named(1100))
 
     check(session, [taken, *objects])
-    assert len({each.public_id for each in [taken, *objects]}) == 51
+    assert len({each.public_id for each in [taken, *objects]}) == 1101
 
 
-@pytest.mark.parametrize("column", ["odd name", "a.b", "a:b", "a[b]", "(x)", "1st", "größe"])
-def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: Session, column: str) -> None:
+def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: Session) -> None:
     """Many rows of a table whose columns have names that a parameter cannot have, with a collision."""
 
     class OtherBase(DeclarativeBase):
@@ -212,17 +155,23 @@ def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: 
     class Odd(PublicIdColumnMixin, OtherBase):
         __tablename__ = "odd"
         id: Mapped[int] = mapped_column("key of it", primary_key=True)
-        name: Mapped[str | None] = mapped_column(column, String(50))
+        name: Mapped[str | None] = mapped_column("odd name", String(50))
+        a: Mapped[str | None] = mapped_column("a.b", String(50))
+        b: Mapped[str | None] = mapped_column("a:b", String(50))
+        c: Mapped[str | None] = mapped_column("a[b]", String(50))
+        d: Mapped[str | None] = mapped_column("(x)", String(50))
+        e: Mapped[str | None] = mapped_column("1st", String(50))
+        f: Mapped[str | None] = mapped_column("größe", String(50))
 
     create(OtherBase.metadata)
-    session.add(taken := Odd(name="first"))
-    session.flush()
-    objects: list[Any] = [Odd(name=str(number)) for number in range(30)]
-    session.add_all(objects)
+    rows = [{letter: f"{letter}{number}" for letter in "abcdef"} | {"name": str(number)} for number in range(30)]
+    [taken] = flush(session, Odd, named(1))
     with testing.collisions(Odd, taken.public_id, times=2):
-        session.flush()
+        objects = flush(session, Odd, rows)
 
     check(session, [taken, *objects])
+    session.expire_all()
+    assert [{name: getattr(each, name) for name in row} for each, row in zip(objects, rows, strict=True)] == rows
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -240,12 +189,9 @@ def test_column_that_is_called_like_the_id_of_another_row(
         public_id_m1: Mapped[int]
 
     create(OtherBase.metadata)
-    session.add(taken := Odd(name="first", public_id_m1=0))
-    session.flush()
-    objects: list[Any] = [Odd(name=str(number), public_id_m1=number) for number in range(rows)]
-    session.add_all(objects)
+    [taken] = flush(session, Odd, [{"name": "first", "public_id_m1": 0}])
     with testing.collisions(Odd, taken.public_id):
-        session.flush()
+        objects = flush(session, Odd, [{"name": str(number), "public_id_m1": number} for number in range(rows)])
 
     check(session, [taken, *objects])
 
@@ -255,69 +201,55 @@ def test_narrow_formats(session: Session, model: Any) -> None:
     """With ids that collide in most flushes, in one column or in two, objects have their own rows."""
     number = 0
     for rows in (1, 8, 8, 8, 5):
-        key = {"region": "eu"} if model is Keyed else {}
-        objects = [
-            model(name=str(number + at), **key, **({"number": number + at} if key else {})) for at in range(rows)
-        ]
+        keys = [{"region": "eu", "number": at} if model is Keyed else {} for at in range(number, number + rows)]
+        objects = flush(session, model, [{"name": str(number + at), **key} for at, key in enumerate(keys)])
         number += rows
-        session.add_all(objects)
-        session.flush()
         check(session, objects)
 
 
-@pytest.mark.parametrize("position", range(5))
+@pytest.mark.parametrize("position", [0, 3, 4])
 def test_batches(session: Session, position: int) -> None:
     """Each batch of a flush may have a collision, also the last one, which may have one row."""
     session.connection(execution_options={"insertmanyvalues_page_size": 2})
-    session.add(taken := Person(name="first"))
-    session.flush()
-    objects = [Person(name=str(number)) for number in range(5)]
+    [taken] = flush(session, Person, named(1))
     ids = Ulid().generate_many(5)
-    session.add_all(objects)
     with testing.fixed_ids(Person, *ids[:position], taken.public_id, *ids[position:]):
-        session.flush()
+        objects = flush(session, Person, named(5))
 
     check(session, [taken, *objects])
 
 
 def test_columns_that_are_read_through_an_expression(session: Session) -> None:
     """A row whose id has collided returns what the others do."""
-    session.add(taken := Labelled(name="first"))
-    session.flush()
-    objects = [Labelled(name=str(number)) for number in range(5)]
-    session.add_all(objects)
+    [taken] = flush(session, Labelled, named(1))
     with testing.collisions(Labelled, taken.public_id, times=2):
-        session.flush()
+        objects = flush(session, Labelled, named(5))
 
     check(session, [taken, *objects])
     assert {one.label for one in objects} == {"abc"}
 
 
-def test_given_ids(session: Session) -> None:
-    """Ids of the application and new ones stand in one flush."""
-    objects = [Pair(name=str(number)) for number in range(20)]
-    for one, public_id in zip(objects, "01234567", strict=False):
-        one.public_id = public_id
-    session.add_all(objects)
-    session.flush()
+def test_values_that_are_converted(session: Session) -> None:
+    """A row whose id has collided has its values, and the defaults that the database evaluates, as the others have."""
+    [taken] = flush(session, Tagged, [{"tags": {}}])
+    with testing.collisions(Tagged, taken.public_id, times=2):
+        objects = flush(session, Tagged, [{"tags": {"number": [number]}} for number in range(30)])
 
-    check(session, objects)
-    assert [one.public_id for one in objects[:8]] == list("01234567")
+    check(session, [taken, *objects])
+    session.expire_all()
+    assert [one.tags for one in objects] == [{"number": [number]} for number in range(30)]
+    assert all(isinstance(one.made, datetime) for one in objects)
 
 
 def test_given_id_beside_a_made_one(session: Session) -> None:
     """Of two ids of a row, the made one is replaced, and the given one is not, in a flush of many rows."""
-    session.add(Pair(name="first", public_id="0", share_id="1"))
-    session.flush()
+    flush(session, Pair, [{"public_id": "0", "share_id": "1"}])
     with testing.fixed_ids(Pair, "0", "2", "3", "4", attribute="public_id"):
-        objects = [Pair(name=str(number), share_id=share_id) for number, share_id in enumerate("234")]
-        session.add_all(objects)
-        session.flush()
+        objects = flush(session, Pair, [{"name": share_id, "share_id": share_id} for share_id in "234"])
     check(session, objects)
-
-    session.add_all([Pair(name=str(number), share_id=share_id) for number, share_id in enumerate("516")])
+    assert [one.share_id for one in objects] == list("234")
     with pytest.raises(IntegrityError):
-        session.flush()
+        flush(session, Pair, [{"share_id": share_id} for share_id in "516"])
 
 
 def test_expressions(session: Session) -> None:
@@ -348,46 +280,6 @@ def test_ids_in_another_spelling(session: Session) -> None:
     assert [row.public_id for row in session.execute(statement, rows)] == ids
 
 
-def test_without_the_guard(new_engine: Callable[..., Engine], engine: Engine) -> None:
-    """Without the guard, objects have their own rows, and a collision is an error that leaves nothing behind."""
-    own = new_engine(engine.dialect.name, engine.url)
-    guard.uninstall(own)
-    with Session(own) as session:
-        objects = [Person(name=str(number)) for number in range(50)]
-        session.add_all(objects)
-        session.flush()
-        check(session, objects)
-        with pytest.raises(IntegrityError), session.begin_nested():
-            for _ in range(2):  # 40 of 32 ids
-                session.add_all(Pair(name=str(number)) for number in range(20))
-                session.flush()
-        assert session.scalar(select(func.count()).select_from(Pair)) == 0
-
-
-def test_equal_given_ids(session: Session) -> None:
-    """Two objects with the same given id are the error of the database, as ever."""
-    id = Ulid().generate()
-    session.add_all([Person(public_id=id), Person(name="between"), Person(public_id=id)])
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
-def test_other_inserts(session: Session) -> None:
-    """INSERTs of the application return what it asks for, in the order of its parameters."""
-    if not session.get_bind().dialect.insert_executemany_returning_sort_by_parameter_order:
-        pytest.skip(f"{session.get_bind().dialect.name} has no RETURNING")
-    session.add(Person(name="first"))
-    session.flush()
-    rows = [{"name": str(number)} for number in range(30)]
-    ordered: Any = insert(Person.__table__).returning(Person.__table__.c.name, sort_by_parameter_order=True)  # type: ignore[arg-type]  # a table
-
-    result = session.execute(ordered, rows)
-
-    assert list(result.keys()) == ["name"]
-    assert result.scalars().all() == [row["name"] for row in rows]
-
-
 @fast_ways
 def test_expressions_in_the_order_of_parameters(session: Session) -> None:
     """Rows whose ids the database makes in their INSERT cannot be sorted by them: the INSERT is refused."""
@@ -400,100 +292,6 @@ def test_expressions_in_the_order_of_parameters(session: Session) -> None:
             session.execute(ordered, [{"name": "Ada"}, {"name": "Bea"}])
 
 
-@on("sqlite")
-def test_threads(new_engine: Callable[..., Engine]) -> None:
-    """Sessions of several threads, each with a database of its own, share the compiled INSERT."""
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            own = new_engine("sqlite", "sqlite://")
-            Base.metadata.create_all(own)
-            with Session(own) as session:
-                for _ in range(10):
-                    objects = [Person(name=str(number)) for number in range(200)]
-                    session.add_all(objects)
-                    session.flush()
-                    check(session, objects)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert not failures
-
-
-def reading(number: int) -> Reading:
-    """Return an object with awkward values, every third of them None."""
-    values: dict[str, Any] = {
-        "name": f"{number} 'quoted' \"twice\" \\ {{}} , 100% \N{GRINNING FACE}",
-        "number": number,
-        "ratio": number / 7,
-        "price": Decimal(number) / 4,
-        "is_open": number % 2 == 0,
-        "day": date(1999, 12, 31) + timedelta(number),
-        "hour": time(number % 24, 59),
-        "moment": datetime(2024, 2, 29, tzinfo=timezone.utc) + timedelta(hours=number),
-        "lasts": timedelta(hours=number),
-        "device": UUID(int=number),
-    }
-    missing = list(values)[number % 3 :: 3] if number % 2 else []
-    return Reading(**values | dict.fromkeys(missing))
-
-
-def stored(session: Session, objects: list[Any]) -> None:
-    """Rows have the values of their objects."""
-    names = [attribute.key for attribute in type(objects[0]).__mapper__.column_attrs]
-    before = [{name: getattr(one, name) for name in names} for one in objects]
-    session.expire_all()
-    for one, values in zip(objects, before, strict=True):
-        assert {name: _comparable(getattr(one, name)) for name in names} == {
-            name: _comparable(value) for name, value in values.items()
-        }
-
-
-def _comparable(value: Any) -> Any:
-    # MySQL, MariaDB and SQLite have no time zones, and some have no float of 64 bits
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    return round(value, 3) if isinstance(value, float) else value
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_types_in_many_rows(session: Session, empty: bool) -> None:
-    """Values of every type arrive unchanged in many rows, also if a column has none."""
-    objects = [Reading() if empty else reading(number) for number in range(1100)]
-    session.add_all(objects)
-    session.flush()
-
-    check(session, objects)
-    stored(session, objects)
-
-
-def test_other_types_in_many_rows(session: Session) -> None:
-    """So do enums and JSON, beside SQL expressions as defaults."""
-    objects = [Tagged(colour=Colour.RED, tags={"number": [number]}) for number in range(30)]
-    session.add_all(objects)
-    session.flush()
-
-    check(session, objects)
-    stored(session, objects)
-
-
-@pytest.mark.parametrize("rows", [2, 30])
-def test_default_without_parameters(session: Session, rows: int) -> None:
-    """A default such as ``func.now()`` has no parameter in the INSERT."""
-    objects = [Dated(name=str(number)) for number in range(rows)]
-    session.add_all(objects)
-    session.flush()
-
-    check(session, objects)
-
-
 @pytest.mark.parametrize("level", ["READ COMMITTED", "SERIALIZABLE", "AUTOCOMMIT"])
 def test_collisions_among_many_rows(new_engine: Callable[..., Engine], engine: Engine, level: str) -> None:
     """Collisions in a flush of many rows are retried at each isolation level, in two columns at once."""
@@ -502,10 +300,7 @@ def test_collisions_among_many_rows(new_engine: Callable[..., Engine], engine: E
     own = new_engine(engine.dialect.name, engine.url, isolation_level=level)
     with Session(own) as session:
         for rows in (8, 20) if level != "AUTOCOMMIT" or engine.name == "sqlite" else (28,):
-            objects = [Pair(name=str(number)) for number in range(rows)]
-            session.add_all(objects)
-            session.flush()
-            check(session, objects)
+            check(session, flush(session, Pair, named(rows)))
         session.rollback()
 
 
@@ -518,13 +313,8 @@ def test_statement_that_a_listener_changes(engine: Engine, session: Session) -> 
 
     event.listen(engine, "before_cursor_execute", comment, retval=True)
     try:
-        objects = [Pair(name=str(number)) for number in range(20)]
-        session.add_all(objects)
-        session.flush()
-        more = [Pair(name=str(number)) for number in range(10)]
-        session.add_all(more)
-        session.flush()
+        objects = flush(session, Pair, named(20)) + flush(session, Pair, named(10))
     finally:
         event.remove(engine, "before_cursor_execute", comment)
 
-    check(session, objects + more)
+    check(session, objects)

@@ -7,110 +7,55 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, insert, select
+from sqlalchemy import String, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, defer, load_only, make_transient, mapped_column
-from support.marks import on
-from support.rows import agree, stored
-
-from sqlalchemy_public_id import (
-    ImmutablePublicId,
-    InvalidPublicId,
-    NanoId,
-    PublicIdMixin,
-    PublicIdMixinDataclass,
-    TypedId,
-    bigint_key,
-    bulk,
-    public_id_column,
-    testing,
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    MappedAsDataclass,
+    Session,
+    defer,
+    load_only,
+    make_transient,
+    mapped_column,
 )
+from support.marks import on
+from support.members import A, B, Link, Team, TeamId, User
+from support.rows import agree, stored
+from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_mappings, save_in_bulk
 
+from sqlalchemy_public_id import InvalidPublicId, PublicIdMixinDataclass, bulk, testing
 
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    __public_id__ = NanoId()
-    name: Mapped[str | None] = mapped_column(String(50))
-
-
-class AccountId(TypedId, prefix="early_account"): ...
-
-
-class Account(PublicIdMixin[AccountId], Base):
-    __tablename__ = "account"
-
-
-class Link(Base):
-    """Two public ids, one under another column name."""
-
-    __tablename__ = "link"
-    id: Mapped[int] = bigint_key()
-    short: Mapped[str] = public_id_column(NanoId(length=8))
-    long: Mapped[str] = public_id_column(NanoId(length=20), name="long_text")
-
-
-class Note(PublicIdMixinDataclass, Base):
-    __tablename__ = "note"
-    text: Mapped[str] = mapped_column(String(50))
-
-
-A, B = "a" * 12, "b" * 12
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
-pytestmark = pytest.mark.usefixtures("tables")
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 @pytest.fixture
 def user(session: Session) -> User:
     """A stored user, loaded, whose public id is A."""
-    user = User(name="Ada", public_id=A)
-    session.add(user)
+    [user] = flush(session, User, [{"name": "Ada", "public_id": A}])
     session.commit()
     session.refresh(user)
     return user
 
 
-# --- before the flush
+# --- made
 
 
 @EVERYWHERE
-def test_early_id_is_the_stored_one(session: Session) -> None:
-    """The id that an object shows before the flush is the one its row gets."""
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_early_id_is_the_stored_one(session: Session, is_pending: bool) -> None:
+    """The id that an object shows before the flush is the one its row gets, and reading it does not flush."""
     user = User()
+    if is_pending:
+        session.add(user)
     early = user.public_id
     session.add(user)
+    assert user in session.new
     session.commit()
 
     assert User.__public_id__.is_valid(early)
     assert {user.id: early} == stored(session, User)
-
-
-@on("sqlite")
-def test_early_ids_of_pending_objects(session: Session) -> None:
-    """Looking at a pending object's id makes it, without a flush."""
-    user = User()
-    session.add(user)
-    early = user.public_id
-
-    assert user in session.new
-    session.flush()
-    assert early == user.public_id
-
-
-@on("sqlite")
-def test_early_typed_id() -> None:
-    """An early id has the type of the column."""
-    account = Account()
-
-    assert AccountId is type(account.public_id)
 
 
 @on("sqlite")
@@ -123,26 +68,26 @@ def test_each_attribute_has_its_own_early_id(session: Session) -> None:
 
     assert [len(text) for text in shown] == [8, 20]
     assert shown == session.connection().execute(select(Link.__table__.c.short, Link.__table__.c.long_text)).one()
+    assert TeamId is type(Team().public_id)
 
 
 @on("sqlite")
 def test_early_id_of_a_dataclass(session: Session) -> None:
     """A mapped dataclass, whose constructor sets every field, knows its id early as well."""
+
+    class Own(MappedAsDataclass, DeclarativeBase): ...
+
+    class Note(PublicIdMixinDataclass, Own):
+        __tablename__ = "note"
+        text: Mapped[str] = mapped_column(String(50))
+
+    Own.metadata.create_all(session.connection())
     note = Note("remember")
     early = note.public_id
     session.add(note)
     session.commit()
 
     assert {note.id: early} == stored(session, Note)
-
-
-@on("sqlite")
-def test_early_id_survives_pickling() -> None:
-    """A copy made by pickle before the flush shows the same id."""
-    user = User(name="Ada")
-    early = user.public_id
-
-    assert early == pickle.loads(pickle.dumps(user)).public_id
 
 
 @on("sqlite")
@@ -160,8 +105,18 @@ MOVES: dict[str, Callable[[Session, User], Any]] = {
     "add": lambda session, user: session.add(user),
     "merge": lambda session, user: session.merge(user),
     "bulk.insert": lambda session, user: bulk.insert(session, [user, User(name="Edsger")]),
+    "bulk.insert alone": lambda session, user: bulk.insert(session, [user]),
+    "bulk_save_objects": lambda session, user: session.bulk_save_objects([user]),
     "pickle": lambda session, user: session.add(pickle.loads(pickle.dumps(user))),
+    "given to another object": lambda session, user: session.add(User(public_id=user.public_id)),
+    "given to a pending object": lambda session, user: give(session, user.public_id),
 }
+
+
+def give(session: Session, public_id: str) -> None:
+    other = User()
+    session.add(other)
+    other.public_id = public_id
 
 
 @on("sqlite", "postgresql")
@@ -176,6 +131,87 @@ def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> No
             session.commit()
 
     assert early.public_id == A
+
+
+@EVERYWHERE
+@each_way(execute_core, execute, execute_values, insert_mappings, save_in_bulk)
+def test_early_id_given_to_a_statement(session: Session, user: User, write: Way) -> None:
+    """An early id that the caller gives to a statement is a given one, whose duplicate is an error; nothing changes."""
+    with testing.fixed_ids(User, A):
+        draft = User()
+        assert draft.public_id == A
+    with pytest.raises(IntegrityError):
+        write(session, User, [{"public_id": A}])
+    session.rollback()
+
+    assert draft.public_id == A
+    assert list(stored(session, User).values()) == [A]
+
+
+@on("sqlite", "postgresql")
+def test_stored_early_id_stays(session: Session) -> None:
+    """Once its row is stored, an object that showed its id early keeps it, whoever draws the same id later."""
+    with testing.fixed_ids(User, A, A):
+        early = User()
+        assert early.public_id == A
+        session.add(early)
+        session.flush()
+        [other] = flush(session, User, [{}])
+
+    agree(session, [early, other])
+
+
+# --- given
+
+
+@on("sqlite")
+@pytest.mark.parametrize("bad", ["", "short", "A" * 12, f"{A}\n", 1, b"a" * 12, True])
+def test_malformed_id_is_refused(session: Session, bad: Any) -> None:
+    """What is not an id is refused where it is given, naming the attribute; the object stays usable."""
+    with pytest.raises(InvalidPublicId) as caught:
+        User(public_id=bad)
+    assert ("User.public_id", bad) == (caught.value.field, caught.value.value)
+
+    user = User(public_id=A)
+    with pytest.raises(InvalidPublicId):
+        user.public_id = bad
+    session.add(user)
+    session.commit()
+    assert {user.id: A} == stored(session, User)
+
+
+@on("sqlite")
+def test_given_id_may_change_before_the_flush(session: Session) -> None:
+    """The id of an object that is not stored can be given again."""
+    user = User(public_id=A)
+    user.public_id = B
+    session.add(user)
+    user.public_id = A
+    session.commit()
+
+    assert {user.id: A} == stored(session, User)
+
+
+DISCARDED: dict[str, Callable[[User], None]] = {
+    "None": lambda user: setattr(user, "public_id", None),
+    "del": lambda user: delattr(user, "public_id"),
+}
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("way", DISCARDED)
+def test_given_id_is_discarded(session: Session, user: User, way: str) -> None:
+    """After ``None`` or ``del`` the id is the library's again: the INSERT makes it, and replaces it if it collides."""
+    other = User(public_id=A)
+    DISCARDED[way](other)
+    if way == "None":
+        assert other.public_id is None
+    with testing.fixed_ids(User, A, B):
+        session.add(other)
+        session.commit()
+
+    assert other.public_id == B
+    agree(session, [user, other])
 
 
 @EVERYWHERE
@@ -194,254 +230,38 @@ def test_none_discards_an_id_that_collided(session: Session, user: User) -> None
     agree(session, [user, early])
 
 
-GIVEN: dict[str, Callable[[Session, str], Any]] = {
-    "Core": lambda session, text: session.connection().execute(insert(User.__table__), [{"public_id": text}]),
-    "insert(Model)": lambda session, text: session.execute(insert(User), [{"public_id": text}]),
-    "values()": lambda session, text: session.execute(insert(User).values(public_id=text)),
-    "bulk_insert_mappings": lambda session, text: session.bulk_insert_mappings(User.__mapper__, [{"public_id": text}]),
-    "bulk_save_objects": lambda session, text: session.bulk_save_objects([User(public_id=text)]),
-}
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("way", GIVEN)
-def test_early_id_given_to_a_statement(session: Session, user: User, way: str) -> None:
-    """An early id that the caller gives to a statement is a given one, whose duplicate is an error; nothing changes."""
-    with testing.fixed_ids(User, A):
-        draft = User()
-        assert draft.public_id == A
-
-    with pytest.raises(IntegrityError):
-        GIVEN[way](session, A)
-    session.rollback()
-
-    assert draft.public_id == A
-    assert list(stored(session, User).values()) == [A]
-
-
-@EVERYWHERE
-def test_id_of_a_rolled_back_object_given_to_a_statement(session: Session) -> None:
-    """Who writes a rolled-back row again by statements, twice, has the error the second time."""
-    user = User()
-    session.add(user)
-    session.flush()
-    shown = user.public_id
-    session.rollback()
-    session.execute(insert(User), [{"public_id": shown}])
-    session.commit()
-
-    with pytest.raises(IntegrityError):
-        session.execute(insert(User), [{"public_id": shown}])
-
-
-@on("sqlite", "postgresql")
-def test_early_id_given_to_a_pending_object(session: Session, user: User) -> None:
-    """An early id that is assigned to another object is a given one, also where that is in the session already."""
-    with testing.fixed_ids(User, A):
-        draft = User()
-        assert draft.public_id == A
-    other = User()
-    session.add(other)
-    other.public_id = draft.public_id
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
-@on("sqlite", "postgresql")
-def test_shown_id_and_bulk_save_objects(session: Session, user: User) -> None:
-    """``bulk_save_objects()`` does not say whose row it writes, so an id that was shown stays, and its duplicate is an
-    error.
-    """
-    with testing.fixed_ids(User, A):
-        early = User(name="Grace")
-        assert early.public_id == A
-
-    with pytest.raises(IntegrityError):
-        session.bulk_save_objects([early])
-
-
-@on("sqlite", "postgresql")
-def test_stored_early_id_stays(session: Session) -> None:
-    """Once its row is stored, an object that showed its id early keeps it, whoever draws the same id later."""
-    with testing.fixed_ids(User, A, A):
-        early = User()
-        assert early.public_id == A
-        session.add(early)
-        session.flush()
-        other = User()
-        session.add(other)
-        session.flush()
-
-    agree(session, [early, other])
-
-
-@on("sqlite", "postgresql")
-def test_early_id_given_to_another_object(session: Session) -> None:
-    """An early id is a given one for every object but its own: the duplicate is the caller's error."""
-    early = User()
-    session.add_all([early, User(public_id=early.public_id)])
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
-# --- given
-
-
-@on("sqlite")
-@pytest.mark.parametrize("bad", ["", "short", "A" * 12, "a" * 13, f"{A}\n", 1, 1.5, b"a" * 12, True])
-def test_malformed_id_is_refused_by_the_constructor(bad: object) -> None:
-    """What is not an id is refused where it is given, naming the attribute."""
-    with pytest.raises(InvalidPublicId) as caught:
-        User(public_id=bad)
-
-    assert ("User.public_id", bad) == (caught.value.field, caught.value.value)
-
-
-@on("sqlite")
-def test_malformed_id_is_refused_by_assignment(session: Session) -> None:
-    """A refused assignment leaves the id as it was, and the object usable."""
-    user = User(public_id=A)
-    with pytest.raises(InvalidPublicId):
-        user.public_id = "nonsense"
-    session.add(user)
-    session.commit()
-
-    assert {user.id: A} == stored(session, User)
-
-
-@on("sqlite")
-def test_given_id_may_change_before_the_flush(session: Session) -> None:
-    """The id of an object that is not stored can be given again."""
-    user = User(public_id=A)
-    user.public_id = B
-    session.add(user)
-    user.public_id = A
-    session.commit()
-
-    assert {user.id: A} == stored(session, User)
-
-
-@on("sqlite")
-def test_none_is_an_id_to_be_made(session: Session) -> None:
-    """``None`` leaves the id to the INSERT: the attribute shows none until then."""
-    user = User(public_id=None)
-    assert user.public_id is None
-    session.add(user)
-    session.flush()
-
-    assert User.__public_id__.is_valid(user.public_id)
-    agree(session, [user])
-
-
-def test_none_takes_a_given_id_back(session: Session, user: User) -> None:
-    """After ``None`` the id is the library's again, which replaces it where it collides."""
-    other = User(public_id=A)
-    other.public_id = None
-    session.add(other)
-    session.commit()
-
-    agree(session, [user, other])
-
-
-@on("sqlite")
-def test_deleted_before_the_flush(session: Session) -> None:
-    """``del`` on an unstored object leaves it to get another id."""
-    user = User(public_id=A)
-    del user.public_id
-    session.add(user)
-    session.commit()
-
-    assert user.public_id != A
-    agree(session, [user])
-
-
-@on("sqlite")
-def test_a_stored_id_given_to_another_object(session: Session, user: User) -> None:
-    """An id taken from a stored object is a given one: the duplicate is the caller's error."""
-    session.add(User(public_id=user.public_id))
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
-# --- merged
-
-
-@pytest.mark.parametrize("loaded", [True, False])
-def test_merged_by_key(session: Session, user: User, loaded: bool) -> None:
-    """``merge()`` of an object with the key of a row leaves the row its id, if the object has none."""
-    changed = User(id=user.id, name="Lovelace")
-    if not loaded:
-        session.expunge_all()
-    merged = session.merge(changed)
-    session.commit()
-
-    assert (merged.public_id, merged.name) == (A, "Lovelace")
-
-
-@on("sqlite")
-def test_merged_by_key_with_another_id(session: Session, user: User) -> None:
-    """``merge()`` of an object with the key of a row and an id that was given or read, or None, is refused."""
-    read = User(id=user.id)
-    assert read.public_id != A
-    for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None), read):
-        with pytest.raises(ImmutablePublicId):
-            session.merge(changed)
-
-
-@on("sqlite")
-def test_id_of_a_draft_assigned_to_a_stored_object(session: Session, user: User) -> None:
-    """A stored object does not take the id of another object, made or not."""
-    draft = User()
-    with pytest.raises(ImmutablePublicId):
-        user.public_id = draft.public_id
-
-    assert user.public_id == A
-
-
 # --- stored no more
 
 
-def test_rolled_back_object_keeps_its_id_when_added_again(session: Session) -> None:
-    """A rollback takes the row away and leaves the object its id, as links to it may be out already."""
-    user = User()
-    session.add(user)
-    session.flush()
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("given", [None, B], ids=["its own", "another one"])
+def test_id_of_a_rolled_back_object(session: Session, given: str | None) -> None:
+    """A rollback takes the row away; the object keeps its id, as links may be out already, or is given another one."""
+    [user] = flush(session, User, [{}])
     made = user.public_id
     session.rollback()
+    if given is not None:
+        user.public_id = given
     session.add(user)
     session.commit()
 
-    assert {user.id: made} == stored(session, User)
+    assert {user.id: given or made} == stored(session, User)
 
 
-@on("sqlite")
-def test_rolled_back_object_may_be_given_another_id(session: Session) -> None:
-    """Without a row there is nothing to protect."""
-    user = User(public_id=A)
-    session.add(user)
-    session.flush()
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("given", [{}, {"public_id": A}], ids=["made", "given"])
+def test_id_that_is_taken_after_a_rollback(session: Session, given: dict[str, str]) -> None:
+    """An object that was rolled back keeps the id that it showed: if it is taken meanwhile, that is an error."""
+    [user] = flush(session, User, [given])
+    shown = user.public_id
     session.rollback()
-    user.public_id = B
+    assert user.public_id == shown
+    execute(session, User, [{"id": 99, "public_id": shown}])
     session.add(user)
-    session.commit()
-
-    assert {user.id: B} == stored(session, User)
-
-
-def test_given_id_is_still_given_after_a_rollback(session: Session) -> None:
-    """An id that the caller gave is not replaced in a second attempt either."""
-    user = User(public_id=A)
-    session.add(user)
-    session.flush()
-    session.rollback()
-    session.execute(insert(User), {"id": 99, "public_id": A})
-    session.add(user)
-
     with pytest.raises(IntegrityError):
         session.flush()
+
+    assert user.public_id == shown
 
 
 @on("sqlite")

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, ForeignKey, MetaData, String, insert, select
+from sqlalchemy import Connection, MetaData, String, insert, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.two_sessions import inner_session
+from support.ways import (
+    Way,
+    each_way,
+    execute_returning,
+    flush,
+    insert_in_bulk,
+    insert_mappings,
+    save_in_bulk,
+)
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, bulk, testing
+from sqlalchemy_public_id import NanoId, PublicIdMixin, testing
 
 Listen = Callable[..., None]
 
@@ -27,26 +37,6 @@ class Ticket(PublicIdMixin, Base):
     name: Mapped[str] = mapped_column(String(9))
 
 
-class Note(PublicIdMixin, Base):
-    __tablename__ = "note"
-    ticket_id: Mapped[int] = mapped_column(ForeignKey("ticket.id"))
-    ticket: Mapped[Ticket] = relationship()
-
-
-class Plain(Base):
-    """A public id by hand, as a control: ``default`` is all that makes it."""
-
-    __tablename__ = "plain"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    public_id: Mapped[str] = mapped_column(String(2), unique=True, default="bb")
-    name: Mapped[str] = mapped_column(String(9))
-
-
-class Audit(PublicIdMixin, Base):
-    __tablename__ = "audit"
-    name: Mapped[str] = mapped_column(String(9))
-
-
 @pytest.fixture(autouse=True)
 def _tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
@@ -56,72 +46,38 @@ def ids_of(objects: list[Any]) -> dict[str, str]:
     return {each.name: each.public_id for each in objects}
 
 
-def stored(session: Session, model: type[Any] = Ticket) -> dict[str, str]:
+def stored(session: Session) -> dict[str, str]:
     """Name → public id of the rows, past the identity map."""
-    table = model.__table__
+    table = Ticket.__table__
     return dict(session.connection().execute(select(table.c.name, table.c.public_id)).all())
 
 
 # --- rows that a listener inserts by Core ----------------------------------------------------------------------------
 
 
-def test_core_insert_after_the_row(session: Session, listen: Listen) -> None:
-    """A row that ``after_insert`` adds by Core, and whose id collides with that of the object, gets another id."""
+@pytest.mark.parametrize("when", ["after_insert", "after_flush"])
+def test_core_insert_inside_a_flush(session: Session, listen: Listen, when: str) -> None:
+    """A row that a listener adds by Core, and whose id collides with that of the object, gets another id."""
 
-    def add_row(mapper: object, connection: Connection, target: Ticket) -> None:
-        connection.execute(insert(Ticket.__table__), {"name": "core"})
-
-    listen(Ticket, "after_insert", add_row)
-    ticket = Ticket(name="ticket")
-    session.add(ticket)
-    with testing.fixed_ids(Ticket, "bb", "bb", "ab"):
-        session.flush()
-
-    assert ids_of([ticket]) | {"core": "ab"} == {"ticket": "bb", "core": "ab"} == stored(session)
-
-
-def test_core_insert_before_the_row_of_another_model(session: Session, listen: Listen) -> None:
-    """A row that ``before_insert`` of a second model adds by Core does not change an object that was flushed before."""
-
-    def add_row(mapper: object, connection: Connection, target: Note) -> None:
-        connection.execute(insert(Ticket.__table__), {"name": "core"})
-
-    listen(Note, "before_insert", add_row)
-    ticket = Ticket(name="ticket")
-    session.add(Note(ticket=ticket))
-    with testing.fixed_ids(Ticket, "bb", "bb", "ab"):
-        session.flush()
-
-    assert ids_of([ticket]) | {"core": "ab"} == {"ticket": "bb", "core": "ab"} == stored(session)
-
-
-def test_core_insert_after_the_flush(session: Session, listen: Listen) -> None:
-    """A row that ``after_flush`` adds by Core gets another id if its first one collides."""
-
-    def add_row(session: Session, context: object) -> None:
+    def add_row(*_: object) -> None:
         session.connection().execute(insert(Ticket.__table__), {"name": "core"})
 
-    listen(session, "after_flush", add_row)
-    ticket = Ticket(name="ticket")
-    session.add(ticket)
+    listen(session if when == "after_flush" else Ticket, when, add_row)
     with testing.fixed_ids(Ticket, "bb", "bb", "ab"):
-        session.flush()
+        [ticket] = flush(session, Ticket, [{"name": "ticket"}])
 
-    assert ids_of([ticket]) | {"core": "ab"} == stored(session)
+    assert ids_of([ticket]) | {"core": "ab"} == {"ticket": "bb", "core": "ab"} == stored(session)
 
 
-@pytest.mark.parametrize("model", [Plain, Ticket])
-def test_core_insert_of_a_taken_id(session: Session, listen: Listen, model: type[Any]) -> None:
+def test_core_insert_of_a_taken_id(session: Session, listen: Listen) -> None:
     """A row that ``after_insert`` adds with the id of the object is an IntegrityError, as in plain SQLAlchemy."""
 
     def add_row(mapper: object, connection: Connection, target: Any) -> None:
-        connection.execute(insert(model.__table__), {"name": "core", "public_id": target.public_id})
+        connection.execute(insert(Ticket.__table__), {"name": "core", "public_id": target.public_id})
 
-    listen(model, "after_insert", add_row)
-    session.add(model(name="ticket"))
-
+    listen(Ticket, "after_insert", add_row)
     with pytest.raises(IntegrityError):
-        session.flush()
+        flush(session, Ticket, [{"name": "ticket"}])
 
 
 # --- ids that a listener assigns -------------------------------------------------------------------------------------
@@ -134,37 +90,30 @@ def give_bb(mapper: object, connection: object, target: Any) -> None:
 
 @pytest.mark.parametrize("names", ["given made", "made given", "made given other"])
 def test_assigned_before_the_row(session: Session, listen: Listen, names: str) -> None:
-    """An id that ``before_insert`` assigns is kept, or its collision with a generated id is an IntegrityError."""
+    """An id that ``before_insert`` assigns is kept, and a generated one that collides with it is replaced or refused.
+
+    It is refused where the generated one is stored first: the given one is the duplicate then.
+    """
     listen(Ticket, "before_insert", give_bb)
     drawn = {"made": "bb", "given": "aa", "other": "ab"}
     tickets = [Ticket(name=name) for name in names.split()]
     session.add_all(tickets)
     with testing.fixed_ids(Ticket, *[drawn[name] for name in names.split()], "ba"):
-        try:
-            session.flush()
-        except IntegrityError:
+        if names.startswith("made"):
+            with pytest.raises(IntegrityError):
+                session.flush()
             return
+        session.flush()
 
     assert ids_of(tickets) == stored(session)
     assert ids_of(tickets)["given"] == "bb"
 
 
-def test_assigned_before_the_row_by_hand(session: Session, listen: Listen) -> None:
-    """Without the library, an id that ``before_insert`` assigns and that is taken is an IntegrityError."""
-    listen(Plain, "before_insert", give_bb)
-    session.add_all([Plain(name="made"), Plain(name="given")])
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
 def test_given_id_that_was_drawn_for_another_object(session: Session, listen: Listen) -> None:
     """An object with a given id does not disturb the one for which this id was drawn, and then assigned another."""
     listen(Ticket, "before_insert", give_bb)
-    tickets = [Ticket(name="given"), Ticket(name="mine", public_id="aa")]
-    session.add_all(tickets)
     with testing.fixed_ids(Ticket, "aa", "ba"):
-        session.flush()
+        tickets = flush(session, Ticket, [{"name": "given"}, {"name": "mine", "public_id": "aa"}])
 
     assert {"given": "bb", "mine": "aa"} == ids_of(tickets) == stored(session)
 
@@ -172,85 +121,35 @@ def test_given_id_that_was_drawn_for_another_object(session: Session, listen: Li
 # --- a second session on the connection of the flush -----------------------------------------------------------------
 
 
-def one_object(session: Session) -> list[Ticket]:
-    session.add(ticket := Ticket(name="inner"))
-    session.flush()
-    return [ticket]
-
-
-def one_returned(session: Session) -> list[Ticket]:
-    return [session.scalars(insert(Ticket).returning(Ticket), [{"name": "inner"}]).one()]
-
-
-def many_objects(session: Session) -> list[Ticket]:
-    bulk.insert(session, tickets := [Ticket(name="inner"), Ticket(name="inner 2")])
-    return tickets
-
-
-def one_mapping(session: Session) -> list[Ticket]:
-    session.bulk_insert_mappings(Ticket, [{"name": "inner"}])
-    return []
-
-
-def saved_objects(session: Session) -> list[Ticket]:
-    session.bulk_save_objects([Ticket(name="inner"), Ticket(name="inner 2")])
-    return []  # SQLAlchemy does not fill in what the database has made: neither keys nor ids
-
-
-@pytest.mark.parametrize("write", [one_object, many_objects, one_returned, one_mapping, saved_objects])
-def test_two_sessions_on_one_connection(session: Session, listen: Listen, write: Callable[..., list[Ticket]]) -> None:
+@pytest.mark.parametrize("names", [["inner"], ["inner", "inner 2"]], ids=["one row", "two rows"])
+@each_way(flush, insert_in_bulk, execute_returning, insert_mappings, save_in_bulk)
+def test_two_sessions_on_one_connection(session: Session, write: Way, names: list[str]) -> None:
     """Rows that a second session inserts during a flush, and that collide with it, leave the objects of the flush."""
     inner: list[Ticket] = []
 
-    def add_rows(mapper: object, connection: Connection, target: Ticket) -> None:
-        if target.name == "outer":
-            with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as second:
-                inner.extend(write(second))
-                second.commit()
+    def add_rows(second: Session) -> None:
+        inner.extend(write(second, Ticket, [{"name": name} for name in names]))
+        second.commit()
 
-    listen(Ticket, "after_insert", add_rows)
-    outer = Ticket(name="outer")
-    session.add(outer)
-    with testing.fixed_ids(Ticket, "bb", "bb", "ab", "ba"):
-        session.flush()
+    with (
+        inner_session(Ticket, add_rows, when="after_insert", expire_on_commit=False),
+        testing.fixed_ids(Ticket, "bb", "bb", "ab", "ba"),
+    ):
+        [outer] = flush(session, Ticket, [{"name": "outer"}])
 
-    assert "bb" == ids_of([outer])["outer"] == stored(session)["outer"]
+    assert outer.public_id == stored(session)["outer"] == "bb"
     assert ids_of(inner).items() <= stored(session).items()
 
 
-def test_given_id_in_a_second_session(session: Session, listen: Listen) -> None:
+def test_given_id_in_a_second_session(session: Session) -> None:
     """A given id that a second session inserts during a flush, and that is taken, is an IntegrityError."""
 
-    def add_row(mapper: object, connection: Connection, target: Ticket) -> None:
-        if target.name == "outer":
-            with Session(connection, join_transaction_mode="create_savepoint") as second:
-                second.add(Ticket(name="inner", public_id="bb"))
-                second.commit()
+    def add_row(second: Session) -> None:
+        flush(second, Ticket, [{"name": "inner", "public_id": "bb"}])
 
-    listen(Ticket, "after_insert", add_row)
-    session.add(Ticket(name="outer"))
-    with testing.fixed_ids(Ticket, "bb", "ab", "ba"), pytest.raises(IntegrityError):
-        session.flush()
-
-
-# --- ids that were read before the flush -----------------------------------------------------------------------------
-
-
-def insert_in_bulk(session: Session, ticket: Ticket) -> None:
-    bulk.insert(session, [ticket])
-
-
-def save_in_bulk(session: Session, ticket: Ticket) -> None:
-    session.bulk_save_objects([ticket])
-
-
-@pytest.mark.parametrize("write", [save_in_bulk, insert_in_bulk])
-def test_read_id_that_is_taken(session: Session, write: Callable[[Session, Ticket], None]) -> None:
-    """An id that was read before the INSERT is kept: if it is taken, a bulk insert raises an IntegrityError."""
-    session.add(Ticket(name="first", public_id="aa"))
-    session.flush()
-    with testing.fixed_ids(Ticket, "aa", "bb"):
-        second = Ticket(name="second")
-        assert second.public_id == "aa"
-        with pytest.raises(IntegrityError):
-            write(session, second)
+    with (
+        inner_session(Ticket, add_row, when="after_insert"),
+        testing.fixed_ids(Ticket, "bb", "ab", "ba"),
+        pytest.raises(IntegrityError),
+    ):
+        flush(session, Ticket, [{"name": "outer"}])

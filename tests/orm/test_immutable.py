@@ -7,65 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, select
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from support.marks import on, on_async
+from support.members import A, B, Base, Dog, Link, Seat, Team, TeamId, User
 from support.rows import stored
+from support.ways import flush
 
 from conftest import Statements
-from sqlalchemy_public_id import (
-    ImmutablePublicId,
-    NanoId,
-    PublicIdColumnMixin,
-    PublicIdMixin,
-    TypedId,
-    bigint_key,
-    public_id_column,
-)
+from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin
 
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    __public_id__ = NanoId()
-    name: Mapped[str | None] = mapped_column(String(50))
-
-
-class MemberId(TypedId, prefix="immutable_account"): ...
-
-
-class Member(PublicIdMixin[MemberId], Base):
-    __tablename__ = "member"
-
-
-class Link(Base):
-    """Two public ids, one under another column name."""
-
-    __tablename__ = "link"
-    id: Mapped[int] = bigint_key()
-    short: Mapped[str] = public_id_column(NanoId(length=8))
-    long: Mapped[str] = public_id_column(NanoId(length=20), name="long_text")
-
-
-A, B = "a" * 12, "b" * 12
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
-pytestmark = pytest.mark.usefixtures("tables")
-
-
-@pytest.fixture
-def tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 @pytest.fixture
 def user(session: Session) -> User:
     """A stored user, loaded, whose public id is A."""
-    user = User(name="Ada", public_id=A)
-    session.add(user)
+    [user] = flush(session, User, [{"name": "Ada", "public_id": A}])
     session.commit()
     session.refresh(user)
     return user
@@ -73,9 +33,10 @@ def user(session: Session) -> User:
 
 @EVERYWHERE
 def test_persistent_id_cannot_change(session: Session, user: User) -> None:
-    """Another id for a stored row is refused with all the facts, and the row keeps its own."""
+    """Another id is refused with all the facts; the object shows the id it had, and is not marked as modified."""
     with pytest.raises(ImmutablePublicId) as caught:
         user.public_id = B
+    assert user not in session.dirty
     session.commit()
 
     error = caught.value
@@ -84,23 +45,25 @@ def test_persistent_id_cannot_change(session: Session, user: User) -> None:
     assert {user.id: A} == stored(session, User)
 
 
-def flushed(session: Session, user: User) -> User:
-    other = User(public_id=B)
-    session.add(other)
-    session.flush()
-    return other
+@on("sqlite")
+def test_del_is_refused_at_once(session: Session, user: User) -> None:
+    """``del`` of the id of a stored row is an error before the flush."""
+    with pytest.raises(ImmutablePublicId) as caught:
+        del user.public_id
+
+    assert (caught.value.old, caught.value.new) == (A, None)
 
 
-def deferred(session: Session, user: User) -> User:
+def deferred(session: Session, user: User, **options: Any) -> User:
     session.expunge_all()
-    return session.scalars(select(User).options(load_only(User.name))).one()
+    return session.scalars(select(User).options(load_only(User.name, **options))).one()
 
 
 STATES: dict[str, Callable[[Session, User], Any]] = {
     "loaded": lambda session, user: user,
     "expired": lambda session, user: session.expire(user),
     "deferred": deferred,
-    "flushed": flushed,
+    "flushed": lambda session, user: flush(session, User, [{"public_id": B}])[0],
     "detached": lambda session, user: session.expunge(user),
     "modified": lambda session, user: setattr(user, "name", "Grace"),
 }
@@ -130,16 +93,6 @@ def test_stored_id_cannot_change(session: Session, user: User, state: str, chang
 
 
 @on("sqlite")
-def test_refused_change_leaves_the_object_clean(session: Session, user: User) -> None:
-    """The object shows the id it had, and is not marked as modified."""
-    with pytest.raises(ImmutablePublicId):
-        user.public_id = B
-
-    assert user not in session.dirty
-    assert user.public_id == A
-
-
-@on("sqlite")
 def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) -> None:
     """Another id for an object that left its session without its own is refused when a flush has a row to compare."""
     session.expire(user)
@@ -155,73 +108,65 @@ def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) ->
 
 
 @on("sqlite")
-def test_merge_cannot_change_an_id(session: Session, user: User) -> None:
-    """Merging a copy with another id is refused, whether the row is in the session or not."""
-    key = user.id
-    with pytest.raises(ImmutablePublicId):
-        session.merge(User(id=key, public_id=B))
-    session.expunge_all()
-    with pytest.raises(ImmutablePublicId):
-        session.merge(User(id=key, public_id=B))
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_merge_cannot_change_an_id(session: Session, user: User, is_loaded: bool) -> None:
+    """``merge()`` of an object with the key of a row and an id that was given or read, or None, is refused."""
+    read = User(id=user.id)
+    assert read.public_id != A
+    for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None), read):
+        if not is_loaded:
+            session.expunge_all()
+        with pytest.raises(ImmutablePublicId):
+            session.merge(changed)
 
 
 @on("sqlite")
 def test_each_of_two_ids_is_immutable(session: Session) -> None:
-    """A renamed column is watched like any other."""
-    link = Link()
-    session.add(link)
+    """Each public id of a model is watched, also under another column name, and compared if it is not loaded."""
+    [link] = flush(session, Link, [{}])
     session.commit()
     session.refresh(link)
     for name, new in (("short", "c" * 8), ("long", "c" * 20)):
         with pytest.raises(ImmutablePublicId):
             setattr(link, name, new)
+        session.expire(link)
+        setattr(link, name, new)
+        with pytest.raises(ImmutablePublicId):
+            session.flush()
+        session.rollback()
+        session.refresh(link)
 
 
-@on("sqlite")
-def test_same_id_may_be_assigned(session: Session, user: User) -> None:
-    """Assigning the id a row has is no change, as form libraries do it."""
-    user.public_id = A
-
-    assert not session.is_modified(user)
-
+# --- no change
 
 UNLOADED: dict[str, Callable[[Session, User], Any]] = {
+    "loaded": lambda session, user: user,
     "expired": lambda session, user: session.expire(user),
     "detached": lambda session, user: (session.expire(user), session.expunge(user)),
     "deferred": deferred,
-    "raiseload": lambda session, user: (
-        session.expunge_all(),
-        session.scalars(select(User).options(load_only(User.name, raiseload=True))).one(),
-    )[1],
+    "raiseload": lambda session, user: deferred(session, user, raiseload=True),
 }
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("state", UNLOADED)
-def test_same_id_may_be_assigned_unloaded(session: Session, user: User, state: str, statements: Statements) -> None:
-    """Assigning the id of a row loads nothing if it is not loaded, and the flush changes the other columns only."""
+def test_same_id_may_be_assigned(session: Session, user: User, state: str, statements: Statements) -> None:
+    """Assigning the id of a row, as form libraries do, loads nothing, and the flush changes other columns only."""
     target = UNLOADED[state](session, user)
     target = target if isinstance(target, User) else user
     statements.clear()
-    for name, value in {"name": "Grace", "public_id": A}.items():
-        setattr(target, name, value)
+    target.public_id = A
     assert not statements
     session.add(target)
     session.flush()
-
-    assert [statement for statement in statements.starting("UPDATE") if "public_id" in statement] == []
-    assert (target.public_id, target.name) == (A, "Grace")
-
-
-@on("sqlite")
-def test_same_id_assigned_alone_is_no_update(session: Session, user: User, statements: Statements) -> None:
-    """Without another change there is no UPDATE."""
-    session.expire(user)
-    user.public_id = A
-    statements.clear()
+    assert statements.starting("UPDATE") == []
+    session.commit()
+    target.name, target.public_id = "Grace", A
     session.flush()
 
-    assert statements.starting("UPDATE") == []
+    [update] = statements.starting("UPDATE")
+    assert "public_id" not in update
+    assert (target.public_id, target.name) == (A, "Grace")
 
 
 @on("sqlite")
@@ -246,44 +191,24 @@ def test_same_id_may_be_assigned_in_an_async_session(async_engine: AsyncEngine) 
 
 
 @on("sqlite")
-def test_each_of_two_unloaded_ids_is_compared(session: Session) -> None:
-    """Each public id of a model is compared with that of the row."""
-    link = Link()
-    session.add(link)
+def test_own_id_after_another_one(session: Session, user: User) -> None:
+    """Of two ids that are assigned while that of the row is not loaded, the last one counts."""
+    session.expire(user)
+    user.public_id = B
+    user.public_id = A
     session.commit()
-    link.short = "c" * 8
 
-    with pytest.raises(ImmutablePublicId):
-        session.flush()
+    assert user.public_id == A
 
 
 @on("sqlite")
 def test_same_text_may_be_assigned_to_a_typed_id(session: Session) -> None:
     """The plain text of a typed id is the same id; the attribute keeps its type."""
-    member = Member()
-    session.add(member)
+    [team] = flush(session, Team, [{}])
     session.commit()
-    member.public_id = str(member.public_id)  # type: ignore[assignment]
+    team.public_id = str(team.public_id)
 
-    assert MemberId is type(member.public_id)
-
-
-@on("sqlite")
-def test_update_of_other_columns_leaves_the_id_out(session: Session, user: User, statements: list[str]) -> None:
-    """Saving a change of another attribute does not write the id again."""
-    user.name = "Grace"
-    session.commit()
-
-    assert not any("public_id" in statement for statement in statements if statement.startswith("UPDATE"))
-    assert any(statement.startswith("UPDATE") for statement in statements)
-
-
-class Seat(PublicIdColumnMixin, Base):
-    """Has a key of two columns."""
-
-    __tablename__ = "seat"
-    line: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    assert TeamId is type(team.public_id)
 
 
 @on("sqlite")
@@ -300,9 +225,43 @@ def test_same_id_may_be_assigned_to_rows_of_a_composite_key(session: Session) ->
 
 
 @on("sqlite")
-def test_del_is_refused_at_once(session: Session, user: User) -> None:
-    """``del`` of the id of a stored row is an error before the flush."""
-    with pytest.raises(ImmutablePublicId) as caught:
-        del user.public_id
+def test_subclass_compares_its_own_row(session: Session) -> None:
+    """The id of a joined subclass, assigned while it is not loaded, is compared with that of its own row."""
+    dogs = flush(session, Dog, [{}, {}, {}])
+    session.commit()
+    ids = [each.public_id for each in dogs]
+    session.expire_all()
+    dogs[1].public_id = ids[1]
+    session.commit()
+    for other in (ids[0], ids[2]):
+        dogs[1].public_id = other
+        with pytest.raises(ImmutablePublicId):
+            session.flush()
+        session.rollback()
 
-    assert (caught.value.old, caught.value.new) == (A, None)
+    assert [each.public_id for each in dogs] == ids
+
+
+@on("sqlite")
+@pytest.mark.parametrize("given", [None, A])
+def test_row_from_before_the_column_was_filled(session: Session, given: Any) -> None:
+    """A row without an id is given one, or asks for one by ``None``; a refresh of other attributes leaves it."""
+    connection = session.connection()
+    connection.execute(text("CREATE TABLE unfilled (id INTEGER PRIMARY KEY, public_id VARCHAR(12), name TEXT)"))
+    connection.execute(text("INSERT INTO unfilled (id) VALUES (1)"))
+
+    class Own(DeclarativeBase): ...
+
+    class Unfilled(PublicIdMixin, Own):
+        __tablename__ = "unfilled"
+        name: Mapped[str | None] = mapped_column()
+
+    row = session.scalars(select(Unfilled)).one()
+    row.public_id = given
+    made = row.public_id
+    session.refresh(row, ["name"])
+    session.flush()
+
+    assert made == (given or made) is not None
+    assert session.scalar(text("SELECT public_id FROM unfilled")) == made
+    session.rollback()

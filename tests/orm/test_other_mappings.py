@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from sqlalchemy import (
     Column,
     Engine,
-    ForeignKey,
     Integer,
     MetaData,
     Table,
@@ -29,12 +27,10 @@ from sqlalchemy.orm import (
     Mapped,
     Session,
     configure_mappers,
-    registry,
-    relationship,
 )
-from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.pool import QueuePool
 from support.marks import on
+from support.ways import flush
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, lookup
 from sqlalchemy_public_id.columns import public_id_columns
@@ -108,85 +104,22 @@ def test_model_on_a_query_of_a_model_with_a_public_id(session: Session) -> None:
         __mapper_args__ = {"primary_key": [__table__.c.id]}  # noqa: RUF012
 
     Base.metadata.create_all(session.get_bind())
-    user = User()
-    session.add(user)
-    session.flush()
+    [user] = flush(session, User, [{}])
 
     assert session.scalars(select(Report)).one().public_id == user.public_id  # type: ignore[attr-defined]
     assert lookup.resolve(session, user.public_id) is user
 
 
-# --- sessions with what is not mapped
-
-
-@pytest.fixture
-def pooled(database: str, new_engine: Callable[..., Engine]) -> Engine:
-    return new_engine(database, poolclass=QueuePool)
-
-
-def checked_out(engine: Engine) -> int:
-    pool = engine.pool
-    assert isinstance(pool, QueuePool)
-    return pool.checkedout()
-
-
-def test_close_after_an_unmapped_object(pooled: Engine) -> None:
-    """``close()`` gives the connection back after ``add()`` has refused an object of an unmapped subclass."""
-    configure_mappers()
-
-    class Thing: ...
-
-    class Special(Thing): ...
-
-    registry().map_imperatively(Thing, Table("thing", MetaData(), Column("id", Integer, primary_key=True)))
-    session = Session(pooled)
-    session.execute(text("SELECT 1"))
-    special = Special()
-    with pytest.raises(UnmappedClassError):
-        session.add(special)
-    session.close()
-
-    assert checked_out(pooled) == 0
-
-
-def test_close_after_the_mappers_were_disposed_of(pooled: Engine) -> None:
-    """``close()`` gives the connection back after the mappers of its objects were disposed of."""
-    configure_mappers()
-
-    class A: ...
-
-    class B: ...
-
-    metadata, mappers = MetaData(), registry()
-    mappers.map_imperatively(
-        A,
-        Table("a", metadata, Column("id", Integer, primary_key=True)),
-        properties={"bs": relationship(B, backref="a")},
-    )
-    mappers.map_imperatively(
-        B,
-        Table("b", metadata, Column("id", Integer, primary_key=True), Column("a_id", Integer, ForeignKey("a.id"))),
-    )
-    session = Session(pooled)
-    session.execute(text("SELECT 1"))
-    first, second = A(), B()
-    second.a = first  # type: ignore[attr-defined]
-    session.add(second)
-    mappers.dispose()
-    session.close()
-
-    assert checked_out(pooled) == 0
-
-
-def test_close_after_public_ids_were_disposed_of(pooled: Engine) -> None:
-    """The same for objects with a public id, read or not."""
+def test_close_after_public_ids_were_disposed_of(database: str, new_engine: Callable[..., Engine]) -> None:
+    """``close()`` gives the connection back after the mappers of its objects, whose ids were read, were disposed of."""
 
     class Base(DeclarativeBase): ...
 
     class User(PublicIdMixin, Base):
         __tablename__ = "user"
 
-    session = Session(pooled)
+    engine = new_engine(database, poolclass=QueuePool)
+    session = Session(engine)
     session.execute(text("SELECT 1"))
     users = [User(), User()]
     assert users[0].public_id
@@ -194,7 +127,8 @@ def test_close_after_public_ids_were_disposed_of(pooled: Engine) -> None:
     Base.registry.dispose()
     session.close()
 
-    assert checked_out(pooled) == 0
+    assert isinstance(engine.pool, QueuePool)
+    assert engine.pool.checkedout() == 0
 
 
 # --- concrete tables
@@ -263,51 +197,42 @@ class UserElsewhere(Base):
     __table__ = COPY
 
 
-def test_copied_table_claims_no_prefix(session: Session) -> None:
-    """A model on a copied table leaves the prefix to the model that declares it."""
+@pytest.fixture
+def user(session: Session) -> User:
+    HISTORY.c.public_id.nullable = True
     Base.metadata.create_all(session.get_bind())
-    user = User()
-    session.add(user)
-    session.flush()
+    return flush(session, User, [{}])[0]
 
+
+def test_copied_table_claims_no_prefix(session: Session, user: User) -> None:
+    """A model on a copied table leaves the prefix to the model that declares it."""
     assert lookup.resolve(session, user.public_id) is user
 
 
-def test_history_has_no_ids_of_its_own(session: Session) -> None:
+def test_history_has_no_ids_of_its_own(session: Session, user: User) -> None:
     """A row of a version table keeps what it was given; a second one with the same id is no collision."""
-    Base.metadata.create_all(session.get_bind())
-    user = User()
-    session.add(user)
-    session.flush()
-    versions = [UserHistory(id=user.id, version=number, public_id=user.public_id) for number in (1, 2)]
-    session.add_all(versions)
-    session.flush()
+    given = [{"id": user.id, "version": number, "public_id": user.public_id} for number in (1, 2)]
+    versions = flush(session, UserHistory, given)
 
-    assert [each.public_id for each in versions] == [user.public_id] * 2  # type: ignore[attr-defined]
+    assert [each.public_id for each in versions] == [user.public_id] * 2
     assert UserHistory().public_id is None  # type: ignore[attr-defined]
 
 
-def test_default_of_a_history_column_is_none(session: Session) -> None:
+def test_default_of_a_history_column_is_none(session: Session, user: User) -> None:
     """The column default of the original makes no id for a row of the version table."""
-    HISTORY.c.public_id.nullable = True
-    Base.metadata.create_all(session.get_bind())
     session.connection().execute(insert(HISTORY), [{"id": 1, "version": 1}, {"id": 1, "version": 2}])
-    session.add(UserHistory(id=2, version=1))
-    session.flush()
+    flush(session, UserHistory, [{"id": 2, "version": 1}])
 
     assert session.scalars(select(HISTORY.c.public_id)).all() == [None] * 3
 
 
-def test_unique_copy_makes_ids(session: Session) -> None:
+def test_unique_copy_makes_ids(session: Session, user: User) -> None:
     """A copy whose ids are unique makes them, as the original does."""
-    Base.metadata.create_all(session.get_bind())
-    row = UserElsewhere()
-    session.add(row)
-    session.flush()
+    [row] = flush(session, UserElsewhere, [{}])
     session.connection().execute(insert(COPY), [{}, {}])
 
     ids = session.scalars(select(COPY.c.public_id)).all()
-    assert row.public_id in ids  # type: ignore[attr-defined]
+    assert row.public_id in ids
     assert len(set(ids)) == 3
 
 
@@ -324,21 +249,12 @@ def test_copy_of_a_plain_column(session: Session) -> None:
         Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False),
     )
     copied = original.to_metadata(Own.metadata, name="plain_history")
-
-    class Plain(Own):
-        __table__ = original
-
-    class PlainHistory(Own):
-        __table__ = copied
-
+    plain = type("Plain", (Own,), {"__table__": original})
+    type("PlainHistory", (Own,), {"__table__": copied})
     Own.metadata.create_all(session.get_bind())
-    row = Plain()
-    session.add(row)
-    session.flush()
+    [row] = flush(session, plain, [{}])
 
-    assert lookup.resolve(session, row.public_id) is row  # type: ignore[attr-defined]
-    del PlainHistory
-    gc.collect()
+    assert lookup.resolve(session, row.public_id) is row
 
 
 def test_copy_of_a_cluster_key(session: Session) -> None:
@@ -376,9 +292,7 @@ def test_copy_of_the_same_name(session: Session) -> None:
     Thing.__table__.schema = "main"  # type: ignore[attr-defined]
     configure_mappers()
     Own.metadata.create_all(session.get_bind())
-    thing = Thing()
-    session.add(thing)
-    session.flush()
+    [thing] = flush(session, Thing, [{}])
 
     assert lookup.resolve(session, thing.public_id) is thing
     assert Archived().public_id is None  # type: ignore[attr-defined]

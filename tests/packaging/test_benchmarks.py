@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("matplotlib")
 from tools.benchmarks import pictures, report
 from tools.benchmarks.measure import Subject, compared
 

@@ -59,6 +59,7 @@ BUDGETS = {
     "background/how-it-is-fast": 700,
     "background/how-it-is-proven": 1000,
     "background/how-the-guard-works": 1000,
+    "background/twenty-tasks": 400,
     "design": 4500,
 }
 """Words of each page, code and tables included. A page may have 15 percent more."""
@@ -155,10 +156,10 @@ def test_pages_are_in_the_table_of_contents() -> None:
 
 
 def test_documentation_stays_small() -> None:
-    """A reader can read all of it: 34 pages besides the design and the reference, each within its budget."""
+    """A reader can read all of it: 35 pages besides the design and the reference, each within its budget."""
     counted = {page: words(DOCS / f"{page}.md") for page in BUDGETS}
 
-    assert len(BUDGETS.keys() - {"design"}) <= 34
+    assert len(BUDGETS.keys() - {"design"}) <= 35
     assert {page: count for page, count in counted.items() if count > 1.15 * BUDGETS[page]} == {}
     assert counted["design"] <= BUDGETS["design"]
     assert sum(counted.values()) - counted["design"] <= WORDS

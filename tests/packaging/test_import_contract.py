@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sqlalchemy_public_id
+
+pytest.importorskip("importlinter")
 
 CONFIGURATION = Path(__file__).parents[2] / "pyproject.toml"
 PACKAGE = Path(sqlalchemy_public_id.__file__).parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "sqlalchemy_public_id"
 URLS = dict(re.findall(r'^([A-Z]\w+) = "(https://.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+BUILD_REQUIRES = re.findall(
+    r'"([^"]+)"', re.findall(r"^requires = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0]
+)
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sqlalchemy_public_id as package
@@ -51,6 +55,7 @@ def pip(*arguments: str) -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the source tree."""
+    pytest.importorskip("pip")
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(ROOT))
     (built,) = folder.glob("*.whl")
@@ -230,6 +235,7 @@ def test_classifiers(distribution: PathDistribution) -> None:
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two folders with the sdist, and the wheel that was built from it."""
+    pytest.importorskip("build")
     folders = [tmp_path_factory.mktemp("build") for _ in range(2)]
     for folder in folders:
         command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
@@ -249,10 +255,43 @@ def test_same_bytes_twice(builds: list[Path]) -> None:
 @pytest.mark.slow
 def test_what_an_index_accepts(builds: list[Path]) -> None:
     """``twine check --strict`` finds nothing to warn of."""
+    pytest.importorskip("twine")
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, builds[0].iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_bill_of_materials(builds: list[Path], python: str, tmp_path: Path) -> None:
+    """``tools/release sbom`` lists the wheel and each package that it brings, with version and licence."""
+    pytest.importorskip("cyclonedx_py")
+    file = tmp_path / "sbom.json"
+    command = [sys.executable, str(ROOT / "tools/release"), "sbom", f"--dist={builds[0]}", f"--output={file}"]
+    subprocess.run(command, check=True, capture_output=True)
+    listed = json.loads(file.read_text())["components"]
+    installed = run(python, "from importlib.metadata import distributions as all; print(*[one.name for one in all()])")
+
+    assert {component["name"].lower() for component in listed} == set(installed.lower().split())
+    assert all(component["version"] and component["licenses"] for component in listed)
+
+
+@pytest.mark.slow
+def test_readme_runs_on_the_sdist(builds: list[Path], tmp_path: Path) -> None:
+    """The sdist that ``pip download`` gets from an index is installed in an empty environment, and runs the README."""
+    index, downloads, environment = tmp_path / "index", tmp_path / "downloads", tmp_path / "venv"
+    (archive,) = builds[0].glob("*.tar.gz")
+    pinned = f"sqlalchemy=={version('sqlalchemy')}"
+    pip("download", f"--dest={index}", pinned, "typing-extensions", "uuid-utils", *BUILD_REQUIRES)
+    shutil.copy(archive, index)
+    from_index = ["--no-index", f"--find-links={index}"]
+    pip("download", "--no-deps", *from_index, f"--dest={downloads}", "sqlalchemy-public-id")
+    venv.create(environment, with_pip=False)
+    executable = str(environment / "bin" / "python")
+    pip("--python", executable, "install", *from_index, str(downloads / archive.name))
+    (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+    assert re.fullmatch("cus_[0-9a-z]{12}", run(executable, program))
 
 
 @pytest.mark.slow

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, MetaData, String, select
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Engine, ForeignKey, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
 
@@ -33,3 +36,9 @@ def models(
 
 def hexes(session: Session, model: Any) -> list[str]:
     return [ClusterKey(key).hex for key in session.scalars(select(model.id).order_by(model.id))]
+
+
+def migrate(engine: Engine, name: str, *args: Any, **options: Any) -> None:
+    """Carry out the operation ``op.<name>(...)``."""
+    with engine.begin() as connection:
+        getattr(Operations(MigrationContext.configure(connection)), name)(*args, **options)

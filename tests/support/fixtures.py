@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy import Engine, MetaData, event, inspect, text
 from sqlalchemy.engine import URL
-from support.parcel_table import KEYS, NAME, Parcels
+from support.members import Base as Members
+from support.parcel_table import NAME, Parcels
+from support.people import People
 from support.projects import Project
 
 from sqlalchemy_public_id.alembic import drop_cluster_config
@@ -39,6 +41,12 @@ def listen() -> Iterator[Callable[..., None]]:
     yield listen
     for each in reversed(listening):
         event.remove(*each)
+
+
+@pytest.fixture
+def members(create: Callable[[MetaData], None]) -> None:
+    """The tables of support.members."""
+    create(Members.metadata)
 
 
 @pytest.fixture
@@ -91,10 +99,31 @@ def _empty(engine: Engine) -> None:
 def parcels(engine: Engine) -> Iterator[Parcels]:
     """The table, empty; it is gone after the test, with what operations have left."""
     made = Parcels(engine)
-    made.execute(f"DROP TABLE IF EXISTS {NAME}")
-    made.execute(f"CREATE TABLE {NAME} (id {KEYS[engine.name]}, name varchar(50))")
+    made.create()
     yield made
-    made.execute(f"DROP TABLE IF EXISTS {NAME}")
+    made.drop()
     if engine.name != "sqlite":
         made.execute(f"DROP {'SEQUENCE' if engine.name == 'postgresql' else 'TABLE'} IF EXISTS cluster_sequence_{NAME}")
         made.run(drop_cluster_config)
+
+
+@pytest.fixture
+def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
+    """Make a table of so many people, with more columns and constraints; it is gone after the test."""
+    made: list[People] = []
+
+    def make(rows: int = 3, more: str = "", after: str = "", **options: Any) -> People:
+        people = People(engine, **options)
+        made.append(people)
+        people.create(rows, more, after)
+        return people
+
+    yield make
+    for people in made:
+        people.drop()
+
+
+@pytest.fixture
+def table(new_people: Callable[..., People]) -> People:
+    """An empty table of people, which a test may create again."""
+    return new_people(0)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ _containers: list[Any] = []
 
 def _container(database: str) -> Server | None:
     """A server in a container, where a Docker engine answers; it goes away with the test run."""
-    if not _docker():
+    if find_spec("testcontainers") is None or not _docker():
         return None
     if database == "postgresql":
         from testcontainers.postgres import PostgresContainer

@@ -69,7 +69,8 @@ def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
     new_row = "inserted" if clause.__visit_name__ == "on_duplicate_key_update" else "excluded"
     return ImmutablePublicId(
         f"this upsert would give an existing {name} a new {column.name}; leave it and the key out of the update: "
-        f"{{c.name: c for c in stmt.{new_row} if c.name not in ('id', {column.name!r})}}",
+        f"{{key: stmt.{new_row}[key] for key in row if key not in ('id', {column.name!r})}}, with row as one of the rows "
+        f"that you insert",
         model=name,
         attribute=column.key,
     )

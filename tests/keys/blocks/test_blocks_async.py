@@ -142,11 +142,13 @@ def test_flush_that_leases(run: Callable[..., None], async_engine: AsyncEngine) 
     assert got == [0, True if async_engine.dialect.name == "sqlite" else 100]
 
 
-def test_outside_of_a_greenlet(run: Callable[..., None]) -> None:
-    """Where a lease would have to be awaited and cannot be, the error says what to call instead."""
+def test_what_has_to_be_awaited(run: Callable[..., None]) -> None:
+    """Where the database would have to be awaited and cannot be, the error says what to call instead."""
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
-        with pytest.raises(ConfigurationError, match=r"await allocator\.anext\(\)"):
+        with pytest.raises(ConfigurationError, match=r"await allocator\.acreate_table\(\)"):
+            allocator.create_table()
+        with pytest.raises(ConfigurationError, match=r"await allocator\.anext\(\) or atake\(\)"):
             allocator.next()
         await allocator.areserve(1)
         allocator.next()

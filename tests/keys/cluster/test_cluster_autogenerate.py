@@ -172,13 +172,3 @@ def test_a_model_that_goes(project: Project, name: str | None) -> None:
     assert found is None
     assert add(project, metadata) == "a000000000001"
     project.upgrade()
-
-
-def test_a_model_of_identity_that_goes(project: Project) -> None:
-    """A table with an own counter goes like any other."""
-    project.migrate(depots(cluster=10))
-
-    written = project.migrate(MetaData())
-
-    assert said(written) == [f"op.drop_table('{NAME}')"]
-    assert project.check(MetaData()) is None

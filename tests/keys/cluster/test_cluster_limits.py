@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from sqlalchemy import Engine, MetaData, insert, inspect, select, text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.depots import hexes, models
 from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import (
     ClusterKey,
-    Ranges,
     cluster_key,
     hex_of,
     range_of,
@@ -68,33 +67,6 @@ def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> Non
 
 
 @on(*SERVERS)
-@pytest.mark.parametrize("row", ["(2, 20)", "(1, 20)", "(1, -1)", "(1, 32768)"])
-def test_one_row_only(create: Callable[[MetaData], None], session: Session, row: str) -> None:
-    """The table of the cluster refuses a second row, and a number that is none."""
-    metadata, *_ = models(cluster=10 if row in {"(2, 20)", "(1, 20)"} else None, strategy="function")
-    create(metadata)
-
-    with pytest.raises(DBAPIError):
-        session.execute(text(f"INSERT INTO cluster_config (singleton, cluster) VALUES {row}"))
-
-
-@on(*SERVERS)
-def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Session) -> None:
-    """Where somebody has taken the constraints away and written two rows, no key is made."""
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-    create(metadata)
-    session.execute(text("DROP TABLE cluster_config"))
-    session.execute(text("CREATE TABLE cluster_config (cluster SMALLINT)"))
-    session.execute(text("INSERT INTO cluster_config VALUES (10), (20)"))
-    session.commit()
-
-    session.add(Depot())
-    with pytest.raises(DBAPIError, match=r"(?i)more than one row"):
-        session.flush()
-    session.rollback()
-
-
-@on(*SERVERS)
 def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
     metadata, Depot, _ = models(cluster=10, strategy="function")
@@ -130,25 +102,6 @@ def test_keys_do_not_wait(engine: Engine, create: Callable[[MetaData], None]) ->
         one.commit()
 
         assert hexes(one, Depot) == ["a000000000002", "a000000000003"]
-
-
-@on(*SERVERS)
-def test_nothing_is_left(engine: Engine) -> None:
-    """Tables that are dropped take their counters and their function with them."""
-    metadata, *_ = models(cluster=10, strategy="function")
-    metadata.create_all(engine)
-    metadata.drop_all(engine)
-
-    query = {
-        "postgresql": "SELECT (SELECT count(*) FROM pg_proc WHERE proname = 'this_cluster') "
-        "+ (SELECT count(*) FROM pg_class WHERE relname LIKE 'cluster_sequence_depot%')",
-        "mysql": "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() "
-        "AND table_name LIKE 'cluster_%'",
-        "mariadb": "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() "
-        "AND table_name LIKE 'cluster_%'",
-    }[engine.name]
-    with engine.connect() as connection:
-        assert connection.scalar(text(query)) == 0
 
 
 @on("sqlite")
@@ -236,14 +189,99 @@ def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: S
     session.rollback()
 
 
-def test_ranges(create: Callable[[MetaData], None], session: Session) -> None:
-    """A plain range of keys is kept as that of a cluster is."""
-    shards = Ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
-    us = [cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)]
-    metadata, Depot, _ = models(*us)
-    create(metadata)
+def test_the_environment_tells(
+    create: Callable[[MetaData], None], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the declaration says no cluster, the environment does, when tables are created."""
+    metadata, Depot, _ = models(*(cluster_key("table_a") for _ in range(2)))
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "20")
 
-    session.add_all([Depot(), Depot()])
+    create(metadata)
+    session.add(Depot())
     session.flush()
 
-    assert session.scalars(select(Depot.id).order_by(Depot.id)).all() == [1001, 1002]
+    assert hexes(session, Depot) == ["14000000000001"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("", "is not set"), ("ten", "is 'ten'"), ("32768", "is '32768'")],
+    ids=["empty", "word", "large"],
+)
+def test_the_environment_does_not_tell(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, value: str, expected: str
+) -> None:
+    """Where it does not, nothing is created, and the error says what to do."""
+    metadata, *_ = models(*(cluster_key("table_a") for _ in range(2)))
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", value)
+
+    with pytest.raises(ConfigurationError, match=f"PUBLIC_ID_CLUSTER {expected} in the environment: set it to"):
+        metadata.create_all(engine)
+
+    assert inspect(engine).get_table_names() == []
+
+
+@on(*SERVERS)
+def test_the_database_says_another_one(create: Callable[[MetaData], None], engine: Engine, session: Session) -> None:
+    """A table of another cluster than that of the database is refused by the primary key, and not created."""
+    metadata, *_ = models(cluster=10, strategy="function")
+    create(metadata)
+    later, *_ = models(cluster=20, strategy="function", table="shed")
+
+    with pytest.raises(IntegrityError, match=r"SELECT 1, 20 WHERE NOT EXISTS"):
+        later.create_all(engine)
+
+    assert not inspect(engine).has_table("shed")
+
+
+@on(*SERVERS)
+def test_the_database_says_none(create: Callable[[MetaData], None], engine: Engine, session: Session) -> None:
+    """Beside a configuration without a row, the first table with a cluster writes it."""
+    metadata, *_ = models(strategy="function")
+    create(metadata)
+    later, Shed, _ = models(cluster=20, strategy="function", table="shed")
+    try:
+        later.create_all(engine)
+        session.add(Shed())
+        session.flush()
+
+        assert hexes(session, Shed) == ["14000000000001"]
+        session.rollback()
+    finally:
+        later.drop_all(engine, tables=[later.tables["shed_parcel"], later.tables["shed"]])
+
+
+@on(*SERVERS)
+def test_a_naming_convention(create: Callable[[MetaData], None], session: Session) -> None:
+    """A convention that asks each constraint for its name is none for the table with the cluster."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(naming_convention={"ck": "ck_%(table_name)s_%(constraint_name)s"})
+
+    class Depot(Base):
+        __tablename__ = "depot"
+        id: Mapped[int] = cluster_key(cluster=10, strategy="function")
+
+    create(Base.metadata)
+    session.add(Depot())
+    session.flush()
+
+    assert hexes(session, Depot) == ["a000000000001"]
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_what_is_refused_moves_nothing(create: Callable[[MetaData], None], session: Session) -> None:
+    """After a key that was refused, the table counts on as if it had not been there."""
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    create(metadata)
+    session.add(Depot())
+    session.commit()
+
+    for key in (ClusterKey.of(20, 1), ClusterKey.of(9, 1)):
+        with pytest.raises(DBAPIError, match="outside of its range"):
+            session.execute(insert(Depot).values(id=key, name="x"))
+        session.rollback()
+    session.add(Depot())
+    session.commit()
+
+    assert hexes(session, Depot) == ["a000000000001", "a000000000002"]

@@ -1,8 +1,7 @@
-"""Migrations that bring cluster keys: up, down, and up again, each step twice, on every database."""
+"""Migrations that bring cluster keys: up, down, and up again, each step twice; and what they refuse."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from alembic.operations.ops import UpgradeOps
 from sqlalchemy import Engine, ForeignKey, MetaData, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.depots import hexes, migrate, models
 from support.marks import on
 from support.parcel_table import NAME, Parcels
 from support.projects import Project, downgrade_of, upgrade_of
@@ -23,7 +23,6 @@ from sqlalchemy_public_id.alembic import (
     ClusterOp,
     CreateClusterConfigOp,
     CreateClusterSequenceOp,
-    DropClusterConfigOp,
     DropClusterSequenceOp,
     SetClusterOp,
     UnsetClusterOp,
@@ -66,13 +65,6 @@ def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypa
 # --- a range
 
 
-def test_set_cluster(parcels: Parcels) -> None:
-    """The key of an empty table begins inside the range of the cluster, and counts up in it."""
-    parcels.run(set_cluster, NAME, cluster=10)
-
-    assert [parcels.add().hex, parcels.add().hex] == ["a000000000001", "a000000000002"]
-
-
 def test_the_counter_never_goes_back(parcels: Parcels) -> None:
     """An operation that is run again goes on where the counter is, behind keys of rows that are gone, too."""
     parcels.run(set_cluster, NAME, cluster=10)
@@ -101,87 +93,46 @@ def test_unset_and_set_again(parcels: Parcels) -> None:
     ]
 
 
+def test_rows_behind_the_range(parcels: Parcels) -> None:
+    """Where the counter goes on from the largest key, rows behind the range cannot be kept; a sequence ignores them."""
+    parcels.add(id=ClusterKey.of(20, 1))
+
+    if parcels.engine.name != "postgresql":
+        with pytest.raises(ConfigurationError, match="counts on from the largest key"):
+            parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+        return
+    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration that says no cluster takes that of env.py, or of the environment; without one it is an error."""
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "ten")
+    with pytest.raises(ConfigurationError, match=r"PUBLIC_ID_CLUSTER is 'ten'.*public_id_cluster=10\) in env.py"):
+        parcels.run(set_cluster, NAME)
+    parcels.run(set_cluster, NAME, opts={"public_id_cluster": lambda: 10})
+    keys = [parcels.add().hex]
+    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "20")
+    parcels.run(set_cluster, NAME)
+
+    assert [*keys, parcels.add().hex] == ["a000000000001", "14000000000001"]
+
+
 @on("postgresql")
 def test_serial(parcels: Parcels) -> None:
-    """A table of old, with ``serial`` and an integer sequence, gets limits as well."""
+    """A table of old, with ``serial`` and an integer sequence, gets limits and a function, and counts on without."""
     parcels.execute(f"DROP TABLE {NAME}")
     parcels.execute(f"CREATE TABLE {NAME} (id serial PRIMARY KEY, name varchar(50))")
     parcels.execute(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE bigint")
 
     parcels.run(set_cluster, NAME, cluster=10)
+    keys = [parcels.add()]
+    parcels.run(create_cluster_config, 10)
+    parcels.run(create_cluster_sequence, NAME)
+    keys.append(parcels.add())
+    parcels.run(drop_cluster_sequence, NAME)
 
-    assert parcels.add().hex == "a000000000001"
-
-
-def test_ranges(parcels: Parcels) -> None:
-    """A plain range is set in the same way."""
-    parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
-
-    assert [parcels.add(), parcels.add()] == [1001, 1002]
-
-
-def test_rows_outside(parcels: Parcels) -> None:
-    """Rows outside of the range are refused, with what to do; those who know better may keep them."""
-    parcels.add(id=7)
-
-    with pytest.raises(
-        ConfigurationError,
-        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, .*keep_outside=True",
-    ):
-        parcels.run(set_cluster, NAME, cluster=10)
-    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
-
-    assert [*parcels.keys(), parcels.add().hex] == [7, "a000000000001"]
-
-
-@on("sqlite", "mysql", "mariadb")
-def test_rows_behind_the_range(parcels: Parcels) -> None:
-    """Where the counter goes on from the largest key, rows behind the range cannot be kept."""
-    parcels.add(id=ClusterKey.of(20, 1))
-
-    with pytest.raises(ConfigurationError, match="counts on from the largest key"):
-        parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
-
-
-@on("postgresql")
-def test_rows_behind_the_range_of_postgresql(parcels: Parcels) -> None:
-    """A sequence does not look at the rows, so it counts within its range whatever is there."""
-    parcels.add(id=ClusterKey.of(20, 1))
-
-    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
-
-    assert parcels.add().hex == "a000000000001"
-
-
-@on("sqlite")
-def test_no_autoincrement(parcels: Parcels) -> None:
-    """A table of SQLite without AUTOINCREMENT has no counter, and the error says so."""
-    parcels.execute(f"DROP TABLE {NAME}")
-    parcels.execute(f"CREATE TABLE {NAME} (id integer PRIMARY KEY, name varchar(50))")
-
-    with pytest.raises(ConfigurationError, match=r"without AUTO_INCREMENT.*sqlite_autoincrement=True"):
-        parcels.run(set_cluster, NAME, cluster=10)
-
-
-def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A migration that says no cluster takes that of env.py, which may be a function; without one it is an error."""
-    monkeypatch.delenv("PUBLIC_ID_CLUSTER", raising=False)
-    with pytest.raises(ConfigurationError, match=r"public_id_cluster=10\) in env.py"):
-        parcels.run(set_cluster, NAME)
-    parcels.run(set_cluster, NAME, opts={"public_id_cluster": lambda: 10})
-
-    assert parcels.add().hex == "a000000000001"
-
-
-def test_the_cluster_of_the_environment(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where env.py says none either, the variable of the environment does; what is no number is an error."""
-    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "ten")
-    with pytest.raises(ConfigurationError, match="PUBLIC_ID_CLUSTER is 'ten'"):
-        parcels.run(set_cluster, NAME)
-    monkeypatch.setenv("PUBLIC_ID_CLUSTER", "10")
-    parcels.run(set_cluster, NAME)
-
-    assert parcels.add().hex == "a000000000001"
+    assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
 
 # --- a function
@@ -217,74 +168,21 @@ def test_rows_are_counted_over(parcels: Parcels) -> None:
     assert [*parcels.keys(), parcels.add()] == [1, 2, 3, 4]
 
 
-@on(*SERVERS)
-def test_without_a_row(parcels: Parcels) -> None:
-    """Where nobody says the cluster, no key is made, and the error says what is missing."""
-    parcels.run(create_cluster_config)
-    parcels.run(create_cluster_sequence, NAME)
-
-    with pytest.raises(DBAPIError, match="cluster_config must have one row"):
-        parcels.add()
-
-
 @on("sqlite")
 def test_no_functions(parcels: Parcels) -> None:
     """SQLite has no functions; the operations say what to take instead."""
-    for operation, arguments in ((create_cluster_config, [10]), (create_cluster_sequence, [NAME])):
-        with pytest.raises(ConfigurationError, match='strategy="identity"'):
-            parcels.run(operation, *arguments)
-
-
-# --- scripts
-
-
-def script(engine: Engine, *operations: tuple[Callable[..., None], tuple[Any, ...]]) -> str:
-    """What ``alembic upgrade --sql`` prints."""
-    import io
-
-    written = io.StringIO()
-    options = {"as_sql": True, "output_buffer": written}
-    context = MigrationContext.configure(dialect=engine.dialect, opts=options)
-    for operation, arguments in operations:
-        operation(Operations(context), *arguments)
-    return written.getvalue()
-
-
-@on(*SERVERS)
-def test_scripts(parcels: Parcels, tmp_path: Any) -> None:
-    """A script does the same through the client of the database, and can be run again."""
-    engine, url = parcels.engine, parcels.engine.url
-    written = script(engine, (create_cluster_config, (10,)), (create_cluster_sequence, (NAME,)))
-    if engine.name == "postgresql":
-        command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", url.host, "-p", str(url.port), "-U", url.username]
-        command += ["-d", url.database]
-    else:
-        command = ["mysql", f"-h{url.host}", f"-P{url.port}", f"-u{url.username}", str(url.database)]
-
-    for _ in range(2):
-        subprocess.run([str(word) for word in command], input=written, text=True, check=True, capture_output=True)
-
-    assert parcels.add().hex == "a000000000001"
-
-
-def test_a_script_of_ranges(parcels: Parcels) -> None:
-    """A script for the plain way holds the statements that the operation sends."""
-    written = script(parcels.engine, (lambda op: set_cluster(op, NAME, cluster=10), ()))
-
-    assert "2814749767106561" in written
-    assert written.rstrip().endswith(";")
+    with pytest.raises(ConfigurationError, match='strategy="identity"'):
+        parcels.run(create_cluster_config, 10)
+    with pytest.raises(ConfigurationError, match='strategy="identity"'):
+        parcels.run(create_cluster_sequence, NAME)
 
 
 # --- autogenerate
 
 OPERATIONS: list[tuple[ClusterOp, str]] = [
-    (CreateClusterConfigOp(), "op.create_cluster_config()"),
     (CreateClusterConfigOp(10, schema="shop"), "op.create_cluster_config(cluster=10, schema='shop')"),
-    (DropClusterConfigOp(), "op.drop_cluster_config()"),
-    (CreateClusterSequenceOp("a"), "op.create_cluster_sequence('a')"),
     (CreateClusterSequenceOp("a", "key", sequence="b"), "op.create_cluster_sequence('a', 'key', sequence='b')"),
     (DropClusterSequenceOp("a", schema="shop"), "op.drop_cluster_sequence('a', schema='shop')"),
-    (SetClusterOp("a"), "op.set_cluster('a')"),
     (SetClusterOp("a", cluster=0, enforce_range=True), "op.set_cluster('a', cluster=0, enforce_range=True)"),
     (SetClusterOp("a", key_range=Range(1, 9)), "op.set_cluster('a', key_range=Range(start=1, stop=9))"),
     (SetClusterOp("a", keep_outside=True), "op.set_cluster('a', keep_outside=True)"),
@@ -294,18 +192,11 @@ OPERATIONS: list[tuple[ClusterOp, str]] = [
 
 @pytest.mark.parametrize(("operation", "expected"), OPERATIONS, ids=[expected for _, expected in OPERATIONS])
 def test_rendering(operation: ClusterOp, expected: str) -> None:
-    """Each operation is written as a call, with what has to be said."""
-    assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
-
-
-@pytest.mark.parametrize("operation", [each for each, _ in OPERATIONS], ids=[expected for _, expected in OPERATIONS])
-def test_reversing(operation: ClusterOp) -> None:
-    """The reverse of the reverse is the operation again, on the same column."""
+    """Each operation is written as a call, with what has to be said; the reverse of its reverse is the operation."""
     again = operation.reverse().reverse()
 
-    assert type(again) is type(operation)
-    assert isinstance(again, ClusterOp)
-    assert again.schema == operation.schema
+    assert (type(again), again.schema) == (type(operation), operation.schema)  # type: ignore[attr-defined]
+    assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
 
 
 def two_clusters(way: Any, cluster: Any = None) -> MetaData:
@@ -367,3 +258,153 @@ def test_new_tables_with_a_function(new_project: Callable[..., Project]) -> None
     assert found is None
     assert left <= {"alembic_version"}
     project.downgrade()
+
+
+@on("postgresql")
+def test_set_cluster_where_a_function_makes_keys(
+    engine: Engine, create: Callable[[MetaData], None], session: Session
+) -> None:
+    """The counter of a function is left alone: there is another operation to be done before."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+
+    for name, options in (("set_cluster", {"cluster": 10}), ("unset_cluster", {})):
+        with pytest.raises((DBAPIError, ConfigurationError), match=r"run op\.drop_cluster_sequence\(\) first"):
+            migrate(engine, name, "depot", **options)
+    session.add(Depot())
+    session.flush()
+
+    assert hexes(session, Depot) == ["a000000000001"]
+
+
+# --- what is refused
+
+COUNTING = {"postgresql": "GENERATED BY DEFAULT AS IDENTITY", "mysql": "AUTO_INCREMENT", "mariadb": "AUTO_INCREMENT"}
+
+
+def with_key(parcels: Parcels, kind: str) -> None:
+    """Give the table another kind of key."""
+    parcels.execute(f"DROP TABLE {NAME}")
+    parcels.execute(f"CREATE TABLE {NAME} (id {kind} PRIMARY KEY, name varchar(50))")
+
+
+@on(*SERVERS)
+@pytest.mark.parametrize(
+    ("operation", "kind", "options"),
+    [(set_cluster, "smallint", {"cluster": 10}), (create_cluster_sequence, "integer", {})],
+)
+def test_too_few_bits(parcels: Parcels, operation: Any, kind: str, options: dict[str, Any]) -> None:
+    """A key of less than 64 bits is refused with what to do first, and afterwards it is done."""
+    with_key(parcels, f"{kind} {COUNTING[parcels.engine.name]}")
+    parcels.run(create_cluster_config, 10)
+
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"the key of {NAME} is {kind.upper()}, and is to count up to \d{{16,19}}: op.alter_column",
+    ):
+        parcels.run(operation, NAME, **options)
+    if parcels.engine.name == "postgresql":
+        parcels.execute(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE bigint")
+    else:
+        parcels.execute(f"ALTER TABLE {NAME} MODIFY id bigint AUTO_INCREMENT")
+    parcels.run(operation, NAME, **options)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+@on(*SERVERS)
+def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
+    """An INTEGER key holds a range that ends in time, and none that ends later."""
+    with_key(parcels, f"integer {COUNTING[parcels.engine.name]}")
+
+    parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
+    with pytest.raises(ConfigurationError, match=r"is INTEGER, and is to count up to 3000000000: op.alter_column"):
+        parcels.run(set_cluster, NAME, key_range=Range(1001, 3 * 10**9 + 1))
+
+    assert parcels.add() == 1001
+
+
+@on("sqlite", "mysql", "mariadb")
+@pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=["set", "create"])
+def test_no_auto_increment(parcels: Parcels, operation: Any) -> None:
+    """A key without AUTO_INCREMENT has no counter to set, and the error says so."""
+    is_sqlite = parcels.engine.name == "sqlite"
+    with_key(parcels, "integer" if is_sqlite else "bigint")
+    expected = "strategy=" if is_sqlite and operation is create_cluster_sequence else "without AUTO_INCREMENT.*=True"
+
+    with pytest.raises(ConfigurationError, match=expected):
+        parcels.run(operation, NAME, opts={"public_id_cluster": 10})
+
+
+def test_no_such_table(parcels: Parcels) -> None:
+    """A table or column that is not there is named."""
+    with pytest.raises(ConfigurationError, match="'parzel' has no column 'id'; there is no such table"):
+        parcels.run(set_cluster, "parzel", cluster=10)
+    with pytest.raises(ConfigurationError, match="has no column 'key'; it has: id, name"):
+        parcels.run(set_cluster, NAME, "key", cluster=10)
+
+
+@on("sqlite")
+def test_the_name_that_sqlite_knows(parcels: Parcels) -> None:
+    """SQLite finds a table whatever the case of its name, and so does the operation its counter."""
+    parcels.run(set_cluster, NAME.upper(), cluster=10)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_rows_of_lower_clusters(parcels: Parcels) -> None:
+    """Rows of a lower cluster, which a merge has brought, are no reason to refuse."""
+    parcels.run(set_cluster, NAME, cluster=10)
+    parcels.add(id=ClusterKey.of(5, 1))
+    parcels.add()
+
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert parcels.add().hex == "a000000000002"
+
+
+@on("postgresql")
+def test_a_lower_cluster(parcels: Parcels) -> None:
+    """A sequence counts in the range of a lower cluster just as well."""
+    parcels.run(set_cluster, NAME, cluster=20)
+    parcels.add()
+
+    parcels.run(set_cluster, NAME, cluster=10)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_rows_from_before(parcels: Parcels) -> None:
+    """Small keys are refused, with what to do, whatever else is there; those who know better may keep them."""
+    parcels.add(id=7)
+    parcels.add(id=ClusterKey.of(5, 1))
+
+    with pytest.raises(
+        ConfigurationError,
+        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, from before there were "
+        r"clusters, .*: other databases may have the same keys. Give .*keep_outside=True",
+    ):
+        parcels.run(set_cluster, NAME, cluster=10)
+    parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
+
+    assert parcels.add().hex == "a000000000001"
+
+
+def test_rows_outside_of_a_range(parcels: Parcels) -> None:
+    """Where the range is that of no cluster, all rows outside of it are refused."""
+    parcels.add(id=7)
+
+    with pytest.raises(
+        ConfigurationError, match=r"there are keys outside of the range 1001 to 2000, such as 7, .* keep_outside=True"
+    ):
+        parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
+
+
+def test_cluster_0(parcels: Parcels) -> None:
+    """The keys of a table that counted from 1 are those of cluster 0."""
+    parcels.add()
+
+    parcels.run(set_cluster, NAME, cluster=0)
+    parcels.run(unset_cluster, NAME)
+
+    assert parcels.add() == 2

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from sqlalchemy import Engine, MetaData, event, insert, select, text
+import pytest
+from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
-from support.depots import hexes, models
+from support.depots import hexes, migrate, models
 from support.marks import on
 from support.private_servers import wait_until
 
@@ -32,11 +30,6 @@ def somebody_waits(engine: Engine) -> Callable[[], bool]:
             return bool(connection.scalar(query))
 
     return look
-
-
-def migrate(engine: Engine, name: str, *args: Any, **options: Any) -> None:
-    with engine.begin() as connection:
-        getattr(Operations(MigrationContext.configure(connection)), name)(*args, **options)
 
 
 @on("postgresql")
@@ -87,74 +80,34 @@ def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[Me
 
 
 @on("postgresql")
-def test_set_cluster_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The counter is read when the writers are done: keys that they drew do not come again."""
-    metadata, Depot, _ = models(cluster=10)
-    create(metadata)
-
-    with ThreadPoolExecutor(1) as other, Session(engine) as session:
-        session.execute(insert(Depot), [{"name": "a"}])
-        migrated = other.submit(migrate, engine, "set_cluster", "depot", cluster=10)
-        wait_until(somebody_waits(engine), "the migration waits for the writer")
-        session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
-        session.commit()
-        migrated.result(30)
-        session.add(Depot(name="d"))
-        session.commit()
-
-        assert hexes(session, Depot) == [f"a00000000000{number}" for number in range(1, 5)]
-
-
-@on("postgresql")
-def test_create_cluster_sequence_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A new counter begins behind the keys of those who were still writing."""
+@pytest.mark.parametrize("operation", ["set_cluster", "create_cluster_sequence"])
+def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None], operation: str) -> None:
+    """The counter is read when the writers are done: keys that they drew do not come again, also of deleted rows."""
     metadata, Depot, _ = models(cluster=10)
     create(metadata)
     migrate(engine, "create_cluster_config", cluster=10)
+    options = {"cluster": 10} if operation == "set_cluster" else {}
 
     try:
         with ThreadPoolExecutor(1) as other, Session(engine) as session:
             session.execute(insert(Depot), [{"name": "a"}])
-            migrated = other.submit(migrate, engine, "create_cluster_sequence", "depot")
+            migrated = other.submit(migrate, engine, operation, "depot", **options)
             wait_until(somebody_waits(engine), "the migration waits for the writer")
             session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
+            session.execute(delete(Depot).where(Depot.name == "c"))
             session.commit()
             migrated.result(30)
             session.add(Depot(name="d"))
             session.commit()
 
-            assert hexes(session, Depot) == [f"a00000000000{number}" for number in range(1, 5)]
-    finally:
-        metadata.drop_all(engine)
-        migrate(engine, "drop_cluster_config")
-
-
-@on("postgresql")
-def test_keys_of_rows_that_are_gone(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The counter that takes over from an IDENTITY goes on behind it, also where the last rows were deleted."""
-    metadata, Depot, _ = models(cluster=10)
-    create(metadata)
-    migrate(engine, "create_cluster_config", cluster=10)
-
-    try:
-        with Session(engine) as session:
-            session.add_all([Depot(), Depot(), Depot()])
-            session.flush()
-            session.execute(text(f"DELETE FROM depot WHERE id > {ClusterKey.of(10, 1)}"))
-            session.commit()
-            for _ in range(2):  # it can be run again
-                migrate(engine, "create_cluster_sequence", "depot")
-            session.add(Depot())
-            session.commit()
-
-            assert hexes(session, Depot) == ["a000000000001", "a000000000004"]
+            assert hexes(session, Depot) == [f"a00000000000{number}" for number in (1, 2, 4)]
     finally:
         metadata.drop_all(engine)
         migrate(engine, "drop_cluster_config")
 
 
 @on(*SERVERS)
-def test_two_databases_of_one_model(engine: Engine) -> None:
+def test_two_databases_of_one_model(engine: Engine, new_schema: Callable[[], str]) -> None:
     """Two that create the same tables at once, in two schemas, each have their own cluster, and are asked once."""
     said: list[int] = []
     clusters = iter([10, 20, 20, 10])  # the first table of one, both of the other, the second of one
@@ -164,29 +117,19 @@ def test_two_databases_of_one_model(engine: Engine) -> None:
         return said[-1]
 
     metadata, Depot, _ = models(*(cluster_key(cluster=ask) for _ in range(2)))
-    schemas = [f"cluster_attic_{os.getpid()}", f"cluster_cellar_{os.getpid()}"]
-    one, other = (engine.execution_options(schema_translate_map={None: schema}) for schema in schemas)
+    one, other = (engine.execution_options(schema_translate_map={None: new_schema()}) for _ in range(2))
 
     @event.listens_for(Depot.__table__, "before_create", once=True)
     def meanwhile(*args: Any, **kw: Any) -> None:
         metadata.create_all(other)
 
-    with engine.begin() as connection:
-        for schema in schemas:
-            connection.execute(text(f"CREATE SCHEMA {schema}"))
-    try:
-        metadata.create_all(one)
-        found = []
-        for each in (one, other):
-            with Session(each) as session:
-                session.add(Depot())
-                session.flush()
-                found += hexes(session, Depot)
-    finally:
-        with engine.begin() as connection:
-            for schema in schemas:
-                cascade = " CASCADE" if engine.name == "postgresql" else ""
-                connection.execute(text(f"DROP SCHEMA {schema}{cascade}"))
+    metadata.create_all(one)
+    found = []
+    for each in (one, other):
+        with Session(each) as session:
+            session.add(Depot())
+            session.flush()
+            found += hexes(session, Depot)
 
     assert found == ["a000000000001", "14000000000001"]
     assert said == [10, 20, 20, 10]

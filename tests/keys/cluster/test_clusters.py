@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, insert, select, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy import Engine, MetaData, event, func, insert, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.async_tables import session_on
 from support.depots import hexes, models
 from support.marks import on
 from support.servers import ASYNC_DRIVERS
@@ -20,13 +21,16 @@ from sqlalchemy_public_id.keys import (
     ClusterKey,
     cluster_key,
     cluster_of,
+    hex_of,
+    in_cluster,
+    sequence_of,
 )
 
+LAST = 2**48 - 1
 SERVERS = ("postgresql", "mysql", "mariadb")
 WAYS = ["identity", "function"]
 WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
 """SQLite has no functions, and says so: test_no_functions."""
-SCHEMA = f"cluster_attic_{os.getpid()}"  # on MySQL and MariaDB it is one of the whole server
 
 
 both_ways = pytest.mark.parametrize(
@@ -35,45 +39,23 @@ both_ways = pytest.mark.parametrize(
 
 
 @both_ways
-def test_first_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """Keys begin at 1 within the cluster, and the objects know them."""
+def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
+    """In one flush of many rows, each object has the key of its own row; an ``executemany`` of Core makes keys, too."""
     metadata, Depot, Parcel = models(cluster=10, strategy=way)
     create(metadata)
+    depots = [Depot(name=f"number {number}") for number in range(50)]
 
-    depots = [Depot(), Depot()]
     session.add_all(depots)
     session.flush()
     session.add(Parcel(depot_id=depots[1].id))
     session.flush()
-
-    assert [ClusterKey(depot.id).hex for depot in depots] == ["a000000000001", "a000000000002"]
     assert hexes(session, Parcel) == ["a000000000001"]
-
-
-@both_ways
-def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """In one flush of many rows, each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-    depots = [Depot(name=f"number {number}") for number in range(60)]
-
-    session.add_all(depots)
-    session.flush()
 
     stored = session.execute(select(Depot.id, Depot.name)).all()
     assert {(depot.id, depot.name) for depot in depots} == {tuple(row) for row in stored}
-    assert {ClusterKey.split(key) for key, _ in stored} == {(10, number) for number in range(1, 61)}
-
-
-@both_ways
-def test_many_rows_in_one_statement(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """An ``executemany`` of Core makes a key for each row."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-
     session.execute(insert(Depot.__table__), [{"name": str(number)} for number in range(10)])
-
-    assert [ClusterKey.split(key).cluster for key in session.scalars(select(Depot.id))] == [10] * 10
+    keys = session.scalars(select(Depot.id))
+    assert {ClusterKey.split(key) for key in keys} == {(10, number) for number in range(1, 61)}
 
 
 @both_ways
@@ -115,24 +97,6 @@ def test_given_keys(create: Callable[[MetaData], None], session: Session, way: s
 
 
 @both_ways
-def test_the_cluster_is_asked_late(engine: Engine, way: Any) -> None:
-    """A function is asked when tables are created, each time."""
-    said = [10]
-    metadata, Depot, _ = models(*(cluster_key(cluster=lambda: said[-1], strategy=way) for _ in range(2)))
-    found = []
-    for cluster in (10, 20):
-        said.append(cluster)
-        metadata.create_all(engine)
-        with Session(engine) as session:
-            session.add(Depot())
-            session.flush()
-            found += session.scalars(select(cluster_of(Depot.id)))
-        metadata.drop_all(engine)
-
-    assert found == [10, 20]
-
-
-@both_ways
 def test_odd_names(create: Callable[[MetaData], None], session: Session, way: str) -> None:
     """Names are quoted wherever they stand."""
     metadata, Depot, _ = models(table='depot 100% "it\'s" `;', cluster=10, strategy=way)
@@ -146,38 +110,18 @@ def test_odd_names(create: Callable[[MetaData], None], session: Session, way: st
 
 @on(*SERVERS)
 @pytest.mark.parametrize("way", WAYS)
-def test_schemas(engine: Engine, way: str) -> None:
-    """In another schema, all that belongs to the keys stands in it."""
-    metadata, Depot, _ = models(schema=SCHEMA, cluster=10, strategy=way)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-    try:
-        metadata.create_all(engine)
-        with Session(engine) as session:
-            session.add(Depot())
-            session.flush()
-
-            assert hexes(session, Depot) == ["a000000000001"]
-        metadata.drop_all(engine)
-    finally:
-        with engine.begin() as connection:
-            cascade = " CASCADE" if engine.name == "postgresql" else ""
-            connection.execute(text(f"DROP SCHEMA {SCHEMA}{cascade}"))
-
-
-@both_ways
-def test_create_all_twice(engine: Engine, create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """To create what is there changes nothing: the keys go on."""
-    metadata, Depot, _ = models(cluster=10, strategy=way)
-    create(metadata)
-    session.add(Depot())
-    session.commit()
-
+def test_schemas(engine: Engine, new_schema: Callable[[], str], way: str) -> None:
+    """In another schema, all that belongs to the keys stands in it, and goes with it."""
+    schema = new_schema()
+    metadata, Depot, _ = models(schema=schema, cluster=10, strategy=way)
     metadata.create_all(engine)
-    session.add(Depot())
-    session.commit()
+    with Session(engine) as session:
+        session.add(Depot())
+        session.flush()
 
-    assert hexes(session, Depot) == ["a000000000001", "a000000000002"]
+        assert hexes(session, Depot) == ["a000000000001"]
+    metadata.drop_all(engine)
+    assert inspect(engine).get_table_names(schema=schema) == []
 
 
 @pytest.mark.parametrize(
@@ -190,17 +134,145 @@ def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
     metadata, Depot, _ = models(cluster=10, strategy=way)
 
     async def work() -> str:
-        async with async_engine.begin() as connection:
-            await connection.run_sync(metadata.drop_all)
-            await connection.run_sync(metadata.create_all)
-        async with AsyncSession(async_engine) as session:
+        async with session_on(async_engine, metadata) as session:
             depot = Depot()
             session.add(depot)
             await session.commit()
             await session.refresh(depot)
-            key = ClusterKey(depot.id)
-        async with async_engine.begin() as connection:
-            await connection.run_sync(metadata.drop_all)
-        return key.hex
+            return ClusterKey(depot.id).hex
 
     assert asyncio.run(work()) == "a000000000001"
+
+
+def name_sakes(**options: Any) -> Any:
+    """Two models whose table and column, written behind each other, are the same."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class User(Base):
+        __tablename__ = "user"
+        role_id: Mapped[int] = cluster_key(**options)
+        name: Mapped[int | None] = mapped_column()
+
+    class Role(Base):
+        __tablename__ = "user_role"
+        id: Mapped[int] = cluster_key(**options)
+
+    return Base.metadata, User, Role
+
+
+@on(*SERVERS)
+def test_namesakes_by_function(create: Callable[[MetaData], None], session: Session) -> None:
+    """Each of them makes cluster keys."""
+    metadata, User, Role = name_sakes(cluster=10, strategy="function")
+    create(metadata)
+
+    user, role = User(), Role()
+    session.add_all([user, role])
+    session.flush()
+
+    assert [user.role_id, role.id] == [ClusterKey.of(10, 1)] * 2
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session: Session) -> None:
+    """Each of them refuses keys of others."""
+    metadata, User, Role = name_sakes(cluster=10, enforce_range=True)
+    create(metadata)
+
+    for statement in (insert(User).values(role_id=1), insert(Role).values(id=1)):
+        with pytest.raises(DBAPIError, match="outside of its range"):
+            session.execute(statement)
+        session.rollback()
+
+
+@on(*SERVERS)
+def test_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """The configuration, the counters and what makes keys stand where a translated schema has the tables."""
+    schema = new_schema()
+    translated = engine.execution_options(schema_translate_map={None: schema})
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+
+    metadata.create_all(translated)
+    with Session(translated) as session:
+        session.add(Depot())
+        session.flush()
+        found = hexes(session, Depot)
+    there = inspect(engine).get_table_names()
+    metadata.drop_all(translated)
+
+    assert (found, there) == (["a000000000001"], [])
+    assert inspect(engine).get_table_names(schema=schema) == []
+
+
+@on("mysql", "mariadb")
+def test_guards_in_a_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """Triggers stand there, too."""
+    translated = engine.execution_options(schema_translate_map={None: new_schema()})
+    metadata, Depot, _ = models(cluster=10, enforce_range=True)
+    metadata.create_all(translated)
+
+    with Session(translated) as session, pytest.raises(DBAPIError, match="outside of its range"):
+        session.execute(insert(Depot).values(id=1, name="x"))
+
+
+# --- queries
+
+
+@pytest.fixture
+def stored(create: Callable[[MetaData], None], session: Session) -> Any:
+    """A model with three rows of cluster 10, two of cluster 20, and one each at the ends of cluster 32767 and 0."""
+    metadata, Depot, _ = models(cluster=30)
+    create(metadata)
+    keys = [ClusterKey.of(10, number) for number in (1, 2, LAST)]
+    keys += [ClusterKey.of(20, number) for number in (1, 3)]
+    session.execute(insert(Depot), [{"id": key} for key in (ClusterKey.of(0, 1), *keys, ClusterKey.of(32767, LAST))])
+    session.commit()
+    return Depot
+
+
+@pytest.mark.backend
+def test_filter(stored: Any, session: Session) -> None:
+    """``in_cluster()`` selects the keys of one cluster or of several, ends included."""
+    one = select(hex_of(stored.id)).where(in_cluster(stored.id, 10)).order_by(stored.id)
+    two = select(func.count()).where(in_cluster(stored.id, 0, 32767))
+
+    assert session.scalars(one).all() == ["a000000000001", "a000000000002", "affffffffffff"]
+    assert session.scalar(two) == 2
+
+
+@pytest.mark.backend
+def test_group(stored: Any, session: Session) -> None:
+    """``cluster_of()`` and ``sequence_of()`` take keys apart, to group by and to order by."""
+    query = select(cluster_of(stored.id), func.count(), func.max(sequence_of(stored.id)))
+    found = session.execute(query.group_by(cluster_of(stored.id)).order_by(cluster_of(stored.id))).all()
+
+    assert [tuple(row) for row in found] == [(0, 1, 1), (10, 3, LAST), (20, 2, 3), (32767, 1, LAST)]
+
+
+@pytest.mark.backend
+def test_numbers_as_python_has_them(stored: Any, session: Session) -> None:
+    """What the database says of each key is what ``ClusterKey`` says, up to the last one."""
+    rows = session.execute(select(stored.id, cluster_of(stored.id), sequence_of(stored.id), hex_of(stored.id)))
+
+    for row in rows:
+        key = ClusterKey(row[0])
+        assert tuple(row) == (key, key.cluster, key.sequence, key.hex)
+
+
+@pytest.mark.backend
+def test_an_index_serves_the_filter(engine: Engine, stored: Any, session: Session) -> None:
+    """To filter by a cluster, the index of the key is searched for a range."""
+    sent: list[tuple[str, Any]] = []
+    event.listen(engine, "before_cursor_execute", lambda *args: sent.append((args[2], args[3])))
+    query = select(stored.name).where(in_cluster(stored.id, 10))
+    session.execute(query).all()
+    statement, parameters = sent[-1]
+    if engine.name == "postgresql":
+        session.execute(text("SET enable_seqscan = off"))
+    explain = "EXPLAIN QUERY PLAN " if engine.name == "sqlite" else "EXPLAIN "
+    plan = str(session.connection().exec_driver_sql(explain + statement, parameters).all())
+
+    expected = {"sqlite": "USING INTEGER PRIMARY KEY", "postgresql": "Index Cond", "mariadb": "range"}
+    assert expected.get(engine.name, "range") in plan

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from alembic.autogenerate import produce_migrations
 from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import Engine, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped
-from support.clients import run_script
 from support.marks import on
 from support.odd_names import NAMES, beside
-from support.parcel_table import KEYS
-from support.people import send
+from support.parcel_table import Parcels
 
 import sqlalchemy_public_id.alembic  # noqa: F401  Alembic before 1.18 needs to be told
 from sqlalchemy_public_id import audit
@@ -44,100 +39,48 @@ def name(request: pytest.FixtureRequest, database: str) -> str:
     return str(request.param)
 
 
-class Crates:
-    """A table of one name, with a key that is called as oddly."""
-
-    def __init__(self, engine: Engine, name: str) -> None:
-        self.engine, self.table = engine, name
-        self.key = beside(name)
-        quote = type(engine.dialect)(paramstyle="named").identifier_preparer.quote_identifier
-        self.quoted, self.quoted_key = quote(name), quote(self.key)
-
-    def execute(self, statement: str) -> None:
-        with self.engine.begin() as connection:
-            send(connection, statement)
-
-    def create(self) -> None:
-        self.drop()
-        self.execute(f"CREATE TABLE {self.quoted} ({self.quoted_key} {KEYS[self.engine.name]}, name varchar(50))")
-
-    def drop(self) -> None:
-        self.execute(f"DROP TABLE IF EXISTS {self.quoted}")
-
-    def run(self, operation: Callable[..., None], *names: str, **options: Any) -> None:
-        """Carry out *operation*, with a connection."""
-        with self.engine.begin() as connection:
-            operation(Operations(MigrationContext.configure(connection)), *names, **options)
-
-    def script(self, operation: Callable[..., None], *names: str, **options: Any) -> None:
-        """Carry out *operation* by way of a script."""
-        output = io.StringIO()
-        opts = {"as_sql": True, "output_buffer": output}
-        context = MigrationContext.configure(dialect_name=self.engine.dialect.name, opts=opts)
-        operation(Operations(context), *names, **options)
-        run_script(self.engine, output.getvalue())
-
-    def add(self) -> str:
-        """Insert one, and return its key."""
-        with self.engine.begin() as connection:
-            send(connection, f"INSERT INTO {self.quoted} (name) VALUES ('new')")
-            return ClusterKey(send(connection, f"SELECT max({self.quoted_key}) FROM {self.quoted}").scalar()).hex
-
-
 @pytest.fixture
-def new_crates(engine: Engine) -> Iterator[Callable[[str], Crates]]:
-    """Make a table; it is gone after the test, with what operations have left."""
-    made: list[Crates] = []
-
-    def make(name: str) -> Crates:
-        made.append(Crates(engine, name))
-        made[-1].create()
-        return made[-1]
-
-    yield make
-    for crates in made:
-        crates.drop()
-        if engine.name != "sqlite":
-            crates.run(drop_cluster_config)
+def crates(engine: Engine, name: str) -> Iterator[Parcels]:
+    """A table of this name, whose key is called as oddly; it is gone after the test."""
+    made = Parcels(engine, name, beside(name))
+    made.create()
+    yield made
+    made.drop()
+    if engine.name != "sqlite":
+        made.run(drop_cluster_config)
 
 
 @pytest.mark.parametrize("way", ["run", "script"])
-def test_set_cluster(new_crates: Callable[[str], Crates], engine: Engine, name: str, way: str) -> None:
+def test_set_cluster(crates: Parcels, engine: Engine, way: str) -> None:
     """The counter of any key is given its limits and its guard, and loses them."""
     if way == "script" and engine.name == "sqlite":
         pytest.skip("there is no client")
-    crates = new_crates(name)
-    carry_out = getattr(crates, way)
+    carry_out, names = getattr(crates, way), (crates.name, crates.key_name)
 
-    for _ in range(2):
-        carry_out(set_cluster, name, crates.key, cluster=10, enforce_range=True)
+    carry_out(set_cluster, *names, cluster=10, enforce_range=True)
     keys = [crates.add(), crates.add()]
-    found = [each.problem for each in audit.run(engine, tables=[name]).at_least("warning")]
-    carry_out(unset_cluster, name, crates.key)
+    found = [each.problem for each in audit.run(engine, tables=[crates.name]).at_least("warning")]
+    carry_out(unset_cluster, *names)
 
-    assert keys == ["a000000000001", "a000000000002"]
+    assert [*keys, crates.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
     assert found == []
-    assert crates.add() == "a000000000003"
 
 
 @on(*SERVERS)
 @pytest.mark.parametrize("way", ["run", "script"])
-def test_sequence(new_crates: Callable[[str], Crates], engine: Engine, name: str, way: str) -> None:
+def test_sequence(crates: Parcels, engine: Engine, way: str) -> None:
     """A counter of any name is made for any key, and is removed."""
-    crates = new_crates(name)
-    carry_out = getattr(crates, way)
-    sequence = f"c {name}"[:40].rstrip()
+    carry_out, names = getattr(crates, way), (crates.name, crates.key_name)
+    sequence = f"c {crates.name}"[:40].rstrip()
 
     carry_out(create_cluster_config, cluster=10)
-    for _ in range(2):
-        carry_out(create_cluster_sequence, name, crates.key, sequence=sequence)
+    carry_out(create_cluster_sequence, *names, sequence=sequence)
     keys = [crates.add(), crates.add()]
-    found = [each.problem for each in audit.run(engine, tables=[name]).at_least("warning")]
-    carry_out(drop_cluster_sequence, name, crates.key, sequence=sequence)
+    found = [each.problem for each in audit.run(engine, tables=[crates.name]).at_least("warning")]
+    carry_out(drop_cluster_sequence, *names, sequence=sequence)
 
-    assert keys == ["a000000000001", "a000000000002"]
+    assert [*keys, crates.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
     assert found == []
-    assert crates.add() == "a000000000003"
 
 
 @on(*SERVERS)

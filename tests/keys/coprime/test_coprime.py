@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import PRINTABLE, any_text, presets
+from support.strategies import PRINTABLE, presets
 
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, formats
 from sqlalchemy_public_id.errors import KeySpaceExhausted
-from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, UNAMBIGUOUS
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
 SEED = 67 * 71 * 73 * 79 * 83 * 89
@@ -57,26 +57,6 @@ def plainly(step: CoprimeStep, index: int) -> str:
 # --- the method
 
 
-def test_the_sequence_of_the_description() -> None:
-    """With n=5 and k=3, the numbers are 0, 3, 1, 4, 2."""
-    assert CoprimeStep("01234", 1, step=3, start=0).keys(0, 5) == ["0", "3", "1", "4", "2"]
-
-
-def test_the_keys_of_the_description() -> None:
-    """With six of 62 characters and the product of six primes, each key is the one before plus k, modulo n."""
-    digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    step = CoprimeStep(digits, 6, step=SEED, start=0)
-    n, last, numbers = 62**6, 0, [0]
-    for _ in range(20_000):
-        last = (last + SEED) % n
-        numbers.append(last)
-    keys = step.keys(0, 20_001)
-
-    assert numbers == [sum(digits.index(digit) * 62**place for place, digit in enumerate(key[::-1])) for key in keys]
-    assert len(set(keys)) == len(keys)
-    assert step.size == n == 56_800_235_584
-
-
 @given(small())
 def test_every_key_once(step: CoprimeStep) -> None:
     """All texts come, each once, before the end; and each leads back to its index."""
@@ -98,18 +78,6 @@ def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
     assert step.index(step.key(index)) == index
 
 
-@given(steps(), st.integers(0, 2200), st.data())
-def test_many_at_once(step: CoprimeStep, count: int, data: st.DataObject) -> None:
-    """Keys that are made together are those that are made one by one."""
-    count = min(count, step.size)
-    first = data.draw(st.integers(0, step.size - count))
-    keys = step.keys(first, count)
-
-    assert len(keys) == count
-    for at in {0, 1, 1023, 1024, 2047, 2048, count // 2, count - 1} & set(range(count)):
-        assert keys[at] == plainly(step, first + at)
-
-
 @given(alphabets, st.integers(1, 60))
 def test_default_step(alphabet: str, length: int) -> None:
     """By default the step is the size over the golden ratio, up to a few more, and has no factor in common with it."""
@@ -128,14 +96,9 @@ def test_default_step(alphabet: str, length: int) -> None:
     ("alphabet", "length", "number", "keys"),
     [
         (BASE36, 6, 1345325471, ["m8yzrz", "8hxzjy", "uqwzbx", "gzvz3w", "38uyvv"]),
-        (BASE36, 12, 2928480718740973871, ["m8yzrxravmen", "8hxzjvilr8ta", "uqwzbt9wmv7x"]),
-        (BASE62, 6, 35104476159, ["cJinsN", "EdRbkk", "qxAPd7", "TGtDVU", "5ac1Nr"]),
-        (BASE62, 7, 2176477521915, ["cJinsNv", "EdRbklq", "qxAPd9l"]),
         (BASE58, 8, 79147337205789, ["cr4rANTn", "Eh8hKjvZ", "rYCYV7PL"]),
-        (UNAMBIGUOUS, 10, 6328668044799, ["mfbcgqckzz", "bpgjtjk9zw", "t7mrdcrqzt"]),
         ("01", 8, 159, ["10011111", "00111110", "11011101", "01111100", "00011011"]),
     ],
-    ids=["base36-6", "base36-12", "base62-6", "base62-7", "base58-8", "unambiguous-10", "binary-8"],
 )
 def test_keys_for_ever(alphabet: str, length: int, number: int, keys: list[str]) -> None:
     """What the defaults are, and the keys that they give, never changes: another version would repeat keys."""
@@ -145,20 +108,10 @@ def test_keys_for_ever(alphabet: str, length: int, number: int, keys: list[str])
     assert step.keys(0, 5)[: len(keys)] == keys
 
 
-def test_neighbours_give_the_step_away() -> None:
-    """What the documentation warns of is so: two keys in a row tell all others."""
-    step = CoprimeStep(BASE36, 8)
-    one, other = step.keys(123_456, 2)
-    difference = (int(other, 36) - int(one, 36)) % 36**8
-
-    assert difference == step.step
-    assert (int(other, 36) + difference) % 36**8 == int(step.key(123_458), 36)
-
-
 # --- the end
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, True, "3", None], ids=repr)
+@pytest.mark.parametrize("wrong", [-1, True, "3"], ids=repr)
 def test_no_number(wrong: Any) -> None:
     """What is no whole number of 0 or more is refused, with the name of the argument."""
     step = CoprimeStep(BASE36, 6)
@@ -167,29 +120,17 @@ def test_no_number(wrong: Any) -> None:
         "index": lambda: step.key(wrong),
         "first": lambda: step.keys(wrong, 1),
         "count": lambda: step.keys(0, wrong),
+        "issued": lambda: step.remaining(wrong),
     }.items():
         with pytest.raises(ValueError, match=f"{name} is .*, expected a whole number of 0 or more"):
             call()
-
-
-def test_no_keys_at_the_end() -> None:
-    """Behind the last key there are still no keys to be had, if none are asked for."""
-    step = CoprimeStep("01", 2)
-
-    assert step.keys(4, 0) == step.keys(5, 0) == []
 
 
 def test_exhausted() -> None:
     """After the last key there is none: it does not begin again."""
     step = CoprimeStep("abc", 2)
 
-    assert (step.size, step.remaining(0), step.remaining(8), step.remaining(9), step.remaining(99)) == (
-        9,
-        9,
-        1,
-        0,
-        0,
-    )
+    assert [step.remaining(issued) for issued in (0, 8, 9, 99)] == [9, 1, 0, 0]
     assert step.key(8) == "aa"
     with pytest.raises(
         KeySpaceExhausted,
@@ -199,14 +140,7 @@ def test_exhausted() -> None:
     with pytest.raises(KeySpaceExhausted, match="index 10;"):
         step.keys(5, 6)
     assert step.keys(5, 4) == [step.key(index) for index in range(5, 9)]
-    assert step.keys(9, 0) == []
-
-
-@pytest.mark.parametrize("call", ["key(-1)", "keys(-1, 2)", "keys(0, -1)", "remaining(-1)"])
-def test_negative(call: str) -> None:
-    """Nothing comes before the first key, as Python's negative indices would have it."""
-    with pytest.raises(ValueError, match=r"is -1, expected .*0 or more"):
-        eval(call, {name: getattr(CoprimeStep("ab", 3), name) for name in ("key", "keys", "remaining")})
+    assert step.keys(9, 0) == step.keys(10, 0) == []
 
 
 # --- settings
@@ -216,22 +150,12 @@ def test_negative(call: str) -> None:
     ("settings", "message"),
     [
         ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
-        ({"length": 256}, "length is 256"),
-        ({"length": True}, "length is True"),
-        ({"length": 6.0}, "length is 6.0"),
-        ({"alphabet": ""}, "expected printable ASCII"),
-        ({"alphabet": "ab c"}, "expected printable ASCII"),
         ({"alphabet": "abä"}, "expected printable ASCII"),
-        ({"alphabet": 36}, "expected printable ASCII"),
         ({"alphabet": "abca"}, "it repeats a"),
         ({"alphabet": "a"}, "one character alone cannot count"),
         ({"step": 0}, "step is 0, which has the factor 2176782336 in common"),
-        ({"step": -5}, "step is -5"),
         ({"step": True}, "step is True"),
-        ({"step": 5.0}, "step is 5.0"),
         ({"start": -1}, "start is -1, expected a whole number of 0 or more"),
-        ({"start": False}, "start is False"),
-        ({"start": "0"}, "start is '0'"),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else None,
 )
@@ -241,9 +165,7 @@ def test_refused(settings: dict[str, Any], message: str) -> None:
         CoprimeStep(**{"alphabet": BASE36, "length": 6, **settings})
 
 
-@pytest.mark.parametrize(
-    ("step", "factor", "better"), [(6, 6, 7), (9, 9, 11), (36**6, 36**6, 36**6 + 1), (1345325470, 2, 1345325471)]
-)
+@pytest.mark.parametrize(("step", "factor", "better"), [(9, 9, 11), (36**6, 36**6, 36**6 + 1), (7 * 36**6 + 2, 2, 5)])
 def test_common_factor(step: int, factor: int, better: int) -> None:
     """A step that would repeat keys too early is refused, with the factor, and with a step near it that works."""
     message = f"the factor {factor} in common .* repeat after {36**6 // factor}; step={better} has none"
@@ -253,14 +175,6 @@ def test_common_factor(step: int, factor: int, better: int) -> None:
     assert CoprimeStep(BASE36, 6, better).step == better % 36**6
 
 
-def test_the_longest() -> None:
-    """Keys may be as long as any public id."""
-    step = CoprimeStep(BASE62, 255)
-
-    assert step.index(step.key(62**200)) == 62**200
-    assert {len(key) for key in step.keys(10**100, 2000)} == {255}
-
-
 # --- texts
 
 
@@ -268,12 +182,9 @@ def test_the_longest() -> None:
     ("text", "reason"),
     [
         ("m8yzr", "it has 5 characters"),
-        ("m8yzrzm8", "it has 8 characters"),
         ("M8YZRZ", "it contains other characters"),
-        ("m8yzrzM", "it has 7 characters"),
         ("m8yzr\n", "it contains other characters"),
         (5, "it is of type int"),
-        (None, "it is of type NoneType"),
     ],
 )
 def test_malformed(text: Any, reason: str) -> None:
@@ -285,16 +196,6 @@ def test_malformed(text: Any, reason: str) -> None:
     assert (raised.value.value, raised.value.reason, raised.value.field) == (text, reason, "code")
     assert raised.value.expected == "6 of 0-9 a-z"
     assert not step.is_valid(text)
-
-
-@given(small(), any_text)
-def test_any_text(step: CoprimeStep, text: str) -> None:
-    """Any text is a key with an index that leads back to it, or malformed."""
-    if step.is_valid(text):
-        assert step.key(step.index(text)) == text
-    else:
-        with pytest.raises(InvalidPublicId):
-            step.index(text)
 
 
 # --- a value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import pickle
 import threading
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, formats, testing
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, NanoId, PublicIdType, TypedId, formats
 from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
@@ -47,12 +46,6 @@ class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice
 # --- declaring
 
 
-def test_six_characters_of_base_36() -> None:
-    """Where no step is given, there are two billion keys of six characters."""
-    assert CoprimeKey(Counter()).step == STEP
-    assert eval(repr(CoprimeKey("order"))) == CoprimeKey("order")
-
-
 def test_other_orders_of_the_same_keys() -> None:
     """An older format whose keys would come again in another order is refused; a shorter one, and its own, are not."""
     old = CoprimeKey(Counter(), STEP, prefix="ord")
@@ -72,17 +65,12 @@ def test_counted() -> None:
     counter = Counter()
     format = CoprimeKey(counter, STEP)
     ids = [format.generate(), format.generate(), *format.generate_many(7), format.generate(), *format.generate_many(0)]
+    prefixed = CoprimeKey(counter, prefix="ord", separator=".").generate_many(2)
+    last = CoprimeKey(Counter(), CoprimeStep("01", 2)).generate_many(4)
 
-    assert ids == STEP.keys(0, 10)
-    assert counter.at == 10
-
-
-def test_prefix() -> None:
-    """With a prefix, ids are the prefix, the separator and the key."""
-    format = CoprimeKey(Counter(), STEP, prefix="ord", separator=".")
-
-    assert [format.generate(), *format.generate_many(2)] == ["ord." + key for key in STEP.keys(0, 3)]
-    assert format.prefixed(None).generate() == STEP.key(3)
+    assert [*ids, *prefixed] == [*STEP.keys(0, 10), *("ord." + key for key in STEP.keys(10, 2))]
+    assert counter.at == 12
+    assert sorted(last) == ["00", "01", "10", "11"]
 
 
 def test_number() -> None:
@@ -98,6 +86,7 @@ def test_number() -> None:
 
 def test_keyed() -> None:
     """With a secret, ids are in the order that the secret gives them."""
+    pytest.importorskip("ffx")
     step = KeyedStep(BASE36, 6, SECRET)
     format = CoprimeKey(Counter(), step, prefix="ord")
 
@@ -106,43 +95,13 @@ def test_keyed() -> None:
     assert not format.ordered
 
 
-def test_threads() -> None:
-    """Threads never share an id, and none is lost."""
-    format = CoprimeKey(Counter(), STEP)
-    made: list[list[str]] = [[] for _ in range(8)]
-
-    def work(ids: list[str]) -> None:
-        for _ in range(200):
-            ids.append(format.generate())
-            ids.extend(format.generate_many(4))
-
-    threads = [threading.Thread(target=work, args=(ids,)) for ids in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert sorted(itertools.chain(*made)) == sorted(STEP.keys(0, 8 * 1000))
-
-
-def test_fixed_ids() -> None:
-    """A test may say which ids come next; no number is taken for them."""
-    counter = Counter()
-    format = CoprimeKey(counter, STEP)
-    with testing.fixed_ids(format, "aaaaaa", "bbbbbb"):
-        assert [format.generate(), *format.generate_many(2)] == ["aaaaaa", "bbbbbb", STEP.key(0)]
-
-    assert counter.at == 1
-
-
-@pytest.mark.parametrize("call", ["generate()", "generate_many(2)", "generate_many(1)"])
-def test_exhausted(call: str) -> None:
+def test_exhausted() -> None:
     """When all ids have been issued, the error says how many there were, and what to do."""
     step = CoprimeStep("abc", 2)
     format = CoprimeKey(Counter(8), step)
     assert format.generate() == step.key(8)
     with pytest.raises(KeySpaceExhausted) as raised:
-        eval(call, {"generate": format.generate, "generate_many": format.generate_many})
+        format.generate_many(2)
 
     assert f"{step!r} has 9 keys, so there is none with the index" in str(raised.value)
     assert "go on with keys of 3 characters, in a format that is accepting() these" in str(raised.value)
@@ -152,27 +111,6 @@ def test_exhausted(call: str) -> None:
 
 
 # --- checking
-
-
-def test_longer() -> None:
-    """After a change to longer keys, ids of both lengths are right, and the newer ones have a number."""
-    short = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")
-    format = CoprimeKey("order", CoprimeStep(BASE36, 8), prefix="ord").accepting(short)
-
-    assert [format.is_valid("ord_" + "a" * length) for length in (5, 6, 7, 8, 9)] == [False, True, False, True, False]
-    assert format.pattern == "^(?:ord_[0-9a-z]{8}|ord_[0-9a-z]{6})$"
-    assert format.max_length == 12
-    assert format.validate("ord_m8yzrz") == "ord_m8yzrz"
-    assert format.number("ord_" + format.step.key(7)) == 7
-    assert short.number("ord_m8yzrz") == 0
-    for text, reason in [
-        ("ord_m8yzrzmM", "it contains other characters"),
-        ("ord_m8yzrzm", "it has 11 characters"),
-        ("cus_m8yzrz", "the prefix is 'cus'"),
-    ]:
-        with pytest.raises(InvalidPublicId) as raised:
-            format.validate(text)
-        assert raised.value.reason == reason
 
 
 def test_accepting() -> None:
@@ -216,10 +154,9 @@ def test_typed_id() -> None:
     assert PublicIdType(InvoiceId).next_id() != made
 
 
-@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb", "sqlite"])
-def test_no_default_in_the_database(dialect: str) -> None:
+def test_no_default_in_the_database() -> None:
     """A database cannot make these ids by itself, and autogenerate knows."""
-    assert not can_generate(CoprimeKey("order", STEP), dialect)
+    assert not can_generate(CoprimeKey("order", STEP), "postgresql")
 
 
 # --- a value
@@ -244,6 +181,7 @@ def test_equal() -> None:
 
 def test_shown_and_pickled_by_name() -> None:
     """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
+    pytest.importorskip("ffx")
     format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 
@@ -263,25 +201,14 @@ def test_shown_and_pickled_by_name() -> None:
     ("arguments", "message"),
     [
         ((Counter(), BASE36), "expected .* CoprimeStep"),
-        ((Counter(), None), "the step None; expected .* CoprimeStep"),
         ((Counter(name=""), STEP), "expected BlockAllocator"),
         (("", STEP), "the allocator is '', .* expected BlockAllocator"),
-        ((None, STEP), "the allocator is None, .* expected BlockAllocator"),
         ((Counter(), CoprimeStep(URLSAFE64, 6), "ord"), "the alphabet contains the separator '_'"),
-        ((Counter(), STEP, "ord", " "), "the separator ' ' is not allowed"),
         ((Counter(), STEP, "1st"), "the prefix '1st' is not allowed"),
         ((Counter(), CoprimeStep(BASE36, 255), "ord"), "would generate ids of 259 characters"),
     ],
-    ids=["alphabet", "no-step", "no-name", "empty-name", "no-allocator", "separator", "blank", "prefix", "length"],
 )
 def test_refused(arguments: Any, message: str) -> None:
     """Settings that cannot work are refused when they are declared."""
     with pytest.raises(ConfigurationError, match=message):
         CoprimeKey(*arguments)
-
-
-def test_all_ids_together() -> None:
-    """``generate_many()`` issues the last id, too."""
-    format = CoprimeKey(Counter(), CoprimeStep("01", 2))
-
-    assert sorted(format.generate_many(4)) == ["00", "01", "10", "11"]

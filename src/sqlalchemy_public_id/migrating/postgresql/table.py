@@ -83,7 +83,12 @@ class PostgreSQLTable(LiveTable):
     can_skip_triggers = True
 
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
-        row: Row[Any] | None = self.connection.execute(_STATE, self.names).one_or_none()
+        row = self._read_row()
+        if row is None:
+            return None
+        if row.builder is None and not all(index["valid"] for index in row.indexes or ()):
+            # the catalogs are as they were when the statement began; the build may have ended before it looked for one
+            row = self._read_row()
         if row is None:
             return None
         state = State(
@@ -103,6 +108,9 @@ class PostgreSQLTable(LiveTable):
             misfit=self._misfit(row),
         )
         return "table" if row.kind in ("r", "p") else row.kind, state, indexes_from(row.indexes or ())
+
+    def _read_row(self) -> Row[Any] | None:
+        return self.connection.execute(_STATE, self.names).one_or_none()
 
     def _misfit(self, row: Row[Any]) -> Obstacle | None:
         table = self.target.table

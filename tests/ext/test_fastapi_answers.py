@@ -1,0 +1,454 @@
+"""``install(app)``: errors as answers of FastAPI, the place in the request that they name, and the OpenAPI document."""
+# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from sqlalchemy import Engine, ForeignKey, MetaData, create_engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from support.asking import asked
+
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    IdempotencyConflict,
+    InvalidCursor,
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    PublicIdNotFound,
+    TypedId,
+    lookup,
+    public_ref,
+)
+from sqlalchemy_public_id.ext.fastapi import by_public_id, install
+from sqlalchemy_public_id.ext.pydantic import PublicId
+from sqlalchemy_public_id.formats import Snowflake, Uuid7
+
+FORM_LIKE = {"Content-Type": "application/vnd.platform+json"}
+UNKNOWN = "nbprod_000000000000"
+MALFORMED = "nbprod_x"
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class ProductId(TypedId, prefix="nbprod"): ...
+
+
+class Product(PublicIdMixin[ProductId], Base):
+    __tablename__ = "product"
+
+
+class Invoice(PublicIdMixin, Base):
+    __tablename__ = "invoice"
+    lines: Mapped[list["Line"]] = relationship(back_populates="invoice")
+
+
+class Line(PublicIdMixin, Base):
+    __tablename__ = "line"
+    invoice_id: Mapped[int] = mapped_column(ForeignKey(Invoice.id))
+    invoice: Mapped[Invoice] = relationship(back_populates="lines")
+    product_id: Mapped[int] = mapped_column(ForeignKey(Product.id))
+    product: Mapped[Product] = relationship()
+    product_public_id: Mapped[ProductId] = public_ref("product")
+
+
+class LineIn(BaseModel):
+    product_public_id: ProductId
+
+
+class InvoiceIn(BaseModel):
+    lines: list[LineIn]
+
+
+def typed(product_id: ProductId) -> None: ...
+
+
+def untyped(product_id: int) -> None: ...
+
+
+def raising(error: Exception, **options: Any) -> FastAPI:
+    app = FastAPI()
+    install(app, **options)
+
+    @app.get("/it")
+    @app.post("/it")
+    def it() -> None:
+        raise error
+
+    return app
+
+
+# --- errors
+
+NOT_AN_ID = "not a public id: it is of type int (expected 12 of 0-9)"
+NO_CURSOR = "not a cursor: no Client has this public id; begin with the first page"
+UNREADABLE = b"\x81\xa6client\xa44711"
+"""A body of MessagePack: where in it the id is cannot be told."""
+TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
+
+
+def wrong(kind: str, place: list[str], message: str) -> dict[str, Any]:
+    return {"errors": [{"type": kind, "loc": place, "msg": message}]}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "detail", "more"),
+    [
+        (PublicIdNotFound(4711, model="Client"), 404, "no such Client", {}),
+        (
+            PublicIdNotFound(4711, model="Client", field="Parcel.client_public_id"),
+            422,
+            "no such Client",
+            wrong("public_id_unknown", ["body", "client_public_id"], "no such Client"),
+        ),
+        (
+            InvalidCursor(4711, model="Client", field="after"),
+            422,
+            NO_CURSOR,
+            wrong("cursor_invalid", ["query", "after"], NO_CURSOR),
+        ),
+        (
+            InvalidPublicId(4711, expected="12 of 0-9", reason="it is of type int", field="client"),
+            422,
+            NOT_AN_ID,
+            wrong("public_id_invalid", ["body", "client"], NOT_AN_ID),
+        ),
+        (
+            IdempotencyConflict("4711", model="Client", differing=("name", "age")),
+            409,
+            "the Client with this public id exists, with other contents",
+            {"differing": ["name", "age"]},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_as_answers(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
+    """Errors have the shape of FastAPI's own, or are problem details of RFC 9457; both without the wrong value."""
+    request = {"method": "POST", "content": UNREADABLE}
+    (plain,) = asked(raising(error), "/it", **request)
+    (problem,) = asked(raising(error, problem_details=True), "/it", **request)
+    errors = more.get("errors")
+
+    assert plain.headers["content-type"] == "application/json"
+    assert problem.headers["content-type"] == "application/problem+json"
+    assert (plain.status_code, problem.status_code) == (status, status)
+    assert plain.json() == {"detail": errors or detail, **({} if errors else more)}
+    expected = {"type": "about:blank", "title": TITLES[status], "status": status, "detail": detail}
+    assert problem.json() == {**expected, **more}
+    assert "4711" not in plain.text + problem.text
+
+
+SECRET = "s3cr3tT0kenBody"
+PREFIXED = NanoId(prefix="fapi")
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        *((each.validate, each.expected) for each in (NanoId(), PREFIXED, Uuid7(prefix="fape"), Snowflake(1))),
+        (NanoId(prefix="fapc").accepting(NanoId(prefix="fapd", length=8)).validate, ""),
+        (ProductId, ProductId.id_format.expected),
+        (ProductId.parse, ""),
+    ],
+)
+@pytest.mark.parametrize("template", ["{0}", "sess_{0}_x", "{0}_x", "'{0}'_x", "{0}\n_x"])
+def test_value_is_not_repeated(check: Callable[[str], object], expected: str, template: str) -> None:
+    """Whatever text was taken for an id, no part of it is in the answer: it may be somebody's token."""
+    text = template.format(SECRET)
+    with pytest.raises(InvalidPublicId) as caught:
+        check(text)
+    (response,) = asked(raising(caught.value, problem_details=True), "/it", method="POST", json=text)
+
+    assert response.status_code == 422
+    assert SECRET not in response.text
+    assert response.json()["detail"].startswith("not a public id: ")
+    assert f"(expected {expected}" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{SECRET}_x", "it has another prefix (expected fapi_ and 12 of 0-9 a-z)"),
+        ("x", "it does not begin with 'fapi_'"),
+        ("fapi_x", "it has 6 characters"),
+    ],
+)
+def test_what_is_wrong_is_told(text: str, reason: str) -> None:
+    """The answer says what is wrong nevertheless."""
+    with pytest.raises(InvalidPublicId) as caught:
+        PREFIXED.validate(text)
+    (response,) = asked(raising(caught.value, problem_details=True), "/it", method="POST", json=text)
+
+    assert response.json()["detail"].startswith(f"not a public id: {reason}")
+
+
+def test_other_errors_are_left_alone() -> None:
+    """What is no error of this library is not made an answer, as it may hold SQL and keys."""
+    with pytest.raises(IntegrityError):
+        asked(raising(IntegrityError("INSERT", {"id": 4711}, Exception())), "/it")
+
+
+def test_errors_of_fastapi_stay() -> None:
+    """With ``problem_details=True``, the 422 of FastAPI and an ``HTTPException`` are what they are without."""
+    app = raising(HTTPException(403, "not yours", {"X-Why": "because"}), problem_details=True)
+    app.get("/int/{product_id}")(untyped)
+
+    invalid, forbidden = asked(app, "/int/x", "/it")
+
+    assert invalid.json()["detail"][0]["loc"] == ["path", "product_id"]
+    assert (forbidden.status_code, forbidden.json()) == (403, {"detail": "not yours"})
+    assert forbidden.headers["x-why"] == "because"
+
+
+def test_handlers_of_the_application_stay() -> None:
+    """An application that answers invalid requests in its own way keeps doing so."""
+    app = FastAPI()
+
+    @app.exception_handler(RequestValidationError)
+    async def own(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"mine": True}, 418)
+
+    install(app, problem_details=True)
+    app.get("/int/{product_id}")(untyped)
+
+    assert asked(app, "/int/x")[0].json() == {"mine": True}
+
+
+@pytest.mark.parametrize("body", ['{"client": "\\ud800"}', '{"client": NaN}'])
+def test_input_that_json_cannot_hold(body: str) -> None:
+    """A malformed id in a body is 422, also where FastAPI fails to repeat it."""
+    app = FastAPI()
+    install(app)
+
+    class Wanted(BaseModel):
+        client: Annotated[str, PublicId(NanoId())]
+
+    def it(wanted: Wanted) -> None: ...
+
+    it.__annotations__["wanted"] = Wanted  # a name of this function, which FastAPI could not find
+    app.post("/it")(it)
+    (response,) = asked(app, "/it", method="POST", content=body, headers={"content-type": "application/json"})
+
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == ["body", "client"]
+
+
+# --- the place in the request
+
+
+@pytest.fixture
+def app(engine: Engine, create: Callable[[MetaData], None]) -> FastAPI:
+    """An application that takes invoices, and has two routes whose ids come from its own settings."""
+    create(Base.metadata)
+    app = FastAPI()
+    install(app)
+
+    @app.post("/invoices")
+    def add_invoice(new: InvoiceIn) -> None:
+        with Session(engine) as session:
+            session.add(Invoice(lines=[Line(**line.model_dump()) for line in new.lines]))
+            session.commit()
+
+    @app.get("/assigns")
+    def assign_configured_id() -> None:
+        with Session(engine) as session:
+            session.add(Invoice(lines=[Line(product_public_id=UNKNOWN)]))
+            session.commit()
+
+    @app.get("/looks-up")
+    def look_up_configured_id() -> None:
+        with Session(engine) as session:
+            lookup.get_one(session, Product, UNKNOWN)
+
+    @app.get("/products/{product_id}")
+    def show(it: Annotated[Product, Depends(by_public_id(Product, session=lambda: Session(engine)))]) -> None: ...
+
+    return app
+
+
+@pytest.mark.parametrize("wrong", [MALFORMED, UNKNOWN])
+def test_place_in_a_nested_body(engine: Engine, app: FastAPI, wrong: str) -> None:
+    """The answer to a wrong id in the second of two lines names this line, for a malformed and for an unknown id."""
+    with Session(engine) as session:
+        session.add(product := Product())
+        session.commit()
+        right = product.public_id
+
+    body = {"lines": [{"product_public_id": right}, {"product_public_id": wrong}]}
+    (response,) = asked(app, "/invoices", method="POST", json=body)
+
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == ["body", "lines", 1, "product_public_id"]
+
+
+@pytest.mark.parametrize("path", ["/assigns", "/looks-up"])
+@pytest.mark.parametrize("problem_details", [False, True])
+def test_wrong_ids_of_the_application(
+    app: FastAPI, send: Callable[..., httpx.Response], path: str, problem_details: bool
+) -> None:
+    """An unknown id that is not in the request is an error in the log, with its cause; the client learns nothing."""
+    install(app, problem_details=problem_details)
+
+    with pytest.raises(ConfigurationError, match=f"no client has sent: .*{UNKNOWN}") as caught:
+        asked(app, path)
+    response = send(app, "GET", path)
+
+    assert isinstance(caught.value.__cause__, PublicIdNotFound)
+    assert (response.status_code, response.text) == (500, "Internal Server Error")
+
+
+def test_missing_row_as_a_problem(app: FastAPI) -> None:
+    """Once installed, ``by_public_id()`` answers as other errors are answered: as problem details."""
+    install(app, problem_details=True)
+
+    (response,) = asked(app, f"/products/{UNKNOWN}")
+
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json() == {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "no such Product"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "place"),
+    [
+        ("POST", "/orders", {"json": {"note": "x", "product": UNKNOWN}}, ["body", "product"]),
+        ("POST", "/orders", {"json": {"product": UNKNOWN.upper()}}, ["body", "product"]),
+        ("POST", f"/orders/{UNKNOWN}", {"json": {"note": "x"}}, ["path", "product_id"]),
+        ("GET", f"/orders?product_public_id={UNKNOWN}", {}, ["query", "product_public_id"]),
+        ("GET", "/orders", {"headers": {"X-Product": UNKNOWN}}, ["header", "x-product"]),
+        ("GET", f"/orders?x={UNKNOWN}&product_public_id={UNKNOWN}", {}, ["query", "product_public_id"]),
+        ("POST", "/orders", {"content": b"[" * 100_000}, ["body", "product_public_id"]),
+        ("POST", "/orders", {"json": {"products": f"nbprod_abcdefghijkl,{UNKNOWN}"}}, ["body", "products"]),
+        ("POST", "/orders", {"content": f'{{"product": "{UNKNOWN}"}}', "headers": FORM_LIKE}, ["body", "product"]),
+        ("POST", "/orders", {"json": {UNKNOWN: 2}}, ["body", UNKNOWN]),
+        ("POST", "/orders", {"json": {"number": UNKNOWN.partition("_")[2]}}, ["body", "number"]),
+        ("GET", "/orders", {"auth": (UNKNOWN, "secret")}, ["header", "authorization"]),
+        ("POST", "/orders", {"files": {"list": UNKNOWN.encode()}}, ["body", "product_public_id"]),
+        ("POST", "/orders", {"json": {"a": ["a" * 20_000] * 20, "b": [0] * 5000, "c": UNKNOWN}}, ["body", "c"]),
+        ("POST", "/orders", {"json": {"product": UNKNOWN.replace("_", "-").replace("0", "O")}}, ["body", "product"]),
+    ],
+)
+def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> None:
+    """The place is that of the request, whatever the attribute of the model is called; without one, the attribute."""
+    app = FastAPI()
+    install(app)
+
+    @app.api_route("/orders", methods=["GET", "POST"])
+    @app.post("/orders/{product_id}")
+    async def order(request: Request) -> None:
+        raise PublicIdNotFound(ProductId(UNKNOWN), model="Product", field="Line.product_public_id")
+
+    (response,) = asked(app, path, method=method, **sent)
+
+    assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, place)
+
+
+def test_number_inside_sqlalchemy() -> None:
+    """A number that a column refuses is 422 if the client has sent it, and not as part of the version of a browser."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/it")
+    def it(client: int = 1) -> None:
+        with Session(create_engine("sqlite://")) as session:
+            session.query(Product).filter(Product.public_id == client).all()  # type: ignore[arg-type]
+
+    (response,) = asked(app, "/it?client=1")
+
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == ["query", "client"]
+    with pytest.raises(ConfigurationError, match="no client has sent"):
+        asked(app, "/it", headers={"user-agent": "browser/0.1 (release 1)"})
+
+
+def test_null(app: FastAPI) -> None:
+    """A null for a reference that is never null names the field of the request, and not the key column."""
+
+    class LinePatch(BaseModel):
+        product: ProductId | None
+
+    @app.patch("/lines")
+    def change_line(new: LinePatch) -> None:
+        Line().product_public_id = new.product
+
+    (response,) = asked(app, "/lines", method="PATCH", json={"product": None})
+    [detail] = response.json()["detail"]
+
+    assert (response.status_code, detail["loc"]) == (422, ["body", "product"])
+    assert detail["msg"].startswith("not a public id: it is never null")
+    assert "product_id" not in response.text
+
+
+# --- the OpenAPI document
+
+
+def test_document(app: FastAPI) -> None:
+    """The document shows pattern, lengths and an example of the parameter, and the answer 404."""
+    operation = app.openapi()["paths"]["/products/{product_id}"]["get"]
+    (parameter,) = operation["parameters"]
+    schema = parameter["schema"]
+
+    assert (parameter["name"], parameter["in"], parameter["required"]) == ("product_id", "path", True)
+    assert parameter["description"] == "The public id of the Product."
+    assert (schema["pattern"], schema["minLength"], schema["maxLength"]) == ("^nbprod_[0-9a-z]{12}$", 19, 19)
+    assert ProductId(schema["examples"][0])
+    assert list(operation["responses"]["404"]["content"]) == ["application/json"]
+    assert app.openapi() == app.openapi()
+
+
+class Note(BaseModel):
+    text: str
+    after: "Note | None" = None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("POST", "/notes", Note, False),
+        ("POST", "/notes", LineIn, True),
+        ("POST", "/notes", InvoiceIn, True),
+        ("POST", "/notes/{product_id}", Note, False),
+        ("PUT", "/notes/{product_id}", Note, True),
+        ("PATCH", "/notes/{product_id}", LineIn, False),
+    ],
+)
+def test_operations_that_insert(method: str, path: str, body: type[BaseModel], expected: bool) -> None:
+    """A 409 is documented where a client can send the id of a new row: in the body of a POST, or in the path of a PUT;
+    the path of a POST names the row around it, and a PATCH changes rows."""
+    app = FastAPI()
+    install(app)
+
+    def without_id(new: body) -> None: ...  # type: ignore[valid-type]  # a parameter of this test
+
+    def with_id(product_id: ProductId, new: body) -> None: ...  # type: ignore[valid-type]
+
+    route: Any = with_id if "{" in path else without_id
+    app.api_route(path, methods=[method])(route)
+    responses = app.openapi()["paths"][path][method.lower()]["responses"]
+
+    assert ("404" in responses, "409" in responses) == ("{" in path, expected)
+
+
+def test_answers_that_are_described_already() -> None:
+    """Answers that a route describes itself stay, as do extensions, and operations without responses."""
+    app = FastAPI(responses={422: {"description": "mine", "content": {"text/plain": {}}}})
+    original = app.openapi
+    app.openapi = lambda: {  # type: ignore[method-assign]  # as FastAPI's documentation says
+        **original(),
+        "paths": {**original()["paths"], "/x": {"x-internal": {"get": 1}, "get": {}}},
+    }
+    app.get("/{product_id}", responses={404: {"description": "mine"}})(typed)
+    install(app, problem_details=True)
+    paths = app.openapi()["paths"]
+
+    assert paths["/x"]["x-internal"] == {"get": 1}
+    assert paths["/{product_id}"]["get"]["responses"]["404"] == {"description": "mine"}
+    assert paths["/{product_id}"]["get"]["responses"]["422"]["description"] == "mine"

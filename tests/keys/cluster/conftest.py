@@ -1,0 +1,27 @@
+"""Schemas for tables with cluster keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, text
+
+
+@pytest.fixture
+def new_schema(engine: Engine) -> Iterator[Callable[[], str]]:
+    """Make schemas; they go after the test, with what is in them. On MySQL and MariaDB they are the whole server's."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"cluster_attic_{os.getpid()}_{len(made)}")
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE SCHEMA {made[-1]}"))
+        return made[-1]
+
+    yield make
+    with engine.begin() as connection:
+        for schema in made:
+            cascade = " CASCADE" if engine.name == "postgresql" else ""
+            connection.execute(text(f"DROP SCHEMA {schema}{cascade}"))

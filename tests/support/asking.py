@@ -1,0 +1,18 @@
+"""Requests to an application in memory, whose errors are raised: ``asked(app, "/items/1", "/items/2")``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+
+
+def asked(app: Any, *paths: str, method: str = "GET", **request: Any) -> list[httpx.Response]:
+    """What *app* answers at *paths*."""
+    return asyncio.run(asking(app, *paths, method=method, **request))
+
+
+async def asking(app: Any, *paths: str, method: str = "GET", **request: Any) -> list[httpx.Response]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        return [await client.request(method, path, **request) for path in paths]

@@ -1,0 +1,83 @@
+"""Teams and their users, animals in two tables, links with two ids, and a table with room for thirty-six rows."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, MetaData, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, TypedId, bigint_key, public_id_column
+
+A, B, C, D, E = (letter * 12 for letter in "abcde")
+"""Ids of users."""
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class TeamId(TypedId, prefix="member_team"): ...
+
+
+class Team(PublicIdMixin[TeamId], Base):
+    """Has typed ids."""
+
+    __tablename__ = "team"
+    name: Mapped[str | None] = mapped_column(String(50))
+    users: Mapped[list[User]] = relationship(back_populates="team")
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "user"
+    __public_id__ = NanoId()
+    name: Mapped[str | None] = mapped_column(String(200))
+    email: Mapped[str | None] = mapped_column(String(50), unique=True)
+    team_id: Mapped[int | None] = mapped_column(ForeignKey("team.id"))
+    team: Mapped[Team | None] = relationship(back_populates="users")
+
+
+class Tiny(PublicIdMixin, Base):
+    """Thirty-six ids in all."""
+
+    __tablename__ = "tiny"
+    __public_id__ = NanoId(length=1)
+    number: Mapped[int | None]
+
+
+class Link(Base):
+    """Two public ids, one of which has another name for its column."""
+
+    __tablename__ = "link"
+    id: Mapped[int] = bigint_key()
+    short: Mapped[str] = public_id_column(NanoId(length=8))
+    long: Mapped[str] = public_id_column(NanoId(length=20), name="long_text")
+    url: Mapped[str | None] = mapped_column(String(50), unique=True)
+
+
+class Animal(PublicIdMixin, Base):
+    __tablename__ = "animal"
+    kind: Mapped[str] = mapped_column(String(10))
+    name: Mapped[str | None] = mapped_column(String(50))
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}  # noqa: RUF012  # as SQLAlchemy has it
+
+
+class Cat(Animal):
+    """In the table of animals."""
+
+    __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
+
+
+class Dog(Animal):
+    """In a table of its own as well."""
+
+    __tablename__ = "dog"
+    id: Mapped[int] = mapped_column(ForeignKey("animal.id"), primary_key=True)
+    tricks: Mapped[int | None]
+    __mapper_args__ = {"polymorphic_identity": "dog"}  # noqa: RUF012
+
+
+class Seat(PublicIdColumnMixin, Base):
+    """Has a key of two columns."""
+
+    __tablename__ = "seat"
+    line: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
