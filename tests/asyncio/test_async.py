@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, String, event, func, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -20,6 +21,8 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session, selectinload
 
 from sqlalchemy_public_id import (
+    NanoId,
+    PublicIdCollision,
     PublicIdMixin,
     PublicIdNotFound,
     TypedId,
@@ -51,6 +54,13 @@ class Writer(PublicIdMixin[WriterId], Base):
 class Book(PublicIdMixin, Base):
     __tablename__ = "book"
     writer_id: Mapped[int | None] = mapped_column(ForeignKey(Writer.id))
+
+
+class Tiny(PublicIdMixin, Base):
+    """Thirty-six ids in all."""
+
+    __tablename__ = "tiny"
+    __public_id__ = NanoId(length=1)
 
 
 TICKET = Token(prefix="asticket")
@@ -295,5 +305,35 @@ def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
         await session.commit()
         agree(books, await session.execute(select(Book.id, Book.public_id)))
         assert await session.scalar(select(func.count()).select_from(Book)) == rows + 2
+
+    run(story)
+
+
+def test_bulk_insert_into_a_small_space(run: Callable[[Story], None]) -> None:
+    """Thirty-six objects find thirty-six ids; for one more there is an error, after which the session goes on."""
+
+    async def story(session: AsyncSession) -> None:
+        objects = [Tiny() for _ in range(36)]
+        for part in (objects[:20], objects[20:]):
+            await bulk.insert(session, part)
+        agree(objects, (await session.execute(select(Tiny.id, Tiny.public_id))).all())
+        await session.commit()
+        with pytest.raises(PublicIdCollision):
+            await bulk.insert(session, [Tiny()])
+        await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Tiny)) == 36
+
+    run(story)
+
+
+@pytest.mark.parametrize("names", [["Ada"], ["new", "Ada"], ["new", "new"]], ids=", ".join)
+def test_bulk_insert_and_other_constraints(run: Callable[[Story], None], names: list[str]) -> None:
+    """A duplicate of another kind is the error that it always was."""
+
+    async def story(session: AsyncSession) -> None:
+        with pytest.raises(IntegrityError):
+            await bulk.insert(session, [Writer(name=name) for name in names])
+        await session.rollback()
+        assert await session.scalar(select(func.count()).select_from(Writer)) == 2
 
     run(story)

@@ -30,6 +30,7 @@ from support.purchases import ADA, A, B, Base, Customer, Line, Order, stored
 from support.shapes import FOR_SERVERS, SHAPES
 from support.stories import tell
 
+from conftest import Statements
 from sqlalchemy_public_id import (
     ConfigurationError,
     IdempotencyConflict,
@@ -37,6 +38,7 @@ from sqlalchemy_public_id import (
     bigint_key,
     lookup,
     public_id_column,
+    testing,
 )
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.columns import public_id_type
@@ -123,6 +125,16 @@ def test_only_what_is_set_is_compared(db: Session) -> None:
         assert caught.value.differing == tuple(other)
 
 
+def test_deferred_column(db: Session, statements: Statements) -> None:
+    """A deferred column is compared as others are: its value comes with the row."""
+    insert_once(db, Order(public_id=A, note="deferred"))
+    db.expunge_all()
+    statements.clear()
+    assert insert_once(db, Order(public_id=A, note="deferred"))[1] is False
+
+    assert len([statement for statement in statements.starting("SELECT") if "FROM" in statement]) == 1
+
+
 @pytest.mark.parametrize("expire_on_commit", [True, False])
 def test_row_that_has_changed(db: Session, engine: Engine, expire_on_commit: bool) -> None:
     """The contents of the row as it is now count, also where the session has an older object of it."""
@@ -189,6 +201,16 @@ def test_none_for_another_id(db: Session) -> None:
         insert_once(db, Order(public_id=A, code=None), attribute="code")
 
 
+def test_collision_of_another_id(db: Session) -> None:
+    """Where another id of the row collides that the library makes, it is made again, as everywhere."""
+    order, _ = insert_once(db, Order(public_id=A))
+    with testing.collisions(Order, order.code, attribute="code"):
+        other, created = insert_once(db, Order(public_id=B))
+
+    assert created
+    assert other.code != order.code
+
+
 def test_dataclass(db: Session, engine: Engine) -> None:
     """A dataclass whose constructor is called with ``None`` as its id is refused; with an id it is inserted once."""
     with pytest.raises(ConfigurationError, match="no public_id"):
@@ -246,15 +268,45 @@ def test_object_that_is_not_new(db: Session) -> None:
         insert_once(db, order)
 
 
-def test_costs(db: Session, engine: Engine) -> None:
+def driven(engine: Engine) -> list[str]:
+    """Return the first words of the statements that reach the driver from now on; the list grows."""
+    sent: list[str] = []
+
+    def record(query: Any) -> None:
+        sent.append(str(query).split()[0])
+
+    def listen(connection: Any, *rest: Any) -> None:
+        if engine.name == "sqlite":
+            connection.set_trace_callback(record)
+        elif engine.name == "postgresql":
+
+            class Recording(connection.cursor_factory):  # type: ignore[misc]
+                def execute(self, query: Any, *rest: Any, **options: Any) -> Any:
+                    record(query)
+                    return super().execute(query, *rest, **options)
+
+            connection.cursor_factory = Recording
+        else:
+            query = connection.query
+            connection.query = lambda sql, *rest: record(sql) or query(sql, *rest)
+
+    engine.dispose()
+    event.listen(engine, "connect", listen)
+    return sent
+
+
+def test_what_is_sent(db: Session, engine: Engine) -> None:
     """The first time takes an INSERT in a savepoint, and a turn on MySQL and MariaDB; a repetition one SELECT more.
 
-    That SELECT ends the turn, too.
+    That SELECT ends the turn, too. The driver gets nothing else.
     """
-    sent: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *call: sent.append(call[2].split()[0]))
+    db.close()
+    sent = driven(engine)
+    db.connection()
+    sent.clear()
     insert_once(db, Line(public_id=A))
     first = list(sent)
+    db.expunge_all()
     sent.clear()
     insert_once(db, Line(public_id=A))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, MetaData, select
+from sqlalchemy import Engine, ForeignKey, MetaData, select
+from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
 from support.purchases import A, B, Base, Bill, Customer, Line, Note, Order, Tag, Voucher, stored
 from support.stories import tell
 
-from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
+from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict, PublicIdMixin
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
 from sqlalchemy_public_id.idempotency import insert_once
 
@@ -56,6 +57,15 @@ def test_parent_that_is_not_stored(db: Session, engine: Engine) -> None:
     assert grace.orders == []
 
 
+def test_parent_of_another_session(db: Session, engine: Engine) -> None:
+    """The error is that of ``session.add()``, and the other session has what it had."""
+    with Session(engine) as other:
+        other.add(ada := Customer(name="Ada"))
+        other.commit()
+        with pytest.raises(InvalidRequestError, match="already attached to session"):
+            insert_once(db, Order(public_id=A, customer=ada))
+
+
 def test_reference_that_differs(db: Session) -> None:
     """A foreign key that differs is named as its reference, where the model has one: it is what a client has sent."""
     db.add_all([first := Customer(name="Ada"), second := Customer(name="Grace")])
@@ -90,8 +100,6 @@ def test_links_of_every_kind(db: Session, engine: Engine, is_loaded: bool) -> No
     db.commit()
     if is_loaded:
         assert (ada.orders, tag.orders, bill.order, line.order, ada.by_number) == ([], [], None, None, {})
-    pending = Customer(name="pending")
-    db.add(pending)
     order = Order(public_id=A, customer=ada, tags=[tag], bill=bill, lines=[line, Line()])
 
     assert insert_once(db, order) == (order, True)
@@ -99,7 +107,9 @@ def test_links_of_every_kind(db: Session, engine: Engine, is_loaded: bool) -> No
     assert insert_once(db, voucher) == (voucher, True)
     note = Note(public_id=A, customer=ada)
     assert insert_once(db, note) == (note, True)
-    assert insert_once(db, Order(public_id=B, customer=pending))[1] is True
+    db.add_all([pending := Customer(name="pending"), pending_bill := Bill()])
+    other, created = insert_once(db, Order(public_id=B, customer=pending, bill=pending_bill))
+    assert (pending.orders, pending_bill.order, created) == ([other], other, True)
     for _ in range(2):
         assert (ada.orders, tag.orders, bill.order, line.order) == ([order], [order], order, order)
         assert (ada.by_number, db.scalars(ada.written.select()).all()) == ({"7": voucher}, [note])
@@ -132,6 +142,43 @@ def test_changes_of_a_parent(db: Session) -> None:
 
     assert sorted(str(order.number) for order in ada.orders) == ["2", "3"]
     assert eve.orders == [first]
+
+
+@pytest.mark.parametrize("way", ["refresh", "expire"])
+def test_collection_that_a_listener_loads_again(db: Session, listen: Callable[..., None], way: str) -> None:
+    """An object is once in the collection of its parent, also if a listener has loaded that, or expired it."""
+    db.add(ada := Customer(name="Ada"))
+    db.flush()
+    assert ada.orders == []
+    listen(db, "after_flush_postexec", lambda session, context: getattr(session, way)(ada, ["orders"]))
+
+    order, _ = insert_once(db, Order(public_id=A, customer=ada))
+    assert ada.orders == [order]
+
+
+def test_relationship_that_one_side_knows(create: Callable[[MetaData], None], session: Session) -> None:
+    """What was added to a collection that does not know of the other side is kept, though the flush warns."""
+
+    class Own(DeclarativeBase): ...
+
+    class Shelf(PublicIdMixin, Own):
+        __tablename__ = "shelf"
+        books = relationship("Book", lazy="write_only")
+
+    class Book(PublicIdMixin, Own):
+        __tablename__ = "book"
+        shelf_id: Mapped[int | None] = mapped_column(ForeignKey(Shelf.id))
+        shelf = relationship("Shelf", back_populates="books")
+
+    create(Own.metadata)
+    session.add(shelf := Shelf())
+    session.commit()
+    shelf.books.add(earlier := Book())
+
+    with pytest.warns(SAWarning, match="not in session"):
+        book, _ = insert_once(session, Book(public_id=A, shelf=shelf))
+    session.commit()
+    assert earlier.shelf_id == book.shelf_id == shelf.id
 
 
 def test_loaded_collections_stay_loaded(async_engine: AsyncEngine) -> None:

@@ -200,6 +200,18 @@ def test_failed_savepoint_of_the_caller(db: Session, engine: Engine) -> None:
     assert stored(engine) == [A]
 
 
+def test_many_in_one_transaction(db: Session, engine: Engine) -> None:
+    """First inserts and repetitions alternate, more often than drivers need to prepare their statements."""
+    ids = NanoId().generate_many(12)
+    for public_id in ids:
+        assert insert_once(db, Order(public_id=public_id))[1] is True
+        db.expunge_all()
+        assert insert_once(db, Order(public_id=public_id))[1] is False
+    db.commit()
+
+    assert stored(engine) == sorted(ids)
+
+
 def test_savepoint_that_is_rolled_back(db: Session, engine: Engine) -> None:
     """What a savepoint of the caller undoes can be sent again, as the same object or another, with its relations."""
     ada = Customer(name="Ada")

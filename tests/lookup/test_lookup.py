@@ -254,6 +254,19 @@ def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner])
 
 
 @pytest.mark.backend
+def test_resolve_many(db: Session, statements: list[str]) -> None:
+    """Ids of several models, in any order, lead to their rows, in one statement a model; others are left out."""
+    unknown = [UNKNOWN, Plain().public_id, *(value for value in IMPOSSIBLE if value != CARS[0])]
+    asked = [CARS[2], GRACE, *unknown, CARS[0], str(ADA), GRACE]
+    found = lookup.resolve_many(db, iter(asked))
+
+    assert list(found) == [CARS[2], GRACE, CARS[0], ADA]
+    assert [type(row) for row in found.values()] == [Truck, Owner, Car, Owner]
+    assert {row.public_id: row for row in found.values()} == found
+    assert len(statements) == 2
+
+
+@pytest.mark.backend
 def test_get_many(db: Session, statements: list[str]) -> None:
     """The rows come in the order asked for, once each, without those that are unknown; in one statement."""
     asked = [GRACE, UNKNOWN, str(ADA), None, GRACE, *IMPOSSIBLE]

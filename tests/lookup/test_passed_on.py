@@ -52,12 +52,13 @@ CALLS: dict[str, Callable[[str], tuple[Any, ...]]] = {
     "get_many": lambda given: (Book, [given]),
     "get_or_404": lambda given: (Book, given),
     "resolve": lambda given: (given,),
+    "resolve_many": lambda given: ([given],),
     "keys_of": lambda given: (Book, [given]),
     "public_ids_of": lambda given: (Book, [KEYS[given]]),
     "page": lambda given: (Book,),
 }
 """Function → its arguments for a public id, besides the session and those with names."""
-LOADING = ["get", "get_one", "get_many", "get_or_404", "resolve"]
+LOADING = ["get", "get_one", "get_many", "get_or_404", "resolve", "resolve_many"]
 """Those that load objects of one id, or of several."""
 
 
@@ -120,7 +121,7 @@ def test_where(books: Books, way: str, name: str) -> None:
     assert found["nobody"] is None
 
 
-@each_way(*(name for name in CALLS if name != "resolve"))
+@each_way(*(name for name in CALLS if not name.startswith("resolve")))
 def test_attribute(books: Books, way: str, name: str) -> None:
     """The id that is asked for is that of the attribute."""
     if name == "page":
@@ -140,7 +141,7 @@ def test_load_options(books: Books, way: str, name: str) -> None:
     how: Any = {"with_for_update": lock, "populate_existing": True, "execution_options": options}
     found = books.find(way, name, OURS, options=[load_only(Book.owner)], **how)
 
-    assert vars(found[OURS] if name == "get_many" else found).keys() & {"owner", "title"} == {"owner"}
+    assert vars(found[OURS] if isinstance(found, dict) else found).keys() & {"owner", "title"} == {"owner"}
     (state,) = books.seen
     assert str(state.statement.compile(dialect=postgresql.dialect())).endswith("FOR UPDATE SKIP LOCKED")
     assert [state.execution_options.get(name) for name in ("populate_existing", "mark")] == [True, 7]

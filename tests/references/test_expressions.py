@@ -193,6 +193,8 @@ def declared(column: Any, related: Callable[[], Any], ref: Any, other: Any = Pub
 
     class Own(DeclarativeBase): ...
 
+    Table("pairs", Own.metadata, *(Column(each, ForeignKey(f"{each}.id")) for each in ("target", "pointing")))
+
     class Target(other, Own):
         __tablename__ = "target"
         pointing_id = mapped_column(ForeignKey("pointing.id", use_alter=True))
@@ -237,8 +239,9 @@ class OnlyKey:
             lambda: many_to_one(primaryjoin="and_(foreign(Pointing.target_id) == Target.id, Target.id > 5)"),
             *("target", PublicIdMixin, "condition of its own"),
         ),
+        (lambda: relationship("Target", secondary="pairs"), "target", PublicIdMixin, "manytomany"),
     ],
-    ids=["no relationship", "one-to-many", "viewonly", "no public id", "condition"],
+    ids=["no relationship", "one-to-many", "viewonly", "no public id", "condition", "many-to-many"],
 )
 def test_refused(related: Callable[[], Any], ref: str, other: Any, message: str) -> None:
     """A reference that cannot work is an error when the mappers are configured, which names the attribute."""
@@ -302,10 +305,18 @@ def test_several_public_ids() -> None:
 
 @pytest.mark.parametrize("is_customer_first", [True, False])
 @pytest.mark.parametrize("as_function", [True, False])
-def test_backref(is_customer_first: bool, as_function: bool) -> None:
-    """The relationship may be made by a ``backref`` of the other model, whichever of the two is declared first."""
+@pytest.mark.parametrize("is_one_refused", [False, True], ids=["", "beside a declaration that failed"])
+def test_backref(is_customer_first: bool, as_function: bool, is_one_refused: bool) -> None:
+    """The relationship may be made by a ``backref`` of the other model, whichever of the two is declared first.
+
+    A class that could not be mapped, and is alive, as in an interpreter, does not matter.
+    """
 
     class Own(DeclarativeBase): ...
+
+    if is_one_refused:
+        with pytest.raises(ArgumentError) as failed:  # noqa: F841  its traceback keeps the class
+            type("Failed", (Own,), {"__tablename__": "failed", "__table_args__": (1,)})
 
     def declare_shop() -> Any:
         class Shop(PublicIdMixin, Own):
@@ -357,6 +368,28 @@ def test_a_backref_that_cannot_be_seen() -> None:
         Own.registry.configure()
     with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: the relationship 'shop' is onetomany"):
         Sale(shop_public_id="0123456789ab")
+
+
+def test_a_backref_of_another_model() -> None:
+    """A ``backref`` of that name that goes to another model does not help."""
+
+    class Own(DeclarativeBase): ...
+
+    class Sale(PublicIdMixin, Own):
+        __tablename__ = "sale"
+        shop_public_id: Mapped[str | None] = public_ref("shop")
+
+    class Gift(PublicIdMixin, Own):
+        __tablename__ = "gift"
+        shop_id: Mapped[int | None] = mapped_column(ForeignKey("shop.id"))
+
+    class Shop(PublicIdMixin, Own):
+        __tablename__ = "shop"
+        gifts = relationship("Gift", backref="shop")
+
+    with pytest.raises(ConfigurationError, match=r"Sale\.shop_public_id: Sale has no relationship 'shop'; it has none"):
+        Own.registry.configure()
+    Own.registry.dispose()  # whoever configures mappers next would find them
 
 
 def test_a_class_that_waits_beside_a_declaration_that_failed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
@@ -328,6 +329,36 @@ def test_other_attributes_expired(db: Session, statements: list[str], way: Liter
 
     assert order.customer_public_id == CUSTOMERS[0]
     assert statements == []
+
+
+def test_two_sessions(db: Session, engine: Engine) -> None:
+    """What one session has read, or assigned, is not what another one shows."""
+    order = page(db)[0]
+    assert order.customer_public_id == CUSTOMERS[0]
+    with Session(engine) as other:
+        there = other.get_one(Order, order.id)
+        there.customer_public_id = CUSTOMERS[9]
+        other.flush()
+        assert order.customer_public_id == CUSTOMERS[0]
+        other.rollback()
+        assert there.customer_public_id == CUSTOMERS[0]
+
+
+@pytest.mark.backend
+def test_threads(engine: Engine) -> None:
+    """Sessions of several threads read, assign and roll back at once."""
+
+    def work(number: int) -> list[str]:
+        with Session(engine) as session:
+            orders = page(session)[number * 10 : number * 10 + 10]
+            for order in orders:
+                order.billing_public_id = ADDRESSES[2]
+            if engine.name != "sqlite":  # it has one writer
+                session.flush()
+            return [order.customer_public_id for order in orders]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(10))) == [[customer] * 10 for customer in CUSTOMERS]
 
 
 def test_detached(db: Session) -> None:

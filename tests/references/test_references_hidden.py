@@ -332,6 +332,25 @@ def test_lookup(db: Session, statements: Any) -> None:
         assert list(lookup.get_many(other, Buyer, [HIDDEN, SEEN])) == [HIDDEN, SEEN]
 
 
+def test_two_tenants(filled: None, engine: Engine) -> None:
+    """Where conditions keep tenants apart, a foreign key that crosses shows the opaque id, which opens nothing."""
+    with Session(engine) as session:
+        ours = with_loader_criteria(Buyer, Buyer.public_id == SEEN, include_aliases=True)
+
+        @event.listens_for(session, "do_orm_execute")
+        def _(state: ORMExecuteState) -> None:
+            state.statement = state.statement.options(ours)  # type: ignore[union-attr]
+
+        one, other = sale(session), sale(session, "seen")
+
+        assert (one.buyer_public_id, other.buyer_public_id) == (HIDDEN, SEEN)
+        assert lookup.get(session, Buyer, HIDDEN) is None
+        assert one.buyer is None
+        other.buyer_public_id = HIDDEN
+        with pytest.raises(PublicIdNotFound):
+            session.flush()
+
+
 # --- rows that cannot be read
 
 

@@ -150,6 +150,19 @@ def test_one_statement_a_scope(session: Session, tenants: Tenants, statements: S
     assert len(statements.starting("SELECT")) == 2
 
 
+def test_scope_of_one_of_two_references(session: Session, tenants: Tenants, statements: Statements) -> None:
+    """References with a scope and without find their rows together, and the scope holds for its own only."""
+    given = {"organisation_id": tenants.ours.id, "author_public_id": tenants.eve.public_id}
+    ticket = Ticket(**given, assignee_public_id=tenants.ada.public_id)
+    statements.clear()
+    assign(session, ticket)
+    assert len(statements.starting("SELECT")) == 1
+    assert (ticket.author, ticket.assignee) == (tenants.eve, tenants.ada)
+
+    with pytest.raises(PublicIdNotFound):
+        assign(session, Ticket(**given, assignee_public_id=tenants.eve.public_id))
+
+
 def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
     """An object without its tenant before the flush is refused with what to set."""
     session.add(Ticket(assignee_public_id=tenants.ada.public_id))
