@@ -1,11 +1,13 @@
 """Run by Alembic for each of its commands: connects, and names the metadata of the tables."""
 
+import asyncio
 from logging.config import fileConfig
 from typing import Any
 
 from alembic import context
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, engine_from_config, event, pool
+from sqlalchemy import Connection, Engine, engine_from_config, event, make_url, pool
+from sqlalchemy.ext.asyncio import AsyncEngine, async_engine_from_config
 
 from sqlalchemy_public_id.alembic import take_turn
 
@@ -85,14 +87,28 @@ def migrate(connection: Connection) -> None:
 
 
 def run_migrations_online() -> None:
-    """Connect, and run the migrations."""
+    """Connect, with a synchronous or an asynchronous driver, and run the migrations."""
     engine = config.attributes.get("connection")  # pytest-alembic passes the engine of its fixture
     if engine is None:
-        engine = engine_from_config(config.get_section(config.config_ini_section, {}), poolclass=pool.NullPool)
+        section = config.get_section(config.config_ini_section, {})
+        is_async = make_url(section["sqlalchemy.url"]).get_dialect().is_async
+        from_config = async_engine_from_config if is_async else engine_from_config
+        engine = from_config(section, poolclass=pool.NullPool)
+    if isinstance(engine, AsyncEngine):
+        asyncio.run(run_async_migrations(engine))
+        return
     set_up_connections_of(engine)
     # not engine.begin(): inside a transaction that Alembic did not begin, no step can commit
     with engine.connect() as connection:
         migrate(connection)
+
+
+async def run_async_migrations(engine: AsyncEngine) -> None:
+    """Run the migrations on a connection of an asynchronous driver."""
+    set_up_connections_of(engine.sync_engine)
+    async with engine.connect() as connection:
+        await connection.run_sync(migrate)
+    await engine.dispose()
 
 
 if context.is_offline_mode():

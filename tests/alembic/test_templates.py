@@ -51,15 +51,15 @@ def edit(file: Path, *changes: tuple[str, str]) -> None:
     file.write_text(told)
 
 
-def with_driver(url: URL, template: str, database: str) -> URL:
-    """The same database, through a driver for *template*."""
-    return url.set(drivername=url_of(database, DRIVERS[database]).drivername) if template == "async" else url
+def with_driver(url: URL, kind: str, database: str) -> URL:
+    """The same database, through a synchronous or an asynchronous driver."""
+    return url.set(drivername=url_of(database, DRIVERS[database]).drivername) if kind == "async" else url
 
 
-@pytest.mark.parametrize("template", ["generic", "async"])
-def test_there_and_back(template: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
-    """A table gains a public id with each template on each database, loses it, and gains it again."""
-    project = new_project(template, with_driver(engine.url, template, database))
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_there_and_back(kind: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
+    """A table gains a public id through both kinds of drivers on each database, loses it, and gains it again."""
+    project = new_project(with_driver(engine.url, kind, database))
     project.migrate(old_shop())
     with engine.begin() as connection:
         connection.execute(text("INSERT INTO customer (name) VALUES ('Ada'), ('Grace')"))
@@ -72,18 +72,16 @@ def test_there_and_back(template: str, engine: Engine, new_project: Callable[...
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("template", "database"), [("generic", "sqlite"), ("async", "postgresql")], indirect=["database"]
-)
+@pytest.mark.parametrize(("kind", "database"), [("sync", "sqlite"), ("async", "postgresql")], indirect=["database"])
 def test_from_the_command_line(
-    template: str, tmp_path: Path, engine: Engine, new_project: Callable[..., Project], database: str
+    kind: str, tmp_path: Path, engine: Engine, new_project: Callable[..., Project], database: str
 ) -> None:
-    """From ``alembic init`` to public ids by commands, as the README of a template tells it."""
+    """From ``alembic init`` to public ids by commands, as the README of the template tells it."""
     new_project()  # for its end: it empties the database
-    url = with_driver(engine.url, template, database)
+    url = with_driver(engine.url, kind, database)
     folder = tmp_path / "work"
     folder.mkdir()
-    alembic(folder, "init", "-t", str(TEMPLATES / template), "migrations")
+    alembic(folder, "init", "-t", str(TEMPLATES / "generic"), "migrations")
     edit(folder / "alembic.ini", ("driver://user:password@localhost/database", url.render_as_string(False)))
     env = folder / "migrations" / "env.py"
     edit(
@@ -106,12 +104,10 @@ def test_from_the_command_line(
         assert len(set(connection.scalars(text("SELECT public_id FROM customer")))) == 2
 
 
-@pytest.mark.parametrize("template", ["generic", "async"])
-def test_settings_of_connections(
-    template: str, engine: Engine, new_project: Callable[..., Project], database: str
-) -> None:
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_settings_of_connections(kind: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
     """No statement of a migration waits for minutes, and SQLite deletes no rows of other tables."""
-    project = new_project(template, with_driver(engine.url, template, database))
+    project = new_project(with_driver(engine.url, kind, database))
     question, answer = LOCK_TIMEOUT[database]
     project.write(f"assert str(op.get_bind().exec_driver_sql({question!r}).scalar()) == {answer!r}")
 
@@ -133,10 +129,10 @@ def test_each_migration_has_its_transaction(new_project: Callable[..., Project],
     assert project.differences(old_shop()) == []
 
 
-@pytest.mark.parametrize("template", ["generic", "async"])
-def test_offline(template: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_offline(kind: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
     """``--sql`` writes the statements, and needs no connection."""
-    project = new_project(template, with_driver(engine.url, template, database))
+    project = new_project(with_driver(engine.url, kind, database))
     project.revision(old_shop())
 
     command.upgrade(project.config, "head", sql=True)
@@ -144,8 +140,7 @@ def test_offline(template: str, engine: Engine, new_project: Callable[..., Proje
     assert "CREATE TABLE customer" in project.output.getvalue()
 
 
-def test_templates_have_what_alembic_takes() -> None:
-    """Each template is complete, and has a README, without which Alembic does not list it."""
-    for template in ("generic", "async"):
-        names = {path.name for path in (TEMPLATES / template).iterdir()}
-        assert names - {"__pycache__"} == {"README", "alembic.ini.mako", "env.py", "script.py.mako"}
+def test_template_has_what_alembic_takes() -> None:
+    """The template is complete, and has a README, without which Alembic does not list it."""
+    names = {path.name for path in (TEMPLATES / "generic").iterdir()}
+    assert names - {"__pycache__"} == {"README", "alembic.ini.mako", "env.py", "script.py.mako"}

@@ -304,10 +304,10 @@ def test_budget(format: str, line: str) -> None:
     assert line in result.stdout
 
 
-@pytest.mark.parametrize("name", ["generic", "async"])
-def test_template(name: str) -> None:
+@pytest.mark.parametrize("names", [[], ["generic"], ["async"]])
+def test_template(names: list[str]) -> None:
     """The absolute path of the folder is printed, and Alembic finds what it needs there."""
-    folder = Path(run("template", name).stdout.removesuffix("\n"))
+    folder = Path(run("template", *names).stdout.removesuffix("\n"))
 
     assert folder.is_absolute()
     assert {"alembic.ini.mako", "env.py", "script.py.mako"} <= {path.name for path in folder.iterdir()}

@@ -192,11 +192,11 @@ def test_inside_a_transaction(pooler: Pooler, people: People) -> None:
     people.check_complete()
 
 
-@pytest.mark.parametrize("template", ["generic", "async"])
-def test_template(pooler: Pooler, template: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
+def test_template(pooler: Pooler, driver: str, tmp_path: Path) -> None:
     """The lock timeout of the shipped env.py is set in each migration, and does not remain in the pooler's sessions."""
     before = pooler.settings()
-    project = Project(tmp_path, pooler.direct, template, pooler.transaction.url)
+    project = Project(tmp_path, pooler.direct, pooler.transaction.url.set(drivername=f"postgresql+{driver}"))
     project.config.attributes["metadata"] = old_shop()
     project.write("assert op.get_bind().exec_driver_sql('SHOW lock_timeout').scalar() == '5s'")
     project.write("assert op.get_bind().exec_driver_sql('SHOW lock_timeout').scalar() == '5s'")

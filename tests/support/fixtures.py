@@ -70,8 +70,8 @@ def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Projec
 
     _empty(engine)
 
-    def make(template: str = "generic", url: URL | None = None) -> Project:
-        return Project(tmp_path, engine, template, url)
+    def make(url: URL | None = None) -> Project:
+        return Project(tmp_path, engine, url)
 
     yield make
     _empty(engine)

@@ -21,13 +21,12 @@ TEMPLATES = Path(__file__).parents[2] / "alembic_templates"
 class Project:
     """A folder with migrations for one database."""
 
-    def __init__(self, folder: Path, engine: Engine, template: str = "generic", url: URL | None = None) -> None:
+    def __init__(self, folder: Path, engine: Engine, url: URL | None = None) -> None:
         self.engine = engine
         self.folder = folder / "migrations"
-        self.template = template
         self.output = io.StringIO()
         self.config = Config(folder / "alembic.ini", stdout=self.output)
-        command.init(self.config, str(self.folder), template=str(TEMPLATES / template))
+        command.init(self.config, str(self.folder), template=str(TEMPLATES / "generic"))
         self.config = Config(stdout=self.output, output_buffer=self.output)  # without the file, logging is left alone
         self.config.set_main_option("script_location", str(self.folder))
         self.config.set_main_option("path_separator", "os")
@@ -38,7 +37,7 @@ class Project:
     def configure(self, options: str = "", before: str = "") -> None:
         """Let env.py give these *options* to ``context.configure()``, and execute *before* at its beginning."""
         env = self.folder / "env.py"
-        told = (TEMPLATES / self.template / "env.py").read_text()
+        told = (TEMPLATES / "generic" / "env.py").read_text()
         told = told.replace("target_metadata = None", 'target_metadata = config.attributes["metadata"]')
         told = told.replace("target_metadata=target_metadata,", f"target_metadata=target_metadata, {options}")
         env.write_text(f"{before}\n{told}")

@@ -101,11 +101,14 @@ def _years(hours: float) -> str:
     return f"{years:,.1f}" if years < 1e6 else f"10^{math.log10(years):.0f}"
 
 
-@public_id.command(epilog=example_lines('alembic init -t "$(public-id template async)" migrations'))
-@click.argument("name", type=click.Choice(["generic", "async"]))
+@public_id.command(epilog=example_lines('alembic init -t "$(public-id template)" migrations'))
+@click.argument("name", type=click.Choice(["generic", "async"]), default="generic")
 def template(name: str) -> None:
-    """Print the path of the Alembic template NAME."""
-    folders = [folder / name for folder in _TEMPLATES]
+    """Print the path of the template for 'alembic init'.
+
+    The template serves synchronous and asynchronous drivers, so both names of Alembic's own templates mean it.
+    """
+    folders = [folder / "generic" for folder in _TEMPLATES]
     existing = next((folder for folder in folders if folder.is_dir()), None)
     if existing is None:
         raise UsageProblem(f"no folder {str(folders[0])!r}: the installation is incomplete; install the package again")
