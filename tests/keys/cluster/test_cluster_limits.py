@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, MetaData, insert, inspect, select, text
+from sqlalchemy import Engine, MetaData, delete, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
-from support.depots import hexes, models
+from support.depots import hexes, migrate, models
 from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError
@@ -170,19 +170,41 @@ def test_no_functions(engine: Engine) -> None:
 # --- a counter within a range
 
 
-def at_the_end(session: Session, table: str = "depot") -> None:
-    """Let the next key be the last one of cluster 10."""
-    last = range_of(10).last
+def at_the_end(session: Session, cluster: int = 10) -> None:
+    """Let the next key be the last one of *cluster*."""
+    last = range_of(cluster).last
     name = session.get_bind().dialect.name
     session.execute(
         text(
             {
-                "postgresql": f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last - 1})",
-                "sqlite": f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = '{table}'",
-            }.get(name, f"ALTER TABLE {table} AUTO_INCREMENT = {last}")
+                "postgresql": f"SELECT setval(pg_get_serial_sequence('depot', 'id'), {last - 1})",
+                "sqlite": f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = 'depot'",
+            }.get(name, f"ALTER TABLE depot AUTO_INCREMENT = {last}")
         )
     )
     session.commit()
+
+
+def test_set_cluster_when_the_last_key_is_made(
+    engine: Engine, create: Callable[[MetaData], None], session: Session
+) -> None:
+    """The last cluster of all ends at the largest number there is; to set it again is no error, and makes no key."""
+    metadata, Depot, _ = models(cluster=32767)
+    create(metadata)
+    at_the_end(session, cluster=32767)
+    session.add(Depot())
+    session.commit()
+
+    migrate(engine, "set_cluster", "depot", cluster=32767)
+    if engine.name in {"postgresql", "sqlite"}:  # the others look at what is there when they are asked
+        session.execute(delete(Depot))
+        session.commit()
+        migrate(engine, "set_cluster", "depot", cluster=32767)
+
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"maximum value|Duplicate entry|Out of range|is full"):
+        session.flush()
+    session.rollback()
 
 
 def test_the_range_ends(create: Callable[[MetaData], None], session: Session) -> None:
