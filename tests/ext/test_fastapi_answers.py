@@ -437,6 +437,16 @@ def test_operations_that_insert(method: str, path: str, body: type[BaseModel], e
     assert ("404" in responses, "409" in responses) == ("{" in path, expected)
 
 
+def test_operations_without_public_ids() -> None:
+    """An operation that has nothing to do with public ids keeps the answers that FastAPI documents for it."""
+    plain, installed = FastAPI(), FastAPI()
+    install(installed)
+    for app in (plain, installed):
+        app.post("/numbers/{product_id}")(untyped)
+
+    assert installed.openapi()["paths"] == plain.openapi()["paths"]
+
+
 def test_answers_that_are_described_already() -> None:
     """Answers that a route describes itself stay, as do extensions, and operations without responses."""
     app = FastAPI(responses={422: {"description": "mine", "content": {"text/plain": {}}}})

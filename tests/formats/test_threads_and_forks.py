@@ -74,6 +74,26 @@ def test_children_and_grandchildren(format: Format) -> None:
 
 @pytest.mark.slow
 @every_format
+def test_forked_by_threads(format: Format) -> None:
+    """Threads that make ids before and after they fork, and threads of their children, share none either."""
+
+    def work() -> list[str]:
+        return [format.generate() for _ in range(500)]
+
+    def in_more_threads() -> list[str]:
+        return work() + [id for ids in in_threads(4, work) for id in ids]
+
+    def fork_in_thread() -> list[str]:
+        before, child = work(), fork(in_more_threads)
+        return before + work() + child()
+
+    made = [id for ids in in_threads(4, fork_in_thread) for id in ids]
+
+    assert len(made) == len(set(made)) == 4 * (2 + 5) * 500
+
+
+@pytest.mark.slow
+@every_format
 def test_fork_while_a_thread_makes_ids(format: Format) -> None:
     """A child makes ids although a thread of its parent was making one in the moment of the fork."""
     stop = threading.Event()

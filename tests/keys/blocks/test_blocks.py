@@ -72,6 +72,14 @@ def test_numbers_count_up(allocators: Allocators) -> None:
     assert got == list(range(5, 1258))
 
 
+def test_allocators_share_a_counter(allocators: Allocators) -> None:
+    """Two allocators of one sequence, with blocks of other sizes, never get the same number."""
+    pair = allocators(), allocators(block=7)
+    got = [allocator.next() for _ in range(500) for allocator in pair]
+
+    assert len(set(got)) == 1000
+
+
 def test_names_are_apart(allocators: Allocators) -> None:
     """Sequences whose names differ in one byte count for themselves."""
     got = [allocators(name).next() for name in ("order", "Order", "order.", "orders")]

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.pool import NullPool
+from support.marks import on
 
+from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator
 
 PROCESSES, THREADS, BLOCK, KEYS, KILLS = 8, 8, 5_000, 1_000_000, 10
@@ -159,3 +161,25 @@ def test_forks_in_the_midst_of_leases(
     assert [reserved for reserved, *_ in written] == [0] * 12
     assert len(set(taken)) == len(taken)
     assert BlockAllocator(server, "order").next() % 20 == 0  # the connections of the parent were left alone
+
+
+@on("sqlite")
+def test_fork_within_a_transaction(engine: Engine, server: Engine) -> None:
+    """A child that is forked while its parent writes to a SQLite file, which SQLite forbids, gets an error in time."""
+    allocator = BlockAllocator(engine, "order", start=0, timeout=0.3)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
+        connection.exec_driver_sql("INSERT INTO note VALUES (1)")
+        child = os.fork()
+        if child == 0:
+            try:
+                allocator.next()
+            except LeaseNotAvailable:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        end = os.waitpid(child, 0)[1]
+    with allocator:
+        first = allocator.next()
+
+    assert (end, first) == (0, 0)

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text, update
-from sqlalchemy.exc import IntegrityError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.pool import NullPool, QueuePool
 from support.marks import on
 
@@ -128,6 +129,57 @@ def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
 
 
 # --- failures
+
+
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")  # killed before SQLAlchemy had it
+@on("postgresql", "mysql", "mariadb")
+def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators) -> None:
+    """Connections that break in the midst of leases cost numbers, never repeat one, and no caller sees it."""
+    several = [allocators(engine=new_engine(engine.name, engine.url), block=5) for _ in range(4)]
+    numbers: set[int] = set()  # of connections
+    done = threading.Event()
+
+    def on_checkout(dbapi_connection: Any, *rest: Any) -> None:
+        info = getattr(dbapi_connection, "info", None)
+        numbers.add(info.backend_pid if info else dbapi_connection.thread_id())
+
+    for allocator in several:
+        event.listen(allocator._lessor.engine, "checkout", on_checkout)
+
+    def kill() -> int:
+        killed = 0
+        statement = "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
+        with engine.connect() as own:
+            while not done.wait(0.005):
+                with suppress(DBAPIError, KeyError), own.begin():
+                    own.execute(text(statement.format(numbers.pop())))
+                    killed += 1
+        return killed
+
+    with ThreadPoolExecutor(5) as threads:
+        killing = threads.submit(kill)
+        try:
+            taken = threads.map(lambda allocator: [allocator.next() for _ in range(600)], several)
+            got = [number for numbers in taken for number in numbers]
+        finally:
+            done.set()
+
+    assert len(set(got)) == 2400
+    assert killing.result() > 0
+
+
+def test_failure_of_a_lease(engine: Engine, allocators: Allocators) -> None:
+    """Numbers in memory need no table; the lease after them fails, and the next one is tried anew."""
+    allocator = allocators()
+    allocator.reserve(100)
+    allocator.table.drop(engine)
+    got = [allocator.next() for _ in range(100)]
+    with pytest.raises(ConfigurationError, match="there is no table public_id_block"):
+        allocator.next()
+    allocator.create_table()
+
+    assert got == list(range(100))
+    assert allocator.next() == 0
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, MetaData, insert, inspect, select, text
+from sqlalchemy import Engine, MetaData, delete, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
-from support.depots import hexes, models
+from support.depots import hexes, migrate, models
 from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import (
     ClusterKey,
+    Ranges,
     cluster_key,
     hex_of,
     range_of,
@@ -67,6 +68,33 @@ def test_no_cluster(create: Callable[[MetaData], None], session: Session) -> Non
 
 
 @on(*SERVERS)
+@pytest.mark.parametrize("row", ["(2, 20)", "(1, 20)", "(1, -1)"])
+def test_one_row_only(create: Callable[[MetaData], None], session: Session, row: str) -> None:
+    """The table of the cluster refuses a second row, and a number that is none."""
+    metadata, *_ = models(cluster=10 if "20" in row else None, strategy="function")
+    create(metadata)
+
+    with pytest.raises(DBAPIError):
+        session.execute(text(f"INSERT INTO cluster_config (singleton, cluster) VALUES {row}"))
+
+
+@on(*SERVERS)
+def test_two_rows_all_the_same(create: Callable[[MetaData], None], session: Session) -> None:
+    """Where somebody has taken the constraints away and written two rows, no key is made."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    session.execute(text("DROP TABLE cluster_config"))
+    session.execute(text("CREATE TABLE cluster_config (cluster SMALLINT)"))
+    session.execute(text("INSERT INTO cluster_config VALUES (10), (20)"))
+    session.commit()
+
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"(?i)more than one row"):
+        session.flush()
+    session.rollback()
+
+
+@on(*SERVERS)
 def test_used_up(create: Callable[[MetaData], None], session: Session) -> None:
     """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
     metadata, Depot, _ = models(cluster=10, strategy="function")
@@ -104,6 +132,30 @@ def test_keys_do_not_wait(engine: Engine, create: Callable[[MetaData], None]) ->
         assert hexes(one, Depot) == ["a000000000002", "a000000000003"]
 
 
+@on("postgresql")
+def test_nothing_is_left(engine: Engine) -> None:
+    """Tables that are dropped take their counters and their function with them."""
+    metadata, *_ = models(cluster=10, strategy="function")
+    metadata.create_all(engine)
+    metadata.drop_all(engine)
+
+    functions = "SELECT count(*) FROM pg_proc WHERE proname = 'this_cluster'"
+    counters = "SELECT count(*) FROM pg_class WHERE relname LIKE 'cluster_sequence_depot%'"
+    with engine.connect() as connection:
+        assert (connection.scalar(text(functions)), connection.scalar(text(counters))) == (0, 0)
+
+
+@on(*SERVERS)
+def test_tables_without_the_configuration(engine: Engine) -> None:
+    """Whoever creates some tables only is told by the database which one is missing."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+
+    with pytest.raises(DBAPIError, match=r"cluster_config\W* (does not|doesn't) exist"):
+        metadata.create_all(engine, tables=[Depot.__table__])
+
+    assert inspect(engine).get_table_names() == []
+
+
 @on("sqlite")
 def test_no_functions(engine: Engine) -> None:
     """SQLite has no functions: the tables are refused, with what to do, and nothing is created."""
@@ -118,19 +170,41 @@ def test_no_functions(engine: Engine) -> None:
 # --- a counter within a range
 
 
-def at_the_end(session: Session, table: str = "depot") -> None:
-    """Let the next key be the last one of cluster 10."""
-    last = range_of(10).last
+def at_the_end(session: Session, cluster: int = 10) -> None:
+    """Let the next key be the last one of *cluster*."""
+    last = range_of(cluster).last
     name = session.get_bind().dialect.name
     session.execute(
         text(
             {
-                "postgresql": f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last - 1})",
-                "sqlite": f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = '{table}'",
-            }.get(name, f"ALTER TABLE {table} AUTO_INCREMENT = {last}")
+                "postgresql": f"SELECT setval(pg_get_serial_sequence('depot', 'id'), {last - 1})",
+                "sqlite": f"UPDATE sqlite_sequence SET seq = {last - 1} WHERE name = 'depot'",
+            }.get(name, f"ALTER TABLE depot AUTO_INCREMENT = {last}")
         )
     )
     session.commit()
+
+
+def test_set_cluster_when_the_last_key_is_made(
+    engine: Engine, create: Callable[[MetaData], None], session: Session
+) -> None:
+    """The last cluster of all ends at the largest number there is; to set it again is no error, and makes no key."""
+    metadata, Depot, _ = models(cluster=32767)
+    create(metadata)
+    at_the_end(session, cluster=32767)
+    session.add(Depot())
+    session.commit()
+
+    migrate(engine, "set_cluster", "depot", cluster=32767)
+    if engine.name in {"postgresql", "sqlite"}:  # the others look at what is there when they are asked
+        session.execute(delete(Depot))
+        session.commit()
+        migrate(engine, "set_cluster", "depot", cluster=32767)
+
+    session.add(Depot())
+    with pytest.raises(DBAPIError, match=r"maximum value|Duplicate entry|Out of range|is full"):
+        session.flush()
+    session.rollback()
 
 
 def test_the_range_ends(create: Callable[[MetaData], None], session: Session) -> None:
@@ -187,6 +261,18 @@ def test_rows_that_are_brought_in(create: Callable[[MetaData], None], session: S
     with pytest.raises(DBAPIError, match="outside of its range"):  # AUTO_INCREMENT goes on from the largest key
         session.flush()
     session.rollback()
+
+
+def test_ranges(create: Callable[[MetaData], None], session: Session) -> None:
+    """A plain range of keys is kept as that of a cluster is."""
+    shards = Ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
+    metadata, Depot, _ = models(*(cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)))
+    create(metadata)
+
+    session.add_all([Depot(), Depot()])
+    session.flush()
+
+    assert session.scalars(select(Depot.id).order_by(Depot.id)).all() == [1001, 1002]
 
 
 def test_the_environment_tells(

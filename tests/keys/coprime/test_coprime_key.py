@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -10,7 +11,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, MetaData, String, Table, insert, select
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.async_tables import session_on
+from support.forks import in_threads
 from support.people import people
 from support.rows import agree
 
@@ -146,6 +150,26 @@ def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any],
     assert {type(id) for id in ids} == {typed}
 
 
+def test_threads(allocator: BlockAllocator, declare: Callable[..., Any], engine: Engine) -> None:
+    """Threads that insert at the same time get ids of their own, and all of them."""
+    model = declare(CoprimeKey(allocator, STEP))
+    allocator.reserve(160)
+
+    def work() -> list[str]:
+        rows = [model() for _ in range(20)]
+        for at in range(0, 20, 5):
+            with Session(engine, expire_on_commit=False) as session:
+                session.add_all(rows[at : at + 5])
+                session.commit()
+        return [row.public_id for row in rows]
+
+    made = in_threads(8, work)
+
+    assert sorted(id for ids in made for id in ids) == sorted(STEP.keys(0, 160))
+    with Session(engine) as session:
+        assert sorted(stored(session, model)) == sorted(STEP.keys(0, 160))
+
+
 def test_rows_that_were_there_before(allocator: BlockAllocator, engine: Engine) -> None:
     """A migration gives existing rows the next numbers, and takes 2000 for a batch; on SQLite, it has to have them."""
     format = CoprimeKey(allocator, STEP, prefix="ord")
@@ -195,3 +219,25 @@ def test_core_table(allocator: BlockAllocator, engine: Engine, create: Callable[
     assert found == set(STEP.keys(0, 2))
     assert copied.id_format == format
     assert copied.id_format.allocator == "order"
+
+
+def test_async(async_engine: AsyncEngine) -> None:
+    """With an AsyncSession, ids are leased inside the flush."""
+    allocator = BlockAllocator(async_engine, "order", block=1000, start=0, timeout=20)
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Row(PublicIdMixin, Base):
+        __tablename__ = "counted_async"
+        __public_id__ = CoprimeKey(allocator, STEP)
+
+    allocator.table.to_metadata(Base.metadata)
+
+    async def story() -> list[str]:
+        async with session_on(async_engine, Base.metadata) as session, allocator:
+            session.add_all([Row() for _ in range(3)])
+            await session.commit()
+            return list(await session.scalars(select(Row.public_id)))
+
+    assert sorted(asyncio.run(story())) == sorted(STEP.keys(0, 3))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
+from support.forks import in_threads
 
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.errors import KeySpaceExhausted, MissingExtra
@@ -114,6 +115,19 @@ def test_keys_for_ever() -> None:
     step = KeyedStep(BASE36, 8, AES[:16])
 
     assert step.keys(0, 3) == ["lg3x34n7", "k4g4u9qy", "pgfb6skv"]
+
+
+@pytest.mark.usefixtures("restless")
+def test_threads() -> None:
+    """Threads may share a step: each key comes out as when one works alone, and leads back."""
+    step = KeyedStep(BASE36, 8, AES[:16])
+    alone = step.keys(0, 200)
+
+    def work() -> list[str]:
+        keys = step.keys(0, 200)
+        return keys if list(map(step.index, keys)) == list(range(200)) else []
+
+    assert in_threads(8, work) == [alone] * 8
 
 
 def test_the_last_key() -> None:

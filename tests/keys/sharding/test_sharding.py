@@ -452,6 +452,18 @@ def test_keys_of_the_database_take_turns(shards: Shards) -> None:
         assert below == token
 
 
+def test_a_foreign_key_tells_the_shard(shards: Shards) -> None:
+    """Where keys tell the shard, a child that has nothing but its foreign key goes to the shard of its parent."""
+    with shards.router(by=CLUSTERS).session() as db:
+        db.add(Account(id=(30 << 48) + 1))
+        db.flush()
+        notes = [Note(account_id=(30 << 48) + 1) for _ in range(3)]
+        db.add_all(notes)
+        db.flush()
+
+        assert [note._sa_instance_state.identity_token for note in notes] == ["c"] * 3
+
+
 def test_the_program_may_choose_the_shard(shards: Shards) -> None:
     """A function of the object says where it goes; one that names no shard is refused."""
     with shards.router(by=CLUSTERS, place=lambda each: each.name).session() as db:
