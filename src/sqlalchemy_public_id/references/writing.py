@@ -56,7 +56,7 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
 
 
 def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
-    """Return what *ref* shows of a row that was assigned by another of its ids. Nothing changes before the flush.
+    """Return the id that *ref* shows of a row that was assigned by another id. Nothing changes before the flush.
 
     :raises PublicIdNotFound: if there is no such row, or it may not be seen.
     """
