@@ -128,9 +128,8 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     def _type_of(self, op: Any, parameter: BindParameter[Any]) -> TypeEngine[Any]:
         """Return the type that sends *parameter*.
 
-        A statement may also use a named parameter for another column, which then receives the value that is sent here.
-        So a named string is sent unchanged. If the column stores numbers, a string that encodes none raises an error,
-        unless the statement was built with it.
+        A statement may use a named parameter for another column, too, so a named string is sent unchanged. If the
+        column stores numbers, a malformed string raises an error, unless the statement was built with it.
         """
         compared = self._ids.coerce_compared_value(op, None)
         if parameter.unique:

@@ -167,8 +167,7 @@ def get_one(
 
 
 def resolve(session: AnySession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
-    """Return the row with this public id, of the model with its prefix, or ``None``. Accepts the options of
-    :func:`get`.
+    """Return the row with this public id, of the model with its prefix, or ``None``. Takes the options of :func:`get`.
 
     :param base: the declarative base to search, if several have a model with this prefix.
     :raises DuplicatePrefix: if several bases have such a model, and *base* is not given.

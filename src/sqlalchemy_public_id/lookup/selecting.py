@@ -1,5 +1,4 @@
-"""Build the SELECT of a lookup from a model or ``select(Model)``, and a condition.
-"""
+"""Build the SELECT of a lookup from a model or ``select(Model)``, and a condition."""
 
 from __future__ import annotations
 
