@@ -197,11 +197,11 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return texts if self._typed is None else [str.__new__(self._typed, text) for text in texts]
 
     def checked(self, value: object, field: str | None = None) -> str:
-        """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is no id of the format."""
+        """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is not an id of the format."""
         return str.__new__(self.python_type, self.id_format.validate(value, field=field))
 
     def canonical(self, value: object) -> str | None:
-        """Return *value* as the attribute shows it; ``None`` if it is no id of the format."""
+        """Return *value* as the attribute shows it; ``None`` if it is not an id of the format."""
         try:
             return self.checked(value)
         except InvalidPublicId:

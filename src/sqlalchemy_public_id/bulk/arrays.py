@@ -92,7 +92,7 @@ def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | No
 
 
 def _are_alike(kinds: set[type[Any]], values: list[Any]) -> bool:
-    """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
+    """Return True if the driver sends all *values* as one type: it derives an array's type from one item."""
     if kinds & {datetime, time}:
         return len(kinds) == 1 and len({value.tzinfo is None for value in values if value is not None}) == 1
     return len(kinds) < 2 and kinds <= _VALUES

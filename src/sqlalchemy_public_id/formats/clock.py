@@ -71,7 +71,7 @@ class Clock:
 
 
 class FixedClock(Clock):
-    """A clock that is stopped at *time_ns*, and advances only during :meth:`sleep`."""
+    """A clock that is stopped at *time_ns*, and advances only while a caller sleeps."""
 
     def __init__(self, time_ns: int) -> None:
         super().__init__()

@@ -182,7 +182,7 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
 
 
 def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type[Any]) -> str:
-    """Return the public id in *cursor*; refuse one of another order."""
+    """Return the public id in *cursor*; refuse a cursor of another order."""
     text, other = cursor, ""
     if isinstance(cursor, str) and not id_format.is_valid(cursor):
         text, _, other = cursor.rpartition(_MARK)

@@ -167,7 +167,7 @@ class _RefExpression(operators.ColumnOperators):
         return ref, getattr(self._owner, ref.key)
 
     def _compare_keys(self, op: Any, value: Any) -> Any:
-        """Compare the foreign key with the keys of ids. NOT IN is not true for NULL, as it is of a column."""
+        """Compare the foreign key with the keys of ids. As with a column, NOT IN is not true for NULL."""
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
@@ -184,8 +184,8 @@ class _RefExpression(operators.ColumnOperators):
 def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
     """Return an alias of the table that *ref* points to, its key and its public id.
 
-    Of the table and not of the entity: conditions that the application adds to entities hide no rows here, as they hide
-    none from the attribute of an object.
+    It is an alias of the table, not of the entity, so that conditions which the application adds to entities hide no
+    rows, as with the attribute of an object.
     """
     table, key, public_id = key_and_public_id(ref.source)
     joins = isinstance(table, Join)

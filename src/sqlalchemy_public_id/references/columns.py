@@ -59,7 +59,7 @@ def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple
 
 
 def in_same_database(session: Session, bind: object, refs: Sequence[PublicRef]) -> tuple[PublicRef, ...]:
-    """Return those of *refs* whose rows a statement on *bind* can select: not those of another database."""
+    """Return the *refs* whose rows a statement on *bind* can select, because they are in its database."""
     return tuple(ref for ref in refs if session.get_bind(ref.source.mapper) is bind)
 
 

@@ -1,7 +1,7 @@
 """Read keys and public ids from the tables, without the conditions that an application adds to its sessions.
 
-``with_loader_criteria()`` and listeners to ``do_orm_execute`` hide objects. A foreign key is no object, and neither is
-the public id that stands for it. So these statements are executed on the session's connection, and select from tables.
+``with_loader_criteria()`` and listeners to ``do_orm_execute`` hide objects, but must not hide foreign keys and the
+public ids that stand for them. So these statements are executed on the session's connection, and select from tables.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _find(
 ) -> dict[str, Target]:
     """Return public id → its key, or object, and the values of the attributes *names*.
 
-    A query of the application: conditions that it adds to its session hide rows, so an assigned id reveals none.
+    Conditions that the application adds to its session apply, so an assigned id reveals no hidden row.
     """
     key, column = source.columns()
     shared = {name: getattr(source.model, name) for name in names}

@@ -83,7 +83,7 @@ class _NoDigest(TypeError, DontWrapMixin):
 
 
 _OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
-"""The digest of whatever is no token, in comparisons. Each process draws one, and no row has it."""
+"""The digest that stands for text without a token, in comparisons. Each process draws one, and no row has it."""
 
 
 class _Comparator(TypeDecorator.Comparator[bytes]):

@@ -21,10 +21,9 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
 
     The column is like :func:`~sqlalchemy_public_id.bigint_key` without autoincrement: ``BIGINT``, on MySQL and MariaDB
     ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. ORM and Core inserts use the allocator unless a key is set. A flush
-    needs no RETURNING, so it inserts many objects in one statement on MySQL and SQLite, too.
+    needs no RETURNING, so many objects are one statement on MySQL and SQLite, too.
 
-    Other programs have to insert their own keys. Keyword arguments are for
-    :func:`sqlalchemy.orm.mapped_column`.
+    Other programs have to insert their own keys. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy import create_engine
     >>> from sqlalchemy.orm import DeclarativeBase

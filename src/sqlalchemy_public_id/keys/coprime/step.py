@@ -126,8 +126,7 @@ class CoprimeStep(KeySpace):
     """The strings of *length* characters of *alphabet*, in steps of *step*: the n-th is ``(start + n·step) mod size``.
 
     **This is obfuscation, not encryption.** The difference of two consecutive keys is the step, which reveals every key
-    before and after. If that matters, use
-    :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
+    before and after. If that matters, use :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
 
     Changing step, start, alphabet or length later can repeat issued keys; only a greater length cannot.
 

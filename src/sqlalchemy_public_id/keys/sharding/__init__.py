@@ -42,8 +42,8 @@ __all__ = ["ShardRouter"]
 class ShardRouter:
     """Determines the database of each row, stored or new.
 
-    :param shards: name → engine, which is asynchronous for an ``AsyncSession(sync_session_class=ShardedSession)``. With
-        ``by="hash"``, the order matters, and new shards come last.
+    :param shards: name → engine; asynchronous for ``AsyncSession(sync_session_class=ShardedSession)``. With
+        ``by="hash"``, their order matters, and new shards come last.
     :param by: what determines the shard.
 
         ``"hash"``: the public id, see :func:`~sqlalchemy_public_id.keys.sharding.rules.bucket_of`. A generated id that
@@ -54,10 +54,9 @@ class ShardRouter:
         ``{10: "north", 20: "south"}``: the cluster id in the key.
 
         ``{range(1, 10**12): "north", …}`` or :class:`~sqlalchemy_public_id.keys.Ranges`: the key.
-    :param place: a function that returns the shard of a new object, for all models, or a dict of model → function for
-        some. For these models it replaces the hash or prefix, so ids determine no shard and all shards are queried;
-        keys still do. Without it, new objects with keys from the database go to the shard of their parents, or to each
-        shard in turn.
+    :param place: a function that returns the shard of a new object, or model → function for some models. For these
+        models it replaces the hash or prefix, so ids determine no shard and all shards are queried; keys still do.
+        Without it, objects with keys from the database go to their parents' shard, or to shards in turn.
     :raises ConfigurationError: for invalid *by*, *shards* or *place*.
     """
 
