@@ -83,7 +83,7 @@ def page(
 
     An index serves the page if it has the columns of *order_by*, with their directions, followed by the key (which
     InnoDB adds by itself). Columns that *where* compares with a value come first:
-    ``Index(None, Ticket.organisation_id, Ticket.priority.desc(), Ticket.id)``.
+    ``Index(None, Ticket.organization_id, Ticket.priority.desc(), Ticket.id)``.
 
     With a :class:`~sqlalchemy.ext.horizontal_shard.ShardedSession`, rows are sorted by key and public id over all
     shards, so keys have to be integers. The cursor's row is looked up first, in the shard that its id determines or

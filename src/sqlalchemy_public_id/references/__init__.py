@@ -76,8 +76,8 @@ def public_ref(relationship: str, *, attribute: str | None = None, scope: Scope 
     :param relationship: the name of the relationship, whose foreign key is one column.
     :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
     :param scope: which rows may be assigned by their ids; ids of other rows are unknown. Pass the names of column
-        attributes that must be equal in both models, such as ``"organisation_id"``; or a function of the session that
-        returns a condition, such as ``lambda session: User.organisation_id == session.info["organisation_id"]``. A
+        attributes that must be equal in both models, such as ``"organization_id"``; or a function of the session that
+        returns a condition, such as ``lambda session: User.organization_id == session.info["organization_id"]``. A
         condition does not match new objects of the same flush.
     :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.

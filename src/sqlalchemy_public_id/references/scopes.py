@@ -1,4 +1,4 @@
-"""Check the attributes that an object must share with the row it refers to, such as the organisation.
+"""Check the attributes that an object must share with the row it refers to, such as the organization.
 
 They are compared before the flush, by the values that it will write: a foreign key may still be a relationship to an
 object without a key, or a public id whose key has just been found. What a collection or a listener has changed in the

@@ -140,8 +140,8 @@ class CoprimeStep(KeySpace):
     length: int
     step: int | None = None
     """The distance from one key to the next, modulo *size*. By default, *size* divided by the golden ratio, rounded
-    down, or the next larger number without a common factor with *size*, which spreads the issued keys as evenly as
-    possible (Knuth, volume 3, 6.4, theorem S)."""
+    down, or the next larger number without a common factor with *size*. It spreads issued keys as evenly as possible
+    (Knuth, volume 3, 6.4, theorem S)."""
     start: int | None = None
     """The value of the first key, modulo *size*; by default *step*, so that zero is the last key of all."""
 
