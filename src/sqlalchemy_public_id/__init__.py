@@ -81,5 +81,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return all names, for completion in a shell: those that are loaded on first use as well."""
+    """Return all names for completion in a shell, including modules that are loaded on first use."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""The columns that hold public ids: which they are, and what their ``info`` notes."""
+"""Find the columns that hold public ids, and read their settings from ``Column.info``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.types import IdColumnType
 
 MAX_RETRIES = 1000
-"""The default number of new ids that are tried for a row whose id collided."""
+"""How many new ids to try, by default, for a row whose id collides."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
 
 _ATTACHED = "sqlalchemy_public_id.attached"
-"""In the ``info`` of a column, which is copied with it: it belongs to a table."""
+"""Key in ``Column.info``, which is copied with the column: the column was attached to a table."""
 
 _COPIED = "sqlalchemy_public_id.copied"
-"""In the ``info`` of a column: it belonged to a table before it was copied into another one."""
+"""Key in ``Column.info``: the column was copied from another table."""
 
 
 def is_public_id(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     """Return True if *column* holds the public ids of its own rows.
 
-    It has a default and no foreign key. A column that was copied with its table and is not unique any more keeps the
-    history of another one.
+    Such a column has a default and no foreign key. A copy that is no longer unique belongs to a history table.
     """
     if not isinstance(column, Column):
         return False
@@ -40,7 +39,7 @@ def is_copy(column: Column[Any]) -> bool:
 
 
 def is_unique(column: Column[Any]) -> bool:
-    """Return True if the table declares *column* as unique, without others."""
+    """Return True if the table declares *column* alone as unique."""
     if list(column.table.primary_key) == [column]:
         return True
     unique = [index.columns for index in column.table.indexes if index.unique]

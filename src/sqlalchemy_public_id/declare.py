@@ -10,8 +10,8 @@
 >>> [column.name for column in User.__table__.columns]
 ['id', 'public_id', 'name']
 
-``__public_id__`` is the format of a model's ids, or a :class:`~sqlalchemy_public_id.TypedId` class. With a typed id,
-``PublicIdMixin[CustomerId]`` does the same for mypy and pyright as well.
+``__public_id__`` sets the format of a model's ids, or a :class:`~sqlalchemy_public_id.TypedId` class.
+``PublicIdMixin[CustomerId]`` also sets a typed id, and declares the attribute's type for mypy and pyright.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _OPTIONS = {
 
 
 def bigint_key(**kwargs: Any) -> MappedColumn[int]:
-    """Declare an internal key: an autoincrementing primary key of 64 bits.
+    """Declare a 64-bit autoincrementing primary key, which stays inside the database.
 
-    ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, ``INTEGER`` on SQLite,
-    the only type that autoincrements there. A child of one of these dialects has the type of its family. Keyword
-    arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    The column is a ``BIGINT`` identity on PostgreSQL, ``BIGINT UNSIGNED AUTO_INCREMENT`` on MySQL and MariaDB, and
+    ``INTEGER`` on SQLite, the only type that autoincrements there. Dialects derived from these use their parent's type.
+    Keyword arguments are passed to :func:`sqlalchemy.orm.mapped_column`.
     """
     kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
     return mapped_column(BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs)
@@ -87,24 +87,23 @@ _LISTENERS = Listeners(
     Listener(object, "attribute_instrument", mappers.attribute_instrument, {"propagate": True}),
     Listener(Session, "after_begin", guard.after_begin),
 )
-"""They are installed with the first :class:`PublicIdType` of the process, never at import."""
+"""Installed by the first :class:`PublicIdType` of the process, never at import."""
 
 
 class PublicIdType(IdColumnType):
-    """A column of public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
+    """Column type for the public ids of one *format*: a :class:`Format`, or a :class:`TypedId` class.
 
-    Stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
-    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that are a number of fixed size are stored
-    as that, unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96
-    bits as ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Values are
-    checked when they are written (:class:`~sqlalchemy_public_id.InvalidPublicId`) and trusted when they are read, as a
-    string with its prefix or as the typed id. A comparison of the column with a malformed string raises no error and
-    matches no row.
+    Ids are stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
+    ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that encode a number store the number,
+    unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96 bits as
+    ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Writing a malformed id
+    raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings with their
+    prefix or as typed ids. Comparing the column with a malformed string matches no row.
 
-    A subclass has to set ``cache_ok = True`` itself, as with every :class:`~sqlalchemy.types.TypeDecorator`.
+    Subclasses must set ``cache_ok = True`` themselves, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 
-    The first one of the process installs the listeners of mappers and sessions: models with the type make ids early,
-    check and protect them, and engines are guarded.
+    The first instance in a process installs listeners on mappers and sessions, which generate ids before the flush,
+    validate and protect them, and guard engines against collisions.
 
     >>> from sqlalchemy import Column, MetaData, Table
     >>> from sqlalchemy_public_id import NanoId, PublicIdType
@@ -143,16 +142,15 @@ def public_id_column(
     max_retries: int = MAX_RETRIES,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
-    """Declare a column of public ids: never null, with a unique index.
+    """Declare a column of public ids, which is never null and has a unique index.
 
-    The index is called ``uq_<table>_<column>``, or as the ``ix`` of the project's
-    ``MetaData(naming_convention=…)`` says.
+    The index is named ``uq_<table>_<column>``, or by the ``ix`` convention of ``MetaData(naming_convention=…)``.
 
     :param format: a format or a typed id class; ``NanoId()`` by default.
-    :param name: the name of the column, if it is not that of the attribute.
-    :param max_retries: the number of new ids that are tried for a row whose id collided, before
+    :param name: the name of the column; by default, the name of the attribute.
+    :param max_retries: how many new ids to try for a row whose id collides, before raising
         :class:`~sqlalchemy_public_id.PublicIdCollision`.
-    :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
+    :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy.orm import DeclarativeBase, Mapped
     >>> from sqlalchemy_public_id import NanoId, bigint_key, public_id_column
@@ -187,16 +185,15 @@ def public_id_column(
 
 
 _NO_CONVENTION = MetaData().naming_convention
-"""What a MetaData has that was made without a naming convention: SQLAlchemy's ``ix_<table>_<column>``."""
+"""The default convention of SQLAlchemy's ``MetaData``: ``ix_<table>_<column>``."""
 
 
 def name_index(column: Column[Any], table: Any) -> None:
     """Name the unique index of *column*, unless the project has a naming convention for indexes. Runs when the column
     is attached to *table*, after SQLAlchemy has added the index.
 
-    SQLAlchemy has named the index then, by the key ``ix`` of the convention: that is for every ``Index``, unique or
-    not, and ``uq`` for the ``UniqueConstraint``. An index whose name nobody gives, because the convention has no
-    ``ix``, cannot be created.
+    A naming convention applies ``ix`` to every ``Index``, unique or not, and ``uq`` to a ``UniqueConstraint``. If the
+    convention has no ``ix``, the index would have no name and could not be created.
     """
     if isinstance(table, Table):
         is_named = table.metadata.naming_convention != _NO_CONVENTION
@@ -222,18 +219,18 @@ else:
 
 
 class PublicIdColumnMixin(Generic[IdT]):
-    """Adds the column ``public_id`` to a model that has a key already."""
+    """Adds the column ``public_id`` to a model that declares its own primary key."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
-        """The public id: unique, never null, generated unless it is given."""
+        """The public id: unique, never null, and generated unless you set it."""
         return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9))
 
 
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
-    """Adds a key ``id`` and the column ``public_id`` to a model."""
+    """Adds a primary key ``id`` for joins and foreign keys, and a ``public_id`` for URLs and APIs."""
 
     if TYPE_CHECKING:
         id: Mapped[int] = mapped_column()
@@ -245,7 +242,7 @@ class PublicIdMixin(PublicIdColumnMixin[IdT]):
 
 
 class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
-    """:class:`PublicIdColumnMixin` for models that are dataclasses. The attribute is no argument of the constructor."""
+    """:class:`PublicIdColumnMixin` for dataclasses. ``public_id`` is not an argument of the constructor."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
@@ -256,7 +253,7 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
 
 
 class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
-    """:class:`PublicIdMixin` for models that are dataclasses. The attributes are no arguments of the constructor."""
+    """:class:`PublicIdMixin` for dataclasses. ``id`` and ``public_id`` are not arguments of the constructor."""
 
     if TYPE_CHECKING:
         id: Mapped[int] = mapped_column(init=False)  # the field of a dataclass for type checkers
@@ -275,7 +272,7 @@ def declared_format(model: Any) -> Format | type[TypedId]:
 
 
 def one_format(model: Any, typed: type[TypedId] | None, place: str) -> Format | type[TypedId]:
-    """Return ``__public_id__`` of *model*, or the typed id in *place*, or the default format; refuse two."""
+    """Return ``__public_id__`` of *model*, or the typed id in *place*, or the default format; both are an error."""
     explicit = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
     if typed is not None and explicit is not None and explicit is not typed:
         raise ConfigurationError(
@@ -311,7 +308,7 @@ def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:
 
 
 def _refuse_other_annotation(model: Any, declared: Format | type[TypedId]) -> None:
-    """Refuse ``public_id: Mapped[CustomerId]`` if the ids are others: it has an effect for type checkers only."""
+    """Refuse ``public_id: Mapped[CustomerId]`` if the ids have another type: only type checkers read the annotation."""
     for base in model.__mro__:
         if "public_id" in vars(base):  # the mixin; or a column of the model's own
             return

@@ -22,8 +22,8 @@
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
 ``ConfigurationError``, ``DuplicatePrefix``, ``MigrationRefused``, ``BackfillIncomplete``, ``KeySpaceExhausted`` and
-``MissingExtra`` require a change of the program, its database or its installation. The other errors occur at run time
-and can be handled. Each error has its facts as attributes, and can be pickled.
+``MissingExtra`` require a change to the program, its database or its installation. The other errors occur at run time
+and can be handled. Each error has its details as attributes and can be pickled.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LIMIT = 60
 
 
 def safe_repr(value: object) -> str:
-    """Return the ``repr`` of *value*, cut: a hostile string must not fill the log."""
+    """Return the ``repr`` of *value*, truncated so that a hostile string cannot fill the log."""
     if isinstance(value, (str, bytes)) and len(value) > _LIMIT:
         return f"{value[:_LIMIT]!r}... ({len(value)} long)"
     try:
@@ -107,7 +107,7 @@ class InvalidPublicId(PublicIdError, ValueError):
 class PublicIdNotFound(PublicIdError, LookupError):
     """No row has this public id.
 
-    Raised for a malformed string as well: to a client, both mean that there is no such row.
+    A malformed string raises it, too: to a client, both mean that no such row exists.
     """
 
     def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
@@ -122,7 +122,7 @@ class PublicIdNotFound(PublicIdError, LookupError):
 
 
 class InvalidCursor(PublicIdNotFound):
-    """A page cannot begin there: no row has the public id of the cursor, or the cursor is one of another order."""
+    """The cursor is malformed, belongs to no row, or comes from a page with another ``order_by``."""
 
     def __init__(self, value: object, *, model: str, field: str, reason: str | None = None) -> None:
         super().__init__(value, model=model, field=field)
@@ -134,7 +134,7 @@ class InvalidCursor(PublicIdNotFound):
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):
-    """A foreign key is set, and no public id can be read: there is no such row, the database hides it, or it has none.
+    """The public id behind a foreign key cannot be read: the row is missing, is hidden by the database, or has none.
 
     The message does not contain the key, because it may reach a client.
     """
@@ -156,7 +156,7 @@ class ReferenceNotReadable(PublicIdError, LookupError):
 class PublicIdCollision(PublicIdError):
     """No free public id was found for a row in ``max_retries`` attempts.
 
-    The row is not stored, and the transaction stays usable. Either the format is too small for the table (see
+    The row is not stored, and the transaction remains usable. Either the format is too small for the table (see
     :attr:`capacity`), or its generator is not random.
     """
 
@@ -180,7 +180,7 @@ class PublicIdCollision(PublicIdError):
 
 
 class IdempotencyConflict(PublicIdError):
-    """An insert was repeated with a stored public id, but with other contents. Nothing was written."""
+    """An insert was repeated with a public id that is stored with different contents. Nothing was written."""
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...] = ()) -> None:
         how = f"with another {', '.join(differing)}" if differing else "and does not meet the condition"
@@ -197,7 +197,7 @@ class IdempotencyConflict(PublicIdError):
 
 
 class ImmutablePublicId(PublicIdError):
-    """The public id of a stored row would change, and with it every link to the row."""
+    """The public id of a stored row was about to change, which would break every link to the row."""
 
     def __init__(self, message: str, *, model: str, attribute: str, old: object = None, new: object = None) -> None:
         super().__init__(message)
@@ -212,11 +212,11 @@ class ImmutablePublicId(PublicIdError):
 
 
 class ConfigurationError(PublicIdError):
-    """A declaration that cannot work; the message has one that does."""
+    """The declaration is invalid. The message says how to fix it."""
 
 
 class DuplicatePrefix(ConfigurationError):
-    """Two owners of one prefix, or of two ambiguous ones: an id must lead to one type."""
+    """A prefix is used twice, or is ambiguous with another one, so that an id could belong to two types."""
 
     def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
         super().__init__(
@@ -234,7 +234,7 @@ class DuplicatePrefix(ConfigurationError):
 def command_line(name: str, table: str, **options: object) -> str:
     """Return the command ``public-id`` *name* for *table*, without the options that are ``None``.
 
-    The environment has the URL: all users of a host see the arguments of a process, and a password among them.
+    The URL comes from the environment: all users of a host can see the arguments of a process, including a password.
     """
     import shlex  # only for migrations
 
@@ -247,7 +247,7 @@ def command_line(name: str, table: str, **options: object) -> str:
 
 
 class BackfillIncomplete(PublicIdError):
-    """Rows have no public id yet. Nothing was changed; the message has the command to run first."""
+    """Some rows have no public id yet. Nothing was changed; the message contains the command to run first."""
 
     def __init__(self, *, table: str, column: str, missing: int, format: object, schema: str | None = None) -> None:
         full_name = f"{schema}.{table}" if schema else table
@@ -268,7 +268,7 @@ class BackfillIncomplete(PublicIdError):
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something in a database that stands in the way of a migration."""
+    """A condition in the database that prevents a migration."""
 
     code: str
     """A short name, such as ``"foreign-default"``."""
@@ -280,7 +280,7 @@ class Obstacle:
 
 
 class MigrationRefused(ConfigurationError):
-    """A migration cannot reach its end, or would change what it must not. Nothing was changed."""
+    """A migration cannot complete, or would make a forbidden change. Nothing was changed."""
 
     def __init__(self, *, target: object, obstacles: Sequence[Obstacle]) -> None:
         count = "1 obstacle" if len(obstacles) == 1 else f"{len(obstacles)} obstacles"
@@ -292,7 +292,7 @@ class MigrationRefused(ConfigurationError):
 
 
 class DryRun(PublicIdError):
-    """The end of an operation with ``dry_run=True``. Nothing was changed; the message is the report."""
+    """Raised at the end of an operation with ``dry_run=True``. Nothing was changed; the message is the report."""
 
     def __init__(self, report: object) -> None:
         super().__init__(str(report))
@@ -301,7 +301,7 @@ class DryRun(PublicIdError):
 
 
 class LockNotAvailable(PublicIdError):
-    """A migration could not lock a table in time. Its finished steps stay done; run it again."""
+    """A migration could not lock a table in time. Completed steps are kept; run the migration again."""
 
     def __init__(self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None) -> None:
         looks = "(pg_stat_activity, SHOW PROCESSLIST)"
@@ -326,7 +326,7 @@ class LockNotAvailable(PublicIdError):
 
 
 class LeaseNotAvailable(PublicIdError):
-    """No block of keys could be leased in time. No key was issued twice or lost; it may be tried again."""
+    """No block of keys could be leased in time. No key was lost or issued twice, so the call can be repeated."""
 
     def __init__(self, name: str, *, timeout: float, reason: str, advice: str) -> None:
         super().__init__(f"no block of {name!r} could be leased within {timeout:g} s: {reason}; {advice}")
@@ -343,7 +343,7 @@ class KeySpaceExhausted(PublicIdError):
 
 
 class ClockMovedBack(PublicIdError):
-    """The clock of this machine went back further than an id can wait for. No id was generated."""
+    """The clock of this machine moved back too far to wait for it. No id was generated."""
 
     def __init__(self, *, behind: float, tolerance: float) -> None:
         super().__init__(
@@ -372,7 +372,7 @@ class MissingExtra(PublicIdError, ModuleNotFoundError):
 
 @contextmanager
 def require(package: str, *, extra: str | None = None) -> Generator[None]:
-    """Raise :class:`MissingExtra` if a module that the block imports is missing; the extra is called as its package."""
+    """Raise :class:`MissingExtra` if the block imports a missing module; *extra* defaults to *package*."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Typed ids: the public ids of one kind of object as a type of their own.
+"""Typed ids: a separate type for the public ids of each kind of object.
 
 >>> from sqlalchemy_public_id import NanoId, TypedId
 >>> class InvoiceId(TypedId, prefix="inv", format=NanoId(length=10)): ...
@@ -7,8 +7,8 @@
 >>> TypedId.parse("inv_3k9x0a7b2c")
 InvoiceId('inv_3k9x0a7b2c')
 
-A typed id is a :class:`str`: it compares, hashes, and is stored, pickled and written as JSON like one. mypy and pyright
-refuse an ``OrderId`` as an argument of type ``InvoiceId``, and its text is well-formed.
+A typed id is a :class:`str` whose text is well-formed. It compares, hashes, pickles and serializes to JSON like any
+string, and mypy and pyright reject an ``OrderId`` where an ``InvoiceId`` is expected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NEW: Final[Any] = object()
 
 
 class TypedId(str):
-    """A public id of one type. Declare a subclass; call it without an argument for a new id, with a string to check it.
+    """Base class of typed ids. Call a subclass without arguments to generate an id, or with a string to validate it.
 
-    :param prefix: the prefix of the ids, such as ``"cus"``; *format* may have it instead.
+    :param prefix: the prefix of the ids, such as ``"cus"``; it can be set in *format* instead.
     :param format: the format of the ids; :class:`NanoId` by default.
     :param aliases: former prefixes, whose ids remain valid.
-    :raises DuplicatePrefix: at declaration, if another type has the prefix or an ambiguous one.
+    :raises DuplicatePrefix: at declaration, if another type has this prefix, or one that is ambiguous with it.
     """
 
     __slots__ = ()
@@ -74,9 +74,9 @@ class TypedId(str):
 
     @classmethod
     def parse(cls, text: str, field: str | None = None) -> Self:
-        """Return *text* as an id of the type that has its prefix: this type or a subclass of it.
+        """Return *text* as a typed id: of this type, or of the subclass that has its prefix.
 
-        :raises InvalidPublicId: if the prefix belongs to no such type, or the rest is malformed.
+        :raises InvalidPublicId: if no such type has the prefix, or the id is malformed.
         """
         owner = typed_ids.owner_of(text)
         if owner is not None and issubclass(owner, cls):

@@ -1,6 +1,6 @@
-"""What the types of public ids have in common: how they store and compare ids.
+"""Base classes of the column types for public ids: how ids are stored and compared.
 
-:class:`~sqlalchemy_public_id.PublicIdType` is the type that models and tables declare.
+Models and tables declare :class:`~sqlalchemy_public_id.PublicIdType`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _CONCATENATIONS = {operator.add, operators.concat_op}
 
 @cache
 def _stored_nowhere(bits: int) -> int:
-    """Return the number that malformed ids are in comparisons, which no row has.
+    """Return a number that no row has, to compare in place of a malformed id.
 
-    A ``BIGINT`` of a Snowflake is not negative. Of 128 bits, every number is a ULID, and somebody may store it on
-    purpose, so each process draws one that nobody else knows.
+    A Snowflake is never negative. Every number of 128 bits is a ULID that somebody could store on purpose, so each
+    process draws a random one.
     """
     return -1 if bits == 64 else secrets.randbits(bits)
 
@@ -86,7 +86,7 @@ class _Picklable:
 
 
 class MatchedId(str):
-    """The text of an id in the place of the value that a driver returns for it."""
+    """The text of an id, in place of the value that the driver returns for it."""
 
 
 class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
@@ -128,8 +128,8 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     def _type_of(self, op: Any, parameter: BindParameter[Any]) -> TypeEngine[Any]:
         """Return the type that sends *parameter*.
 
-        The same name may be compared with another column, or set to it, which then gets what is sent here. So a string
-        with a name is sent as it is, or raises an error if it is no number, unless it is malformed from the start.
+        A statement may use a named parameter for another column, too, so a named string is sent unchanged. If the
+        column stores numbers, a malformed string raises an error, unless the statement was built with it.
         """
         compared = self._ids.coerce_compared_value(op, None)
         if parameter.unique:
@@ -146,7 +146,7 @@ class CanonicalText(String):
 
 
 class _GivenText(TypeDecorator[str]):
-    """The type of parameters with a name, whose strings are sent as they are."""
+    """The type of named parameters, whose strings are sent unchanged."""
 
     impl = String
     cache_ok = True
@@ -172,8 +172,8 @@ def _is_string_parameter(value: object) -> bool:
 class IdColumnType(_Picklable, TypeDecorator[str]):
     """Stores, compares and returns public ids of one *format*, in columns and parameters.
 
-    The type of a declared column, :class:`~sqlalchemy_public_id.PublicIdType`, is its subclass, and the only one that
-    prepares SQLAlchemy's mappers and sessions for the column.
+    Declared columns have its subclass :class:`~sqlalchemy_public_id.PublicIdType`, which also installs the listeners on
+    SQLAlchemy's mappers and sessions.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
@@ -197,11 +197,11 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return texts if self._typed is None else [str.__new__(self._typed, text) for text in texts]
 
     def checked(self, value: object, field: str | None = None) -> str:
-        """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is no id of the format."""
+        """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is not an id of the format."""
         return str.__new__(self.python_type, self.id_format.validate(value, field=field))
 
     def canonical(self, value: object) -> str | None:
-        """Return *value* as the attribute shows it; ``None`` if it is no id of the format."""
+        """Return *value* as the attribute shows it; ``None`` if it is not an id of the format."""
         try:
             return self.checked(value)
         except InvalidPublicId:
@@ -239,9 +239,9 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     # SQLAlchemy's protocol names the argument, which functions need not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Do the same as ``process_bind_param``, with one call less for each row of strings.
+        """Convert values as ``process_bind_param`` does, with one call less for each string.
 
-        Drivers get plain strings: psycopg takes twice as long for those of another class, such as typed ids.
+        Drivers get plain strings: psycopg takes twice as long for subclasses of ``str``, such as typed ids.
         """
         if self.id_format.bits is not None:
             bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
@@ -323,8 +323,8 @@ class _ComparedId(IdColumnType):
 def text_to_compare(text: str, length: int) -> str:
     """Return *text* as it is compared with a column of *length* characters.
 
-    No row has ``""``, which stands for what a driver may not send, and for blanks: MySQL's collations ignore trailing
-    ones.
+    ``""``, which no row has, replaces text that a driver cannot send, and blanks, because MySQL's collations ignore
+    trailing blanks.
     """
     return str.__str__(text) if len(text) <= length and is_printable(text) else ""
 

@@ -1,8 +1,8 @@
-"""The library for ``AsyncSession``: the same names, awaited.
+"""Async versions of the library's functions, for ``AsyncSession``.
 
 >>> from sqlalchemy_public_id.asyncio import bulk, lookup
 
-Models, formats and the guard need no twin: an ``AsyncSession`` runs the same unit of work.
+Models, formats and the guard work with an ``AsyncSession`` as they are.
 """
 
 from importlib import import_module

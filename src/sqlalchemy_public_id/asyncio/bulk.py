@@ -15,7 +15,7 @@ __all__ = ["insert", "insert_many"]
 
 
 async def insert(session: AnyAsyncSession, objects: Iterable[object]) -> None:
-    """As :func:`sqlalchemy_public_id.bulk.insert`."""
+    """Async version of :func:`sqlalchemy_public_id.bulk.insert`."""
     await async_session(session).run_sync(bulk.insert, objects)
 
 
@@ -26,9 +26,9 @@ async def insert_many(
     batch: int = bulk.BATCH,
     progress: Callable[[int], Awaitable[object] | object] | None = None,
 ) -> int:
-    """As :func:`sqlalchemy_public_id.bulk.insert_many`, with an iterable of either kind.
+    """Async version of :func:`sqlalchemy_public_id.bulk.insert_many`, for iterables and async iterables.
 
-    *progress* may be an ``async def``, which is awaited.
+    *progress* may be a coroutine function, which is awaited.
     """
 
     def report(count: int) -> None:

@@ -22,7 +22,7 @@ async def insert_once(
     compare: Collection[str] | None = None,
     where: Where | None = None,
 ) -> tuple[M, bool]:
-    """As :func:`sqlalchemy_public_id.idempotency.insert_once`."""
+    """Async version of :func:`sqlalchemy_public_id.idempotency.insert_once`."""
     return await async_session(session).run_sync(
         idempotency.insert_once, obj, attribute=attribute, compare=compare, where=where
     )

@@ -1,6 +1,6 @@
 """:mod:`sqlalchemy_public_id.lookup` for an ``AsyncSession``.
 
-The signatures are written out: type checkers lose the model, and names of arguments, otherwise.
+The signatures are written out, because type checkers would lose the model and the names of arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def get(
     attribute: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> M | None:
-    """As :func:`sqlalchemy_public_id.lookup.get`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.get`."""
     row: M | None = await _run(session, lookup.get, model, public_id, attribute=attribute, **load)
     return row
 
@@ -44,7 +44,7 @@ async def get_one(
     field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> M:
-    """As :func:`sqlalchemy_public_id.lookup.get_one`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.get_one`."""
     row: M = await _run(session, lookup.get_one, model, public_id, attribute=attribute, field=field, **load)
     return row
 
@@ -58,7 +58,7 @@ async def get_many(
     field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> dict[str, M]:
-    """As :func:`sqlalchemy_public_id.lookup.get_many`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.get_many`."""
     rows: dict[str, M] = await _run(
         session, lookup.get_many, model, public_ids, attribute=attribute, field=field, **load
     )
@@ -79,7 +79,7 @@ async def page(
     references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
-    """As :func:`sqlalchemy_public_id.lookup.page`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.page`."""
     found: Page[M] = await _run(
         session,
         lookup.page,
@@ -100,14 +100,14 @@ async def page(
 async def resolve(
     session: AnyAsyncSession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]
 ) -> Any | None:
-    """As :func:`sqlalchemy_public_id.lookup.resolve`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.resolve`."""
     return await _run(session, lookup.resolve, public_id, base=base, **load)
 
 
 async def resolve_many(
     session: AnyAsyncSession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
 ) -> dict[str, Any]:
-    """As :func:`sqlalchemy_public_id.lookup.resolve_many`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.resolve_many`."""
     rows: dict[str, Any] = await _run(session, lookup.resolve_many, public_ids, base=base, **load)
     return rows
 
@@ -121,7 +121,7 @@ async def keys_of(
     where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """As :func:`sqlalchemy_public_id.lookup.keys_of`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.keys_of`."""
     keys: dict[str, Any] = await _run(
         session,
         lookup.keys_of,
@@ -143,7 +143,7 @@ async def public_ids_of(
     where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[Any, str]:
-    """As :func:`sqlalchemy_public_id.lookup.public_ids_of`."""
+    """Async version of :func:`sqlalchemy_public_id.lookup.public_ids_of`."""
     public_ids: dict[Any, str] = await _run(
         session,
         lookup.public_ids_of,

@@ -11,5 +11,5 @@ __all__ = ["load"]
 
 
 async def load(session: AnyAsyncSession, objects: Iterable[object]) -> None:
-    """As :func:`sqlalchemy_public_id.references.load`."""
+    """Async version of :func:`sqlalchemy_public_id.references.load`."""
     await async_session(session).run_sync(references.load, objects)

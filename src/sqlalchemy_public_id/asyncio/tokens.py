@@ -23,7 +23,7 @@ async def get(
     attribute: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> M | None:
-    """As :func:`sqlalchemy_public_id.tokens.get`."""
+    """Async version of :func:`sqlalchemy_public_id.tokens.get`."""
     session = async_session(session)
     check_options("get", load)
     key, digest = digest_of(text, model, attribute)

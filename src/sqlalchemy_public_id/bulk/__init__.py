@@ -1,4 +1,4 @@
-"""Insert many objects and have all of them filled in: key, public id and defaults, on every database.
+"""Insert many objects at once and fill in their keys, public ids and defaults, on every database.
 
 >>> from sqlalchemy_public_id import bulk
 >>> users = [User(name=name) for name in ("Ada", "Grace", "Edsger")]
@@ -6,16 +6,16 @@
 >>> all(user.id and user.public_id for user in users)
 True
 
-More objects than fit into memory come from an iterable:
+To insert more objects than fit into memory, pass a generator:
 
 >>> bulk.insert_many(session, (User(name=f"number {number}") for number in range(10_000)), batch=2_000)
 10000
 
-On PostgreSQL the rows are sent as an array for each column, and returned with their public ids. Elsewhere they are sent
-without RETURNING, and their keys are read back by public id: those of the first and the last row, if only the rows
-between them fit in between, and all of them otherwise. Objects that need the unit of work (of several models, with
-relationships set, SQL expressions as values or attributes, joined-table inheritance, listeners to their INSERTs) are
-left to it; on PostgreSQL also those with values of other types than strings, numbers, dates, times, booleans and UUIDs.
+PostgreSQL receives one array per column, and returns the keys with the public ids. Elsewhere, rows are sent without
+RETURNING, and keys are read back by public id: the first and the last one, if exactly these rows fit between them, and
+otherwise all. Objects that need the unit of work (of several models, with relationships set, SQL expressions as values
+or attributes, joined-table inheritance, listeners to their INSERTs) are flushed instead; on PostgreSQL, so are values
+other than strings, numbers, dates, times, booleans and UUIDs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sqlalchemy_public_id.orm.inspection import session_of
 __all__ = ["insert", "insert_many"]
 
 BATCH = 5_000
-"""The number of objects that are inserted at a time, unless the caller gives another one."""
+"""The default number of objects in a batch."""
 
 
 def insert_many(
@@ -45,14 +45,14 @@ def insert_many(
     batch: int = BATCH,
     progress: Callable[[int], object] | None = None,
 ) -> int:
-    """Insert *objects*, *batch* of them at a time. Return their number.
+    """Insert *objects* in batches of *batch*, and return their number.
 
-    Each batch is inserted as by :func:`insert`, in the transaction of the caller. The session keeps weak references, so
-    an object that nothing else refers to is freed before the next batch is taken from *objects*.
+    Each batch is inserted as by :func:`insert`, in the caller's transaction. The session keeps weak references, so an
+    object that nothing else refers to is freed before the next batch is taken from *objects*.
 
-    An exception has a note with the number of objects that were inserted before. If *objects* raises it, or has
-    something that is not a mapped object, earlier batches stay in the transaction. If the database refuses a batch,
-    the transaction is rolled back, as by a flush.
+    An exception has a note with the number of objects inserted so far. If *objects* raises it, or yields something that
+    is not a mapped object, earlier batches stay in the transaction. If the database refuses a batch, the transaction is
+    rolled back, as in a flush.
 
     :param progress: called after each batch, with the number of objects so far. It may commit.
     """

@@ -1,7 +1,7 @@
-"""PostgreSQL: many rows in one INSERT, which has the values of a column as one array.
+"""PostgreSQL: insert many rows with one statement, which has one array of values for each column.
 
 ``INSERT … SELECT … FROM unnest(…)`` has as many parameters as columns. VALUES have one for each value, and the driver
-reads their text anew for each statement: that takes most of the time.
+would spend most of the time on parsing their text for each statement.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def item_types(
     """Return the types in which arrays store what a flush of *rows* would store, None if it has to be the flush.
 
     :param columns: attribute → its column. The types have the same attributes.
-    :param ids: attributes of public ids. Those that are None in all rows are made before the rows are sent.
+    :param ids: attributes of public ids. If one is None in all rows, its ids are generated before the rows are sent.
     """
     if not traits_for(connection.dialect).array_parameters or len(rows) < _FEW_ROWS:
         return None
@@ -92,7 +92,7 @@ def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | No
 
 
 def _are_alike(kinds: set[type[Any]], values: list[Any]) -> bool:
-    """Return True if the driver sends all *values* as the same type: it takes that of an array from one item."""
+    """Return True if the driver sends all *values* as one type: it derives an array's type from one item."""
     if kinds & {datetime, time}:
         return len(kinds) == 1 and len({value.tzinfo is None for value in values if value is not None}) == 1
     return len(kinds) < 2 and kinds <= _VALUES

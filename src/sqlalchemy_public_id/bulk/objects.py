@@ -33,7 +33,7 @@ _Values: TypeAlias = dict[str, Any]
 
 
 def insert(session: Session, objects: Iterable[object]) -> None:
-    """Insert *objects*; afterwards they are persistent in *session*, with key and public id.
+    """Insert *objects*, which become persistent in *session*, with key and public id.
 
     Flushes the session first. Collisions are retried as in a flush.
     """

@@ -95,12 +95,12 @@ def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
-    """Return True if the database gave up the transaction of *error*, which may succeed if it is run again as a whole.
+    """Return True if *error* means that the database aborted the transaction, which may succeed if it is repeated.
 
-    Such are deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL and
-    MariaDB, and a busy SQLite file (``docs/guides/collisions.md`` has the numbers). The code is read from the error
-    of any driver. An error that another one hides is seen: a deadlock ends the savepoints, so that the ``ROLLBACK TO
-    SAVEPOINT`` of a ``with session.begin_nested()`` fails after it.
+    Retryable are deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL
+    and MariaDB, and a busy SQLite file (see ``docs/guides/collisions.md`` for the codes), with any driver. Errors
+    behind *error* count, too: a deadlock ends the savepoints, so the ``ROLLBACK TO SAVEPOINT`` of ``begin_nested()``
+    fails after it.
 
     >>> from sqlalchemy.exc import OperationalError
     >>> from sqlalchemy_public_id.guard import is_retryable
@@ -109,9 +109,9 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
     >>> is_retryable(ValueError(1213))
     False
 
-    :param idempotent: the transaction may be run again after it was committed, because it looks for its own rows
+    :param idempotent: True if the transaction may be repeated after its COMMIT, because it finds its own rows
         (:func:`~sqlalchemy_public_id.idempotency.insert_once`). Then a lost connection is retryable, too, although the
-        COMMIT may have been stored.
+        COMMIT may have succeeded.
     """
     wanted = {Outcome.RETRYABLE, Outcome.UNKNOWN} if idempotent else {Outcome.RETRYABLE}
     cause: BaseException | None = error

@@ -1,4 +1,4 @@
-"""Formats of public ids, alphabets, and the probability of collisions; without a database."""
+"""Formats and alphabets of public ids, and the probability of collisions. No database is needed."""
 
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.alphabets import (

@@ -20,7 +20,7 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 class Value:
-    """A frozen dataclass whose settings are its constructor arguments; ``_accepted`` and ``_before`` are not."""
+    """A frozen dataclass. Its settings are the fields that the constructor takes."""
 
     def _settings(self) -> dict[str, Any]:
         settings = fields(cast("Any", self))  # each subclass is a dataclass
@@ -30,19 +30,19 @@ class Value:
 class Format(Value, ABC):
     """Generates, validates and describes the public ids of one kind, without a database.
 
-    A format is a value: immutable, hashable, and equal to another one with the same settings. Subclasses are frozen
-    dataclasses. Their fields are the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. They call
-    :meth:`_describe` in ``__post_init__``, and implement :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`.
-    If a pattern is not enough to tell their ids, they override :meth:`_accepts` and :meth:`_explain`.
+    Formats are immutable, hashable, and equal if their settings are. A subclass is a frozen dataclass whose fields are
+    the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. It calls :meth:`_describe` in
+    ``__post_init__``, and implements :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`. If a regular expression
+    cannot recognize its ids, it overrides :meth:`_accepts` and :meth:`_explain`.
     """
 
     counted: ClassVar[bool] = False
-    """True if ids are counted: one that is generated and not used is lost."""
+    """True if a counter generates the ids, so that unused ids are lost."""
     ordered: ClassVar[bool] = False
     """True if later ids sort after earlier ones. Such an id reveals when its row was created."""
 
     prefix: str | None
-    """The object type before the separator, such as ``cus``; ``None`` for none."""
+    """The object type before the separator, such as ``cus``; ``None`` for no prefix."""
     separator: str
     """The characters between the prefix and the body."""
     _accepted: tuple[Format, ...]
@@ -53,21 +53,21 @@ class Format(Value, ABC):
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """The number of different ids."""
+        """The number of possible ids."""
 
     @property
     @abstractmethod
     def entropy_bits(self) -> float:
-        """The random bits of an id: the cost of guessing one."""
+        """The number of random bits in an id, which measures how hard it is to guess."""
 
     @property
     def bits(self) -> int | None:
-        """The width of the number behind an id, in bits; ``None`` if an id is only text."""
+        """The width in bits of the number that an id encodes; ``None`` if ids are only text."""
         return None
 
     @property
     def is_native(self) -> bool:
-        """True if a column stores that number, as ``uuid``, ``BINARY`` or ``BIGINT``, instead of the text."""
+        """True if a column stores the number of an id, as ``uuid``, ``BINARY`` or ``BIGINT``, instead of its text."""
         return False
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Format(Value, ABC):
         return self._own_regex.fullmatch(text) is not None  # the expression has the length, too
 
     def _read(self, text: str) -> int | None:
-        """Return the number of *text*; ``None`` if it is not an id of this format itself, or if such ids have none."""
+        """Return the number of *text*; ``None`` if it is not an id of this format itself, or encodes no number."""
         return None
 
     def _explain(self, body: str) -> str:
@@ -124,7 +124,7 @@ class Format(Value, ABC):
     # --- generating ids
 
     def generate(self) -> str:
-        """Return one new id. Safe in threads, and after a fork."""
+        """Generate an id. Safe to call from several threads, and after a fork."""
         try:
             return self._pool.pop()
         except IndexError:
@@ -135,7 +135,7 @@ class Format(Value, ABC):
         return first
 
     def generate_many(self, count: int) -> list[str]:
-        """Return *count* new ids, faster than one by one."""
+        """Generate *count* ids, which is faster than one at a time."""
         if count < 0:
             raise ValueError(f"count is {count}, expected 0 or more")
         pool = self._pool
@@ -152,20 +152,20 @@ class Format(Value, ABC):
         return ids
 
     def example(self) -> str:
-        """Return an id for documentation; a format that counts its ids takes no number for it."""
+        """Return an id for documentation, without taking a number from a counter."""
         return self.generate()
 
     # --- validating ids
 
     @property
     def pattern(self) -> str:
-        """An anchored regular expression for all accepted ids, for JSON schemas and :func:`re.fullmatch`."""
+        """An anchored regular expression that matches all accepted ids, for JSON schemas and :func:`re.fullmatch`."""
         patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
         return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
 
     @property
     def has_exact_pattern(self) -> bool:
-        """True if all that :attr:`pattern` matches are ids: there is no check digit, and no number is out of range."""
+        """True if :attr:`pattern` matches nothing but ids, so that no check digit and no range has to be checked."""
         return all(form._has_exact_pattern for form in self._chain())
 
     @property
@@ -174,7 +174,7 @@ class Format(Value, ABC):
 
     @property
     def max_length(self) -> int:
-        """The number of characters of the longest accepted id, prefix included."""
+        """The length of the longest accepted id in characters, including its prefix."""
         return max(format._own_length for format in self._chain())
 
     @property
@@ -183,20 +183,20 @@ class Format(Value, ABC):
         return " or ".join(dict.fromkeys(format._expected for format in self._chain()))
 
     def is_valid(self, text: object) -> bool:
-        """Return True if *text* is a well-formed public id. Takes any object; a long string costs no more."""
+        """Return True if *text*, which may be any object, is a well-formed public id."""
         return isinstance(text, str) and (self._accepts(text) or any(older.is_valid(text) for older in self._accepted))
 
     @property
     def quick_check(self) -> Callable[[str], object]:
-        """The cheapest function that returns something true for ids of the newest form, and only for those."""
+        """The fastest function that returns a true value for ids of the newest form, and only for these."""
         return self._accepts
 
     def validate(self, text: object, field: str | None = None) -> str:
-        """Return *text* in its canonical form.
+        """Validate *text* and return it in its canonical form.
 
-        *field* names the input in the message.
+        :param field: the name of the input, for the error message.
 
-        :raises InvalidPublicId: if it is not valid, with the reason.
+        :raises InvalidPublicId: if *text* is not an accepted id; the message gives the reason.
         """
         canonical = self._canonical(text) if isinstance(text, str) else None
         if canonical is None:
@@ -206,10 +206,10 @@ class Format(Value, ABC):
     def accepting(self, *older: Format | str) -> Self:
         """Return a copy that also accepts the ids of *older* formats, and single ids such as ``"__world__"``.
 
-        New ids have the new form; ids that were issued before stay valid. A column that stores numbers returns them in
-        the new form, prefix included; ``storage="text"`` keeps each id as it was issued.
+        New ids have the new form, and existing ids stay valid. A column that stores numbers returns all ids in the new
+        form, including the prefix; with ``storage="text"``, each id stays as it was issued.
 
-        :raises ConfigurationError: if numbers are stored, and an older format has none of as many bits.
+        :raises ConfigurationError: if numbers are stored, and an older format does not encode numbers of this width.
 
         >>> from sqlalchemy_public_id import NanoId
         >>> format = NanoId(length=16).accepting(NanoId(length=12))
@@ -224,7 +224,7 @@ class Format(Value, ABC):
 
     @property
     def forms(self) -> tuple[Format, ...]:
-        """The format itself and all older formats, each of which accepts its own ids only; the newest first."""
+        """The format itself and all older formats, the newest first. Each of them accepts only its own ids."""
         return tuple(form._with_accepted(()) for form in self._chain())
 
     def prefixed(self, prefix: str | None) -> Self:
@@ -232,7 +232,7 @@ class Format(Value, ABC):
         return type(self)(**dict(self._settings(), prefix=prefix))._with_accepted(self._accepted)
 
     def budget(self) -> Budget:
-        """Return the budget: the number of ids that can be issued before a duplicate is likely."""
+        """Return the budget, which tells how many ids can be issued before a duplicate is likely."""
         return Budget(self.capacity)
 
     def _canonical(self, text: str) -> str | None:
@@ -292,7 +292,7 @@ class Format(Value, ABC):
 
 @dataclass(frozen=True, repr=False)
 class SingleId(Format):
-    """The format of one id only, which ``accepting("__world__")`` names."""
+    """The format of a single id, such as ``"__world__"`` in ``accepting("__world__")``."""
 
     text: str
     prefix: str | None = field(default=None, init=False)

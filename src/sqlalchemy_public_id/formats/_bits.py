@@ -26,14 +26,14 @@ class BitsFormat(Format):
     encoding: str
     """The name of the encoding, see :mod:`~sqlalchemy_public_id.formats.codec`."""
     storage: str
-    """``"native"`` for the number, or ``"text"``."""
+    """What a column stores: ``"native"`` for the number, or ``"text"``."""
 
     _bits: ClassVar[int] = 128
     """The number of bits that a column stores."""
     _used: ClassVar[int] = 128
     """The number of bits that can be 1: the sign of a ``BIGINT`` is 0."""
     _bit_pattern: ClassVar[BitPattern] = (0, 0)
-    """The bits that are the same in all numbers of the format."""
+    """The bits that all numbers of the format share."""
     _random_bits: ClassVar[int]
     """The number of bits that are random in each id."""
     _encodings: ClassVar[tuple[str, ...]]
@@ -49,7 +49,7 @@ class BitsFormat(Format):
     _encode: Callable[[int], str]
     _decode: Callable[[str], int]
     _checked: tuple[BitPattern, ...]
-    """A number must have one of these, unless the regular expression has seen to it, and there are none."""
+    """A number must have one of these bit patterns. Empty if the regular expression ensures that."""
 
     def __post_init__(self) -> None:
         codec = codec_of(self.encoding, self._used, self._encodings)
@@ -103,7 +103,7 @@ class BitsFormat(Format):
         return not self._checked
 
     def to_int(self, text: object, field: str | None = None) -> int:
-        """Return the number of *text*, which is validated first.
+        """Validate *text* and return the number that it encodes.
 
         >>> from sqlalchemy_public_id.formats import JetifyTypeId
         >>> JetifyTypeId("user").to_int("user_0000000000000000000000000a")
@@ -122,7 +122,7 @@ class BitsFormat(Format):
         raise InvalidPublicId(text, expected=self.expected, reason="it has no number", field=field)
 
     def from_int(self, number: int) -> str:
-        """Return the id of *number*. Only its range is checked, because a column has stored it.
+        """Return the id that encodes *number*. Only the range is checked, because numbers come from a column.
 
         >>> from sqlalchemy_public_id.formats import JetifyTypeId
         >>> JetifyTypeId("user").from_int(10)
@@ -184,7 +184,7 @@ class TimedFormat(BitsFormat):
 
     @abstractmethod
     def _milliseconds(self, number: int) -> int | None:
-        """Return the time in *number*, in milliseconds since 1970; ``None`` if it has none."""
+        """Return the time in *number*, in milliseconds since 1970; ``None`` if it contains no time."""
 
     def budget(self) -> Budget:
         """Return the budget *of one millisecond*: ids of different milliseconds never collide."""
@@ -197,7 +197,7 @@ class TimedFormat(BitsFormat):
         >>> Ulid().timestamp("01ARZ3NDEKTSV4RRFFQ69G5FAV").isoformat()
         '2016-07-30T23:54:10.259000+00:00'
 
-        :raises InvalidPublicId: if *text* is not an id of this format, or has no time.
+        :raises InvalidPublicId: if *text* is not an id of this format, or contains no time.
         """
         canonical = self.validate(text)
         times = (

@@ -1,6 +1,6 @@
 """Alphabets for random ids, as named constants.
 
-Each is a plain string in a fixed order; any string of different printable ASCII characters is an alphabet too.
+Each is a plain string. Any other string of distinct printable ASCII characters is an alphabet, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 __all__ = ["BASE36", "BASE58", "BASE62", "CROCKFORD32", "UNAMBIGUOUS", "URLSAFE64"]
 
 BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-"""Digits and small letters, the default: a double click selects all of an id, and no system folds its case."""
+"""Digits and lowercase letters, the default. A double click selects the whole id, and ignoring case does no harm."""
 
 BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 """Bitcoin's alphabet: digits and letters without ``0 O I l``."""
@@ -24,17 +24,17 @@ BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Digits and letters of both cases."""
 
 URLSAFE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""RFC 4648's URL-safe alphabet. It contains ``-`` and ``_``: a double click may select a part of an id, and a prefix
-needs another separator."""
+"""The URL-safe alphabet of RFC 4648. As it contains ``-`` and ``_``, a double click may select only part of an id, and
+a prefix needs another separator."""
 
 CROCKFORD32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: no ``I L O U``. NanoIds are compared exactly; their case is not folded."""
+"""Crockford's base 32, without ``I L O U``. NanoIds with it are case-sensitive."""
 
 UNAMBIGUOUS: Final = "6789bcdfghjkmnpqrtwz"
-"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …): ids spell no words, and can be dictated by telephone."""
+"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …), so ids spell no words and can be read out on the phone."""
 
 MAX_LENGTH = 255
-"""The length of the longest public id: a unique index of every database can hold it."""
+"""The maximum length of a public id, which fits into a unique index on every database."""
 
 _LARGEST_TABLE = 50_000
 """Room for the 36**3 texts of three digits, which take 3 MB; the 58**3 of base 58 would take 10 MB."""
@@ -90,7 +90,7 @@ def _runs(alphabet: str) -> Iterator[tuple[str, str]]:
         yield characters[0], characters[-1]
 
 
-# --- numbers as digits; one division by 46 656, for three digits in a table, costs no more than one by 36
+# --- numbers as digits; one division by 46,656, for three digits in a table, costs no more than one by 36
 
 
 def width_for(base: int, numbers: int) -> int:

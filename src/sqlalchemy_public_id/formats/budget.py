@@ -21,7 +21,7 @@ _CERTAIN = 40
 """At n(n-1)/2N = 40 the probability is 1 - 4e-18, which is 1 as a float."""
 _SPARSE = 1000
 """If at most one id in 1000 is issued, five terms of the series are exact to a float. Otherwise the factors are
-multiplied one by one; ``_CERTAIN`` limits them to fewer than 100 000."""
+multiplied one by one; ``_CERTAIN`` limits them to fewer than 100,000."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Budget:
         return -math.expm1(self._log_of_distinct(issued))
 
     def ids_at(self, probability: float) -> int:
-        """Return the number of ids before the chance of a duplicate reaches *probability* (above 0, below 1)."""
+        """Return how many ids can be issued before a duplicate has this *probability*, above 0 and below 1."""
         if not 0.0 < probability < 1.0:
             raise ValueError(f"probability is {probability}, expected a number above 0 and below 1")
         low, high = 1, self.capacity + 1
@@ -64,7 +64,7 @@ class Budget:
     def years_at(self, probability: float, *, per_hour: float) -> float:
         """Return the years until the chance of a duplicate reaches *probability*, at *per_hour* ids an hour.
 
-        Infinity if a float cannot hold the number.
+        The result is infinity if a float cannot hold the number.
         """
         if not per_hour > 0:
             raise ValueError(f"per_hour is {per_hour}, expected a number above 0")

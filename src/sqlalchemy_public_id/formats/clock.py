@@ -1,7 +1,7 @@
-"""The clock of formats with a time, and the order of ids of the same moment.
+"""The clock of time-based formats, and the order of ids that are generated at one moment.
 
-A :class:`Clock` returns the time, and holds the last number of each format that continues from it. Tests replace the
-clock for a while with :func:`using`.
+A :class:`Clock` returns the time, and keeps the last number of each format that continues from it. Tests replace the
+clock temporarily with :func:`using`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Clock:
     def time_ns(self) -> int:
         """Return the time in nanoseconds since 1970, to the millisecond.
 
-        It is read by ``uuid_utils``, whose clock no test can freeze. Python's own may be that of freezegun or
-        time-machine: after the test, it would have gone back by years, and a Snowflake would refuse to be made.
+        ``uuid_utils`` reads the time, because freezegun and time-machine replace Python's clock. After a test in the
+        future, that clock moves back by years, and Snowflakes would raise an error.
         """
         return uuid_utils.uuid6().timestamp * 1_000_000
 
@@ -65,13 +65,13 @@ class Clock:
         return cast("T", sequence)
 
     def reset(self) -> None:
-        """Forget the sequences of the parent, and its locks, which may be held for ever."""
+        """Discard the parent's sequences, and its locks, which may never be released."""
         self._sequences: dict[Hashable, object] = {}
         self._making: dict[Hashable, threading.RLock] = {}
 
 
 class FixedClock(Clock):
-    """A clock that stands still at *time_ns*, and moves while somebody waits for it."""
+    """A clock that is stopped at *time_ns*, and advances only while a caller sleeps."""
 
     def __init__(self, time_ns: int) -> None:
         super().__init__()
@@ -126,11 +126,11 @@ class Sequence(ABC):
 
 
 class Ascending(Sequence):
-    """Numbers of 48 bits of milliseconds, followed by *random_bits*.
+    """Numbers that consist of 48 bits of milliseconds and *random_bits* random bits.
 
-    The first number of a millisecond has new random bits. The next ones add a random step of 56 bits (RFC 9562, 6.2,
-    method 2), so an id does not reveal its neighbours. If the clock goes back, the last time continues. If a
-    millisecond is full, the next one begins early.
+    The first number of a millisecond has new random bits. Each further one adds a random step of 56 bits (RFC 9562,
+    6.2, method 2), so an id does not reveal its neighbours. If the clock moves back, numbers continue from the last
+    time. If a millisecond is full, the next one begins early.
     """
 
     _STEP_BITS = 56

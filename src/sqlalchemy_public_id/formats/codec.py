@@ -44,7 +44,7 @@ class Codec:
     digits: str
     """The digits, in the order of their values."""
     canonical: Callable[[str], str]
-    """Return a text in the case that :attr:`encode` writes, if both cases are the same by the specification."""
+    """Return a text in the case that :attr:`encode` writes, if the specification ignores case."""
     encode: Callable[[int], str]
     """Return the text of a number from 0 to ``2**bits - 1``."""
     decode: Callable[[str], int]

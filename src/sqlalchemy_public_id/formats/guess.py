@@ -52,7 +52,7 @@ def guesses(text: str) -> Iterator[Format]:
 
 
 def ranked_guesses(texts: Sequence[str]) -> list[Format]:
-    """Return formats that accept some of *texts*, that of the most first.
+    """Return formats that accept some of *texts*, the one that accepts most of them first.
 
     If no two texts have the same prefix, the alphabet may contain the separator.
 
@@ -76,7 +76,7 @@ def ranked_guesses(texts: Sequence[str]) -> list[Format]:
 def _candidates(text: str, characters: str) -> Iterator[Format]:
     """Yield the formats that accept *text*.
 
-    :param characters: the alphabet to try if *text* is of none that is exported.
+    :param characters: the alphabet to try if no exported one has all characters of *text*.
     """
     prefix, separator, body = split(text)
     splits: list[tuple[dict[str, Any], str]] = [({"prefix": prefix, "separator": separator}, body)] if prefix else []

@@ -5,7 +5,7 @@
 >>> text.startswith("cus_"), len(text), format.is_valid(text)
 (True, 16, True)
 
-The default, 12 characters of base 36, has 62 bits. At 1 000 ids an hour, a duplicate is 1 % likely after 35 years;
+The default, 12 characters of base 36, has 62 bits. At 1,000 ids an hour, a duplicate is 1 % likely after 35 years;
 :meth:`~sqlalchemy_public_id.formats.Format.budget` computes this for any format.
 """
 
@@ -30,11 +30,11 @@ class NanoId(Format):
 
     All ids are equally likely. An id reveals nothing about other ids or about its row.
 
-    :raises ConfigurationError: for settings that cannot work, such as a separator that the alphabet contains.
+    :raises ConfigurationError: for invalid settings, such as a separator that the alphabet contains.
     """
 
     length: int = 12
-    """The number of random characters; prefix, separator and check digit are extra."""
+    """The number of random characters, without prefix, separator and check digit."""
     alphabet: str = BASE36
     """The characters of the random part."""
     prefix: str | None = None
@@ -105,7 +105,7 @@ _VALUES = {digit: value for digits in (BASE36, BASE36.upper()) for value, digit 
 def check_character(text: str, alphabet: str = BASE36) -> str:
     """Return the ISO/IEC 7064:2003 MOD 37,36 check character of *text*, for the 36 digits and letters of one case.
 
-    It detects each single mistyped character, and nearly all swaps of two neighbours, without the database.
+    It detects every single mistyped character and nearly all swaps of adjacent characters, without the database.
 
     >>> check_character("a12425gabc1234002")
     'm'

@@ -1,4 +1,4 @@
-"""Formats from their expressions in command lines and configuration files.
+"""Parse formats from expressions in command lines and configuration files.
 
 >>> parse('NanoId(length=16, prefix="cus")')
 NanoId(length=16, prefix='cus')
@@ -6,7 +6,7 @@ NanoId(length=16, prefix='cus')
 True
 
 The expression has the syntax of Python, but is not evaluated: it may contain only formats, literals and the names of
-alphabets. The ``repr()`` of a format is parsed to an equal format, except that of a Snowflake whose *machine_id* is a
+alphabets. Parsing the ``repr()`` of a format returns an equal format, except for a Snowflake whose *machine_id* is a
 function.
 """
 

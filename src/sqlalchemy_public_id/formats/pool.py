@@ -94,7 +94,7 @@ class RandomText:
 
 
 _GROUP = 32
-"""So many strings are cut by one call of C. A loop takes twice as long."""
+"""How many strings one call in C cuts. A loop takes twice as long."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Counted ids with a time: Snowflakes, which fit into a ``BIGINT``, and MongoDB's ObjectIds.
+"""Ids of a time and a counter: Snowflakes, which fit into a ``BIGINT``, and MongoDB's ObjectIds.
 
 >>> Snowflake(machine_id=5).timestamp("0000000004194324480").isoformat()
 '2020-01-01T00:00:01+00:00'
@@ -26,7 +26,7 @@ __all__ = ["EPOCH", "ObjectId", "Snowflake", "TOLERANCE", "no_machine"]
 EPOCH = 1_577_836_800_000
 """The default epoch, 2020-01-01 UTC, in milliseconds since 1970."""
 TOLERANCE = 0.1
-"""The seconds that the clock may be behind the last id; beyond, :class:`ClockMovedBack` is raised."""
+"""How many seconds the clock may be behind the last id before :class:`ClockMovedBack` is raised."""
 
 _TIME, _MACHINE, _COUNT = 41, 10, 12
 """The bits of a Snowflake."""
@@ -34,36 +34,35 @@ _PROCESS, _OBJECTS = 40, 24
 """The bits of an ObjectId, after 32 of the time."""
 
 _owners: dict[int, int] = {}
-"""The process that declared each machine id as a number: a forked child has that of its parent."""
+"""Machine id → the process that declared it as a number, which a forked child inherits."""
 
 
 @dataclass(frozen=True, repr=False)
 class Snowflake(TimedFormat):
-    """Snowflakes of one machine: unique as long as no two processes have the same *machine_id* at the same time.
+    """Snowflakes, which are unique as long as no two processes use one *machine_id* at the same time.
 
-    A machine generates 4096 ids a millisecond, then waits for the next one. A forked child is another machine: if
-    *machine_id* is a function, the child calls it again; if it is a number, the first id of the child raises
-    :class:`ConfigurationError`. The 41 bits last for 69 years, until 2089 with the default *epoch*; then
-    :class:`KeySpaceExhausted` is raised. While the clock is behind the last id, new ids have the time of the last one.
-    If the counter is full, they wait for the clock. If the clock is behind by more than 0.1 s, :class:`ClockMovedBack`
-    is raised.
+    A machine generates up to 4,096 ids a millisecond, then waits for the next one. A forked child needs another
+    *machine_id*: a function is called again, and a number raises :class:`ConfigurationError` at the child's first id.
+    The 41 bits of the time last for 69 years, until 2089 with the default *epoch*, and then raise
+    :class:`KeySpaceExhausted`. If the clock moves back by up to 0.1 s, ids continue from the last time, and wait if its
+    counter is full. If it moves back further, :class:`ClockMovedBack` is raised.
 
     **An id reveals** when its row was created, to the millisecond; on which machine; and how many ids this machine
-    generated before in the same millisecond. Nothing in it is random: others can be guessed from it.
+    generated before in the same millisecond. Nothing in it is random, so other ids can be guessed from it.
 
-    An older Snowflake that is accepted must have the same *epoch* if numbers are stored: these contain no epoch.
+    If a column stores numbers, accepted older Snowflakes need the same *epoch*, which is not part of the number.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     machine_id: int | Callable[[], int]
-    """From 0 to 1023; or a function that returns one for the process that calls it, such as one that leases it from the
-    database. Each process calls it once, at the first id, even with many threads. ``repr()`` shows its name with the
-    module, ``machine_id=app.machines.take``, which ``eval()`` evaluates if the module is imported. A lambda, or another
-    function without a name in a module, is shown by its own ``repr()``, which cannot be evaluated."""
+    """A number from 0 to 1023, or a function that returns one, for example leased from the database. Each process calls
+    the function once, for its first id, even with many threads. ``repr()`` shows the import path of the function,
+    ``machine_id=app.machines.take``, which ``eval()`` evaluates if the module is imported. A function without such a
+    path, such as a lambda, is shown by its own ``repr()``, which cannot be evaluated."""
     epoch: int | datetime = EPOCH
-    """The beginning of the time: a ``datetime`` with a time zone, or milliseconds since 1970, as which it is stored. It
-    cannot be changed later."""
+    """The start of the time: a ``datetime`` with a time zone, or milliseconds since 1970, to which a ``datetime`` is
+    converted. It must never change."""
     prefix: str | None = None
     separator: str = "_"
     encoding: str = "decimal"
@@ -199,18 +198,18 @@ def _since_1970(epoch: object) -> int:
 
 @dataclass(frozen=True, repr=False)
 class ObjectId(TimedFormat):
-    """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, a counter of 3.
+    """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, and 3 of a counter.
 
     The layout is described in https://github.com/mongodb/specifications, "ObjectID". Hexadecimal digits are accepted in
     both cases.
 
-    The ids of one process sort in the order of their generation, in all threads; those of several processes to the
-    second. A process has 16 777 216 ids a second; if they are used up, the next second begins early.
+    Ids of one process sort in the order of generation, in all threads; ids of several processes sort by second. A
+    process generates up to 16,777,216 ids a second, then the next second begins early.
 
     **An id reveals** when its row was created, to the second; which ids come from the same process; and how many ids
-    this process generated between two of them. It has no random part of its own: others can be guessed from it.
+    this process generated between two of them. No part of a single id is random, so other ids can be guessed from it.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     prefix: str | None = None

@@ -69,12 +69,12 @@ class _Version7(TimedFormat):
 
 @dataclass(frozen=True, repr=False)
 class Uuid4(BitsFormat):
-    """Random UUIDs, of version 4: 122 random bits.
+    """UUIDs of version 4 (RFC 9562), with 122 random bits.
 
-    They reveal nothing, and have no order. Capitals and small letters are the same in the encodings ``"hyphenated"``
-    and ``"hex"`` (RFC 9562), and ``"crockford32"``.
+    They reveal nothing, and have no order. The encodings ``"hyphenated"``, ``"hex"`` and ``"crockford32"`` accept both
+    cases.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     prefix: str | None = None
@@ -107,21 +107,21 @@ class Uuid4(BitsFormat):
 
 @dataclass(frozen=True, repr=False)
 class Uuid7(_Version7):
-    """UUIDs of version 7: 48 bits of milliseconds, then 74 random ones.
+    """UUIDs of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits.
 
-    The ids of one process sort in the order of their generation, in all threads; those of several processes to the
-    millisecond. New rows go to the end of the index.
+    Ids of one process sort in the order of generation, in all threads; ids of several processes sort by millisecond.
+    New rows are appended to the end of the index.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     prefix: str | None = None
     separator: str = "_"
     encoding: str = "base36"
     """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
-    (26). The texts sort by time in each."""
+    (26). All of them sort by time."""
     storage: str = "native"
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
@@ -144,8 +144,8 @@ class Uuid7(_Version7):
 class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
 
-    *prefix* has up to 63 small letters, with ``_`` between them; ``""`` or ``None`` for none. New ids sort like those
-    of :class:`Uuid7`. All UUIDs are valid, as the specification demands. Capitals are malformed.
+    *prefix* has up to 63 lowercase letters, which ``_`` may separate; ``""`` or ``None`` for no prefix. New ids sort as
+    with :class:`Uuid7`. UUIDs of all versions are valid, as the specification demands; capitals are not.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
@@ -178,16 +178,16 @@ class JetifyTypeId(_Version7):
 
 @dataclass(frozen=True, repr=False)
 class Ulid(TimedFormat):
-    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random ones, in 26 characters.
+    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
 
-    They are written in capitals; small letters are accepted too, as the specification demands.
-    The ids of one process sort in the order of their generation, in all threads. Within a millisecond, the random part
-    grows by a random step, so the next id cannot be guessed; the specification suggests 1. If a millisecond is full,
-    the next one begins early, instead of an error as in the specification.
+    Ids are written in capitals; lowercase letters are accepted, too, as the specification demands. Ids of one process
+    sort in the order of generation, in all threads. Within a millisecond the random part grows by a random step, so the
+    next id cannot be guessed; the specification suggests 1. If a millisecond is full, the next one begins early, where
+    the specification demands an error.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     prefix: str | None = None

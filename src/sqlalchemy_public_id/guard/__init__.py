@@ -1,30 +1,29 @@
-"""Collision retry: the unique index decides, and a collided INSERT is executed again with a new id.
+"""Retry collisions: if the unique index refuses a generated id, the INSERT is executed again with a new one.
 
-ORM programs need nothing of this module: an engine is guarded from the first time a session uses it. Programs that use
-Core alone call :func:`install` once for each engine:
+Sessions guard an engine when they first use it, so an ORM program does not need this module. With Core alone, call
+:func:`install` once for each engine:
 
 >>> from sqlalchemy import create_engine
 >>> from sqlalchemy_public_id import guard
 >>> engine = create_engine("sqlite://")
 >>> guard.install(engine)
 
-A row whose *generated* id is refused by the unique index gets a new one, up to ``max_retries`` times (1 000 by
-default), inside the application's transaction, which stays usable. Ids that the application gave and violations of any
-other constraint are raised as they are. While nothing collides, nothing more is sent than without the guard, with three
-exceptions (``docs/guides/collisions.md`` has the list):
+A row whose *generated* id collides gets a new one, up to ``max_retries`` times (1,000 by default), and the transaction
+continues. Ids that the application set, and violations of any other constraint, raise SQLAlchemy's error as usual.
+Without a collision, the guard sends nothing more, with three exceptions (see ``docs/guides/collisions.md``):
 
-* Many parameter sets of one call are executed inside a savepoint, which is two short statements more.
-* On PostgreSQL, an INSERT of one row, and a flush of several rows whose keys the database makes, get an ``ON CONFLICT
-  DO NOTHING``, after they were logged; all others are executed inside a savepoint.
-* There, the triggers of a table are looked up before the first INSERT of an engine into it.
+* A call with many parameter sets is executed inside a savepoint, which adds two short statements.
+* On PostgreSQL, an INSERT of one row, or a flush of several rows with keys from the database, gets an ``ON CONFLICT DO
+  NOTHING``, after it was logged; every other INSERT is executed inside a savepoint.
+* On PostgreSQL, the triggers of a table are looked up before an engine's first INSERT into it.
 
-A connection in ``AUTOCOMMIT`` mode gets none of these, and an ``executemany`` of the driver is not retried there.
+None of this happens on a connection in ``AUTOCOMMIT`` mode, where an ``executemany`` of the driver is not retried.
 
-The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row that got none (ERROR), and a database or a
-driver whose collisions are not retried, with what it lacks (WARNING). :func:`collisions` counts the replaced ids, for
+The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row without a free id (ERROR), and databases or
+drivers whose collisions are not retried, with the reason (WARNING). :func:`collisions` counts the replaced ids, for
 metrics.
 
-:func:`is_retryable` tells whether the database gave up a whole transaction, which only its program can run again.
+:func:`is_retryable` returns True if the database aborted the transaction, which only the application can repeat.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _lock = threading.RLock()
 
 
 def install(engine: Engine | AsyncEngine) -> None:
-    """Guard the INSERTs of *engine*. Safe to call again, and from several threads."""
+    """Retry collided INSERTs on *engine*. Safe to call repeatedly, and from several threads."""
     dialect = _sync_engine(engine).dialect
     warn_if_unguarded(dialect)
     with _lock:
@@ -146,8 +145,8 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
 def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: int = 0) -> Batch | None:
     """Execute an INSERT with public ids, one row or the batch that begins at row *first*.
 
-    SQLite, MySQL and MariaDB undo a statement that fails, and no more, so that it can simply be executed again. On
-    PostgreSQL an error aborts the transaction, so that it must not fail, or only inside a savepoint.
+    SQLite, MySQL and MariaDB undo only the statement that fails, so it can simply be executed again. On PostgreSQL an
+    error aborts the transaction, so the statement must not fail, except inside a savepoint.
 
     :returns: the batch, if some of its ids may have been replaced.
     """

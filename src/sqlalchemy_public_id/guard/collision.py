@@ -53,9 +53,9 @@ _replaced_lock = threading.Lock()
 
 
 def collisions() -> dict[str, int]:
-    """Return table → how many public ids this process has replaced because they were taken. For metrics.
+    """Return a dict of table → how many collided ids this process has replaced, for metrics.
 
-    Each one is also logged as INFO by the logger ``sqlalchemy_public_id``.
+    Each replaced id is also logged as INFO by the logger ``sqlalchemy_public_id``.
 
     >>> from sqlalchemy_public_id import guard
     >>> sum(guard.collisions().values()) >= 0

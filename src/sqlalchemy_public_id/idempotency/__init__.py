@@ -1,4 +1,4 @@
-"""Inserts that can be repeated: after a timeout, send the same again.
+"""Idempotent inserts: after a timeout, a client can repeat its request without a duplicate row.
 
 >>> from sqlalchemy_public_id import idempotency
 >>> user, created = idempotency.insert_once(session, User(public_id="8w0tnq3c5yzd", name="Grace"))
@@ -6,13 +6,13 @@
 >>> created, created_again, again is user
 (True, False, True)
 
-The sender of the row makes the public id, and keeps it for the repetition. The id replaces an idempotency key, and its
-unique index a table of such keys.
+The sender of the row generates the public id, and sends it again with each repetition. So the id takes the place of an
+idempotency key, and its unique index replaces a table of such keys.
 
-The row is written by a flush inside a savepoint. The unique index decides whether it is a repetition: a SELECT before
-the INSERT would be a race. If the INSERT is refused, the row is looked up by its id, whatever the index is called.
+A flush inside a savepoint writes the row, and the unique index decides whether it is a repetition, because a SELECT
+before the INSERT would be a race. If the index refuses the INSERT, the row is looked up by its id.
 
-``sqlalchemy_public_id.asyncio.idempotency`` has the same function for an ``AsyncSession``.
+``sqlalchemy_public_id.asyncio.idempotency`` has this function for an ``AsyncSession``.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ __all__ = ["insert_once"]
 M = TypeVar("M")  # a model
 
 _ATTEMPTS = {True: 10, None: 2, False: 1}
-"""Attempts after a duplicate, since the row that has refused one may be gone when it is looked for, or hidden by the
-snapshot: if the database says that the duplicate is the id, if it says nothing, and if it says otherwise."""
+"""Attempts after a duplicate, because the existing row may be deleted before it is looked up, or hidden by the
+snapshot: if the database reports the id as the duplicate, if it reports nothing, and if it reports something else."""
 
 
 def insert_once(
@@ -61,23 +61,23 @@ def insert_once(
     compare: Collection[str] | None = None,
     where: Where | None = None,
 ) -> tuple[M, bool]:
-    """Insert *obj*, or find the row that an earlier call has inserted; return the row and True if it is new.
+    """Insert *obj*, or find the row that an earlier call inserted. Return the row, and True if it is new.
 
-    Flushes the session first; this is not undone if *obj* is stored already. Objects in the collections of *obj* are
+    The session is flushed first, even if *obj* turns out to be stored already. Objects in the collections of *obj* are
     inserted with it, and not compared on a repetition.
 
     :param obj: a transient object with a public id. Objects that it refers to must be persistent or pending.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
-    :param compare: the names of the attributes that a repetition has to repeat, if they are set on *obj*: columns,
+    :param compare: the names of the attributes to compare with the stored row, if they are set on *obj*: columns,
         many-to-one relationships and references. By default, all that are set. SQL expressions are not compared.
-    :param where: a condition, or a function of the model that returns one: which stored rows may be seen.
-    :raises IdempotencyConflict: if the row is stored with other contents, or may not be seen: it does not meet *where*,
-        or the criteria of the session hide it. The error then names no attributes.
-    :raises ConfigurationError: if *obj* has no public id that the caller has set or read, since it could not be sent
+    :param where: a condition on visible rows, or a function that takes the model and returns one.
+    :raises IdempotencyConflict: if the stored row has other contents; or, without naming attributes, if it does not
+        meet *where* or is hidden by criteria of the session.
+    :raises ConfigurationError: if the caller has neither set nor read the public id of *obj*, and so could not send it
         again; with a sharded session; and under ``AUTOCOMMIT``.
-    :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or is not visible because the
-        transaction has an older snapshot (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``). Repeat the transaction
-        then. If this call is the first in its transaction, it repeats it itself.
+    :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or if the transaction has an older
+        snapshot without the row (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``). In the second case, repeat the
+        transaction; a call that begins one does so itself.
     """
     session = session_of(session)
     state = _state(obj)
@@ -247,7 +247,7 @@ def _find(
 
 
 def _key(connection: Connection, row: _Row) -> Any:
-    """Return id and key of the row, whatever hides it from a session; None if it is not stored."""
+    """Return the id and key of the row, even if the session hides it; None if it is not stored."""
     column = id_attributes(row.mapper)[row.name]
     query = select(column, *column.table.primary_key).where(column == row.public_id)
     if _lock(connection) is not None:
@@ -285,7 +285,7 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
 
 
 def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
-    """Return True if the database has given up the transaction in favour of others, or hides the row from it.
+    """Return True if the database aborted the transaction in favour of others, or hides the row from it.
 
     None if it may hide the row.
     """

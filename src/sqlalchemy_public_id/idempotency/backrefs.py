@@ -1,8 +1,8 @@
 """Backrefs to an object that is not in the session yet.
 
-``Order(customer=ada)`` puts the new order into ``ada.orders``, too. A flush that happens before the order is added
-warns of it there, and drops it. So the order is taken out of the attributes of other objects until it is stored,
-without an event: no validator and no listener of the application hears of it. Its own attributes are left alone.
+``Order(customer=ada)`` also puts the new order into ``ada.orders``. A flush before the order is added would warn of it
+there, and drop it. So the order is taken out of the attributes of other objects until it is stored, without events for
+validators or listeners of the application. Its own attributes are left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.orm.collections import collection_adapter
 
 Backref: TypeAlias = tuple[InstanceState[Any], RelationshipProperty[Any]]
-"""An object, and the relationship of its that refers to the new object."""
+"""An object, and its relationship that refers to the new object."""
 _NEVER_LOADED = {"dynamic", "write_only"}
 
 

@@ -1,9 +1,9 @@
 """Compare a new object with the row that has its public id.
 
-Values are compared in Python, as the type of their column does it. Those that differ may be what the column has made of
-them: 9.995 becomes 10.00, a fraction of a second is rounded, a type of the application changes a value. So they are
-compared once more as the database and the type return them, after a CAST to the type of the column. What a CAST does
-is SQLAlchemy's and the database's affair; where there is none, the comparison in Python stands.
+Values are compared in Python, by the type of their column. A column may have changed a value: 9.995 becomes 10.00, a
+fraction of a second is rounded, a type of the application converts it. So values that differ are compared once more as
+the database and the type return them, after a CAST to the type of the column. Where SQLAlchemy or the database has no
+CAST, the comparison in Python decides.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Contents:
 
 
 def differing_attributes(connection: Connection, obj: object, stored: object, names: frozenset[str]) -> tuple[str, ...]:
-    """Return those of *names* in which two objects differ, in the order of the model; a foreign key as its reference.
+    """Return the *names* in which two objects differ, in the order of the model; a foreign key as its reference.
 
     Sends a SELECT only if values differ in Python.
     """
@@ -149,14 +149,14 @@ def _is_equal(type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
 
 
 _CHANGED = (Numeric, Float, Date, DateTime, Time, postgresql.INET, postgresql.CIDR)
-"""Types whose columns round values, or return others."""
+"""Types whose columns round or convert values."""
 
 _UNCACHED: Mapping[str, Any] = {"compiled_cache": None}
 """SQLAlchemy's key of a cached statement leaves out the variants of types: one CAST would serve two columns."""
 
 
 def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any], Any]]) -> dict[str, Any]:
-    """Return name → what the database makes of the value, in one SELECT without a table; without what it refuses."""
+    """Return name → the converted value, from one SELECT without a table; refused values are left out."""
     if not values:
         return {}
     columns = [

@@ -1,4 +1,4 @@
-"""Turns of connections that insert one row, on MySQL and MariaDB."""
+"""Let connections that insert one row take turns, on MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Turn:
 
 @contextmanager
 def take_turns(connection: Connection, name: str) -> Generator[Turn]:
-    """Wait for others with the same *name* on MySQL and MariaDB.
+    """Wait for other connections with this *name*, on MySQL and MariaDB.
 
-    If several inserts wait for one uncommitted row there, its rollback is a deadlock: each keeps a lock on the gap, and
-    waits for those of the others. With turns, only one waits for the row.
+    If several inserts wait there for one uncommitted row, its rollback is a deadlock: each keeps a lock on the gap and
+    waits for the others. With turns, only one waits for the row.
     """
     if not isinstance(traits_for(connection.dialect), MySQL):
         yield Turn(None)

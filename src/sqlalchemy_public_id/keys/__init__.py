@@ -1,4 +1,4 @@
-"""Keys that a database coordinates: leased in blocks, stepped through a space of texts, marked with a cluster."""
+"""Keys that a database coordinates: leased in blocks, sequential but disguised, or marked with a cluster."""
 
 from sqlalchemy_public_id.keys.blocks import BlockAllocator, block_key
 from sqlalchemy_public_id.keys.cluster import cluster_key, cluster_of, hex_of, in_cluster, sequence_of

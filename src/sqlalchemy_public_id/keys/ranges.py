@@ -1,7 +1,7 @@
 """The arithmetic of cluster keys and of ranges of keys, without a database.
 
 A cluster key is a positive ``BIGINT``: 1 bit for the sign, 15 bits for the cluster, 48 bits for a sequence that begins
-at 1. So 32,768 databases can generate keys of one table that never collide, and a key shows where it was generated.
+at 1. So 32,768 databases can generate keys for one table without a collision, and a key shows where it was generated.
 
 >>> key = ClusterKey.of(10, 1)
 >>> int(key), key.cluster, key.sequence, key.hex
@@ -9,7 +9,7 @@ at 1. So 32,768 databases can generate keys of one table that never collide, and
 >>> ClusterKey.split(5629499534213123)
 Split(cluster=20, sequence=3)
 
-Ranges are simpler: each database counts within its own.
+Ranges are simpler: each database counts within its own range.
 
 >>> shards = Ranges(shards={"eu": range(1, 10**12), "us": range(10**12, 2 * 10**12)})
 >>> shards.shard_of(10**12 + 5)
@@ -56,10 +56,10 @@ class Split(NamedTuple):
 
 
 class ClusterKey(int):
-    """A key that contains the number of its cluster: an :class:`int`.
+    """A cluster key: an :class:`int` that contains the number of its cluster.
 
-    A Pydantic field of this type accepts integers and decimal strings, and is a string in JSON: JavaScript, like
-    everything that reads JSON numbers as ``double``, loses digits beyond ``2**53``.
+    A Pydantic field of this type accepts integers and decimal strings. In JSON it is a string, because JavaScript and
+    others read JSON numbers as ``double``, which loses digits beyond ``2**53``.
 
     :raises ValueError: unless the value is an integer from 0 to ``2**63 - 1``.
 
@@ -94,7 +94,7 @@ class ClusterKey(int):
 
     @property
     def sequence(self) -> int:
-        """The lower 48 bits: the number of the key among those of its cluster."""
+        """The lower 48 bits: the number of the key within its cluster."""
         return int(self) & LAST_SEQUENCE
 
     @property
@@ -163,7 +163,7 @@ class Range:
 
     @property
     def cluster(self) -> int | None:
-        """The cluster whose keys these are; ``None`` if the range is that of no cluster.
+        """The cluster that has exactly these keys; ``None`` if there is none.
 
         >>> range_of(10).cluster
         10
@@ -173,7 +173,7 @@ class Range:
 
     @property
     def options(self) -> dict[str, int]:
-        """Arguments for :class:`sqlalchemy.Identity` and :class:`sqlalchemy.Sequence`, which end with an error.
+        """Arguments for :class:`sqlalchemy.Identity` and :class:`sqlalchemy.Sequence`, which fail after the last key.
 
         >>> Ranges(shards=["eu", "us"], size=10**12)["us"].options
         {'start': 1000000000001, 'minvalue': 1000000000001, 'maxvalue': 2000000000000}
@@ -185,7 +185,7 @@ class Range:
 
 
 def range_of(cluster: int) -> Range:
-    """Return the keys of *cluster*.
+    """Return the range of the keys of *cluster*.
 
     :raises ValueError: unless *cluster* is in 0 … 32767.
 
@@ -199,10 +199,10 @@ def range_of(cluster: int) -> Range:
 class Ranges(dict[Any, Range]):
     """A range of keys for each shard, in the order of the keys.
 
-    :param shards: the number of shards, whose names are 0, 1, … then; or their names; or name → :class:`range`.
-    :param size: how many keys each shard has; by default all keys, shared evenly. Not with name → :class:`range`.
-    :raises ConfigurationError: for ranges that overlap (it names both), for more keys than exist, and for keys below 1
-        or above ``2**63 - 1``.
+    :param shards: the number of shards, then named 0, 1, …; or their names; or a dict of name → :class:`range`.
+    :param size: how many keys each shard has; by default, all keys are divided evenly. Not with a dict.
+    :raises ConfigurationError: if ranges overlap (the message names both), if there are not enough keys, and for keys
+        below 1 or above ``2**63 - 1``.
 
     >>> [shard.start for shard in Ranges(shards=4, size=10**12).values()]
     [1, 1000000000001, 2000000000001, 3000000000001]

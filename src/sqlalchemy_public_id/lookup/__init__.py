@@ -5,12 +5,12 @@
 >>> lookup.get(session, User, "no such id") is None
 True
 
-Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is answered without a
-statement: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
-:class:`~sqlalchemy_public_id.PublicIdNotFound`, the others leave it out. The integer key is never accepted. A format
-that has several spellings of one id accepts all of them, and returns the canonical one.
+Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
+query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
+:class:`~sqlalchemy_public_id.PublicIdNotFound`, and the others leave it out. Integer keys are never accepted. If a
+format has several spellings of an id, all are accepted, and the canonical one is returned.
 
-``sqlalchemy_public_id.asyncio.lookup`` has the same functions for an ``AsyncSession``.
+``sqlalchemy_public_id.asyncio.lookup`` has these functions for an ``AsyncSession``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ M = TypeVar("M")  # a model
 
 
 class LoadOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`get` that control how the row is loaded, and which rows may be seen."""
+    """The keyword arguments of :func:`get`, which control how a row is loaded and which rows are visible."""
 
     options: Sequence[ORMOption]
     with_for_update: bool | Mapping[str, Any] | None
@@ -76,12 +76,12 @@ def get(
     """Return the row of *model* with this public id, or ``None``.
 
     :param model: the model, or ``select(Model)`` with conditions, joins and options.
-    :param where: a condition, or a function of the model that returns one: what may be seen. For a row that does not
-        meet it, the result and the statements are those for a row that does not exist.
+    :param where: a condition on visible rows, or a function that takes the model and returns one. Any other row is
+        treated as if it did not exist, down to the number of statements.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(User.orders)``.
     :param with_for_update: ``True``, or the arguments of :meth:`sqlalchemy.Select.with_for_update`.
-    :param populate_existing: refresh an object that is in the session already.
+    :param populate_existing: refresh an object that the session already holds.
     :param execution_options: for the statement.
     """
     check_options("get", load)
@@ -115,7 +115,7 @@ def _query(model: type[Any], key: str) -> Any:
 
 
 def check_options(function: str, load: Mapping[str, object]) -> None:
-    """Raise the error of a function that is called with an unknown argument."""
+    """Raise the ``TypeError`` of a *function* that is called with an unknown argument."""
     unknown = [name for name in load if name not in LoadOptions.__annotations__]
     if unknown:
         expected = ", ".join(LoadOptions.__annotations__)
@@ -155,10 +155,10 @@ def get_one(
     field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> M:
-    """Return the row of *model* with this public id; takes what :func:`get` takes.
+    """Return the row of *model* with this public id, or raise an error. Accepts the options of :func:`get`.
 
-    :param field: the name of the input that has the id, for the error. A web service answers 422 then instead of 404.
-    :raises PublicIdNotFound: if there is none, or if the string cannot be an id of the model.
+    :param field: the name of the input that contains the id, for the error. Web services then answer 422, not 404.
+    :raises PublicIdNotFound: if there is no such row, or *public_id* cannot be an id of the model.
     """
     row = get(session, model, public_id, attribute=attribute, **load)
     if row is None:
@@ -167,10 +167,10 @@ def get_one(
 
 
 def resolve(session: AnySession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
-    """Return the row with this public id, of the model that has its prefix; takes what :func:`get` takes.
+    """Return the row with this public id, of the model with its prefix, or ``None``. Takes the options of :func:`get`.
 
     :param base: the declarative base to search, if several have a model with this prefix.
-    :raises DuplicatePrefix: if several bases have one, and none is named.
+    :raises DuplicatePrefix: if several bases have such a model, and *base* is not given.
     """
     require_session(session)
     _configure([public_id])
@@ -181,10 +181,10 @@ def resolve(session: AnySession, public_id: object, *, base: Any = None, **load:
 def resolve_many(
     session: AnySession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
 ) -> dict[str, Any]:
-    """Return the rows with these public ids, of any models, by id, in the order of *public_ids*.
+    """Return a dict of public id → row, of any models, in the order of *public_ids*.
 
-    Unknown ids, and those of no model, are left out. One statement for each model, as :func:`get_many` sends it; takes
-    what :func:`resolve` takes. A condition for rows of several models is a function of the model.
+    Unknown ids are left out. Sends one statement for each model, like :func:`get_many`, and accepts the options of
+    :func:`resolve`. For several models, ``where`` has to be a function of the model.
     """
     require_session(session)
     check_options("resolve_many", load)
@@ -247,11 +247,11 @@ def get_many(
     field: str | None = None,
     **load: Unpack[LoadOptions],
 ) -> dict[str, M]:
-    """Return the rows of *model* with these public ids, by id, in the order of *public_ids*. Unknown ids are left out.
+    """Return a dict of public id → row of *model*, in the order of *public_ids*. Unknown ids are left out.
 
-    One statement; on SQLite, one for each 10 000 ids. Takes what :func:`get` takes.
+    Sends one statement; on SQLite, one for every 10,000 ids. Accepts the options of :func:`get`.
 
-    :param field: the name of the input that has the ids. An unknown id then raises an error that names it.
+    :param field: the name of the input that contains the ids. An unknown id then raises an error with this name.
     :raises PublicIdNotFound: with *field*, for the first id without a row.
     """
     check_options("get_many", load)
@@ -286,9 +286,9 @@ def keys_of(
     where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return public id → key, without loading the rows. Unknown ids are left out. One statement, as :func:`get_many`.
+    """Return a dict of public id → key, without loading the rows, in one statement like :func:`get_many`.
 
-    A composite key is a tuple.
+    Unknown ids are left out. A composite key is a tuple.
 
     :param where: as for :func:`get`.
     :param execution_options: for the statement.
@@ -315,11 +315,11 @@ def public_ids_of(
     where: Where | None = None,
     execution_options: Mapping[str, Any] | None = None,
 ) -> dict[Any, str]:
-    """Return key → public id, without loading the rows. Unknown keys are left out. One statement, as :func:`get_many`.
+    """Return a dict of key → public id, without unknown keys and without loading rows, like :func:`keys_of`.
 
     :param where: as for :func:`get`.
     :param execution_options: for the statement.
-    :raises ConfigurationError: for a composite key, and if several shards have rows with one of *keys*.
+    :raises ConfigurationError: for composite keys, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)
     statement, entity = selected("public_ids_of", model, where, attribute)

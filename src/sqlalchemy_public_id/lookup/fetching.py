@@ -1,4 +1,4 @@
-"""The rows of a page, of one database or of several shards."""
+"""Fetch the rows of a page, from one database or from several shards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeysetQuery:
         self.visible = visible
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
-        """Return rows after that of *public_id*, and the number of rows that were sent.
+        """Return the rows after the one with *public_id*, and the number of rows that were sent.
 
         Repeated rows are sent several times, and returned once. Return ``None`` if no row has the id; a row that
         *is_known* exists.
@@ -101,9 +101,9 @@ class KeysetQuery:
     def _place(self, public_id: object) -> list[Any] | None:
         """Return the values of the terms in the row with *public_id*, ``None`` for NULL; ``None`` if there is no row.
 
-        They are subqueries, so that no type or driver rounds a value on the way. Those of an alias of the entity can
-        be hidden, as above, and are replaced by what was read. What is NULL is asked of the database, since a type may
-        return ``None`` for a value.
+        The values are subqueries, so that no type or driver rounds them on the way. If they select from an alias of the
+        entity, conditions may hide them, so they are replaced by the values that were read. The database decides which
+        values are NULL, because a type may return ``None`` for others.
         """
         keyset = self.keyset
         query = keyset.values_of_cursor(*keyset.terms)
@@ -137,7 +137,7 @@ class KeysetQuery:
 
 
 class ShardedKeysetQuery(KeysetQuery):
-    """The same over several databases: each sends its first rows, which are sorted here.
+    """Fetch *keyset* from several databases: each sends its first rows, which are sorted here.
 
     Shards may have the same keys, so the public id decides between them. All databases and Python agree only on the
     order of integers and ids.

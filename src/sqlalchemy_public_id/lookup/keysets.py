@@ -1,4 +1,4 @@
-"""The statements of a page: rows in an order, after that of a public id."""
+"""Build the statements of a page: rows in an order, after the row with a public id."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LIMIT = "sqlalchemy_public_id_limit"
 """Parameters of the statements."""
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
-"""In the ``info`` of the property of a public id: those of plain pages, whose statements are built once."""
+"""In the ``info`` of the property of a public id: the keysets of plain pages, whose statements are built once."""
 
 _cursor_tables: RefDict[Mapper[Any], FromClause | None] = RefDict()
 """Aliases of tables: copying the columns of one takes longer than all else that a page needs before it is executed."""
 
 
 def _cursor_table(mapper: Mapper[Any]) -> FromClause | None:
-    """Return an alias of the table of *mapper*, the same on each call; ``None`` for an inherited or joined model."""
+    """Return one alias of the table of *mapper* on every call; ``None`` for an inherited or joined model."""
     key = ref(mapper)
     if key not in _cursor_tables:
         table: Any = mapper.selectable
@@ -209,7 +209,7 @@ def plain_keyset(
     descending: bool,
     backwards: bool,
 ) -> Keyset:
-    """Return the keyset of all rows of *model*, in the order of its keys: the same on each call."""
+    """Return the keyset of all rows of *model*, in the order of its keys. It is built once."""
     attribute = cast("Mapper[Any]", inspect(model)).attrs[name]
     keysets = attribute.info.setdefault(_KEYSETS, {})
     key = model, tuple(ref.attribute for ref in references), descending, backwards

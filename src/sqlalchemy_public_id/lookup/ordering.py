@@ -174,7 +174,7 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
 
 
 def digest(terms: Sequence[Term], dialect: Dialect) -> str:
-    """Return four characters for an order, by which a cursor of another one is recognized."""
+    """Return a four-character fingerprint of an order, which recognizes cursors of other orders."""
     compiled = [(term.element.compile(dialect=dialect), term) for term in terms]
     parts = [f"{sql} {sql.params or ''} {term.descending} {term.nulls_first}" for sql, term in compiled]
     text = ",".join(parts)

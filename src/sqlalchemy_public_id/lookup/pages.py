@@ -35,13 +35,13 @@ class Page(Sequence[M], Generic[M]):
 
     items: tuple[M, ...]
     has_more: bool
-    """True if there are more rows after these; before these, if the page was selected with ``before``."""
+    """True if there are more rows after these; with ``before``, if there are more rows before these."""
     next: str | None
-    """The ``after`` of the page after this one; ``None`` if there is none."""
+    """The cursor to pass as ``after`` for the next page; ``None`` if there is none."""
     previous: str | None
-    """The ``before`` of the page before this one; ``None`` if there is none."""
+    """The cursor to pass as ``before`` for the previous page; ``None`` if there is none."""
     total: int | None = None
-    """The number of rows of all pages, with ``count=True``."""
+    """The number of rows on all pages, with ``count=True``."""
 
     @overload
     def __getitem__(self, index: int) -> M: ...
@@ -68,7 +68,7 @@ def page(
     references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
-    """Return up to *limit* rows, in the order of their keys, or of *order_by*.
+    """Return a page of up to *limit* rows, sorted by key or by *order_by*.
 
     >>> from sqlalchemy_public_id import lookup
     >>> first = lookup.page(session, User, limit=20)
@@ -78,39 +78,39 @@ def page(
     >>> lookup.page(session, User, limit=20, order_by=[User.name.desc()], count=True).total
     1
 
-    One statement. Others follow if it returns nothing, to tell the end from an unknown id, and if a join has repeated
-    rows, to tell whether there are more. A cursor with an *order_by* that may be NULL is read by one before.
+    A page usually takes one statement. More follow if it is empty, to tell the end from an unknown cursor, or if a join
+    repeats rows, to find out whether there are more. If *order_by* may be NULL, the cursor's row is read first.
 
-    An index serves the page if its columns are those of *order_by*, in the same order and directions, and then the key
-    (InnoDB adds the key by itself). Columns that *where* compares with a value come before them:
-    ``Index(None, Ticket.organisation_id, Ticket.priority.desc(), Ticket.id)``.
+    An index serves the page if it has the columns of *order_by*, with their directions, followed by the key (which
+    InnoDB adds by itself). Columns that *where* compares with a value come first:
+    ``Index(None, Ticket.organization_id, Ticket.priority.desc(), Ticket.id)``.
 
-    On a :class:`~sqlalchemy.ext.horizontal_shard.ShardedSession` the order is that of key and public id over all
-    shards, so the keys have to be integers. The cursor is looked up first, in the shard that its id names or else in
-    all of them; then each shard selects its part.
+    With a :class:`~sqlalchemy.ext.horizontal_shard.ShardedSession`, rows are sorted by key and public id over all
+    shards, so keys have to be integers. The cursor's row is looked up first, in the shard that its id determines or
+    else in all shards; then each shard selects its part.
 
     :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
-    :param limit: the largest number of rows, from 1 to 2 147 483 646.
-    :param after: the :attr:`~Page.next` of a page, or the public id of the row that these rows follow; ``None`` for the
-        beginning. It is a position, and need not be among *rows*, and conditions that the application adds to its
-        session may hide it, but it has to meet *where*.
+    :param limit: the maximum number of rows, from 1 to 2,147,483,646.
+    :param after: the :attr:`~Page.next` of a page, or the public id of the row that these rows follow; ``None`` starts
+        at the beginning. That row has to meet *where*, but need not be among *rows*, and conditions that the
+        application adds to its session may hide it.
     :param before: the :attr:`~Page.previous` of a page, or the public id of the row that these rows precede.
-    :param newest_first: sort by the key in descending order; with *order_by*, rows that are equal in it.
-    :param order_by: an attribute of the model, an expression of its attributes, or several, with ``desc()``,
-        ``nulls_last()`` and their like: sort by these, and then by the key. Without ``nulls_first()`` and
-        ``nulls_last()``, NULL is where the database sorts it: PostgreSQL as the largest value, the others as the
-        smallest. A cursor is one of this order, the values in its expressions included. A column of a joined table
-        is refused: a join may repeat a row at several places.
+    :param newest_first: sort by key in descending order; with *order_by*, this applies to rows with equal values.
+    :param order_by: one or several attributes of the model, or expressions of them, with ``desc()``, ``nulls_last()``
+        and so on; rows with equal values are sorted by key. Without ``nulls_first()`` or ``nulls_last()``, NULL sorts
+        as the largest value on PostgreSQL, and as the smallest elsewhere. A cursor is valid for one *order_by* only,
+        including the values in its expressions. Columns of joined tables are refused, because a join may repeat a row
+        in several places.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
-    :param where: a condition, or a function of the model that returns one: what may be seen. Other rows are left out,
-        and their ids are unknown as cursors. Conditions of ``select()`` do not hold for cursors, so that a row which
-        a filter has left in the meantime is still a position.
+    :param where: a condition on visible rows, or a function that takes the model and returns one. Other rows are left
+        out, and their ids are unknown as cursors. Conditions of ``select()`` do not apply to cursors, so that a row
+        which no longer matches a filter is still a valid position.
     :param references: attributes of :func:`~sqlalchemy_public_id.references.public_ref`, such as
-        ``[Order.customer_public_id]``. The statement selects what they show, too, so that reading them needs no second
-        one; a second one follows if their rows are in another database.
-    :param count: count the rows of all pages, by one more statement that reads all of them.
-    :raises InvalidCursor: if no row has the id *after* or *before*, because it is malformed or unknown, or its row was
-        deleted, or if the cursor is one of another order; the error's ``field`` is the name of the argument.
+        ``[Order.customer_public_id]``. The statement also selects their public ids, so that reading them sends no other
+        one, unless their rows are in another database.
+    :param count: count the rows of all pages, in one more statement, which reads all of them.
+    :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted row, or a cursor of another
+        order; the error's ``field`` is the name of the argument.
     :raises ConfigurationError: if *rows* cannot be paged.
     """
     session = session_of(session)
@@ -182,7 +182,7 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
 
 
 def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type[Any]) -> str:
-    """Return the public id in *cursor*; refuse one of another order."""
+    """Return the public id in *cursor*; refuse a cursor of another order."""
     text, other = cursor, ""
     if isinstance(cursor, str) and not id_format.is_valid(cursor):
         text, _, other = cursor.rpartition(_MARK)

@@ -1,6 +1,4 @@
-"""What the lookups select: the rows of a model, or those of ``select(Model)``, and of these the ones that meet a
-condition.
-"""
+"""Build the SELECT of a lookup from a model or ``select(Model)``, and a condition."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from sqlalchemy_public_id.lookup.ordering import tables_in
 from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute
 
 Where: TypeAlias = SQLColumnExpression[bool] | Callable[[Any], SQLColumnExpression[bool]]
-"""A condition, or a function that builds it of the model."""
+"""A condition, or a function that takes the model and returns one."""
 
 M = TypeVar("M")  # a model
 
@@ -52,8 +50,8 @@ def selected(function: str, rows: Any, where: Where | None, attribute: str | Non
 def narrowing(function: str, statement: Select[Any], entity: Any, where: Where) -> SQLColumnExpression[bool]:
     """Return the condition *where* for the rows of *statement*, which selects *entity*.
 
-    :raises ConfigurationError: if it is of the model, and the statement selects an alias of the model: it would hold
-        for a second row of the table, and every row of the alias would be returned as soon as there is one.
+    :raises ConfigurationError: if the condition is on the model, but the statement selects an alias of it. The
+        condition would apply to a second FROM element, and one match there would return every row of the alias.
     """
     condition = condition_of(f"{function}(where=…)", where, entity)
     selectable = inspect(entity)

@@ -20,11 +20,11 @@ The column stays an integer, and nothing is stored twice. The attribute is
 
 * **read** without loading the row: the first access fetches the ids for all objects of the session in one statement;
   :func:`load` and :func:`eager` do so ahead of time;
-* **compared and sorted by** in SQL, from the id to the key, through the indexes of both columns;
+* **compared and sorted by** in SQL, through the indexes of the public id and of the foreign key;
 * **assigned**: the next flush looks up the keys, in one SELECT for each model, before it writes anything.
 
-An id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as ``field``. So
-does that of a row outside of the *scope* of :func:`public_ref`, or hidden by conditions of the session.
+An assigned id that belongs to no row raises :class:`~sqlalchemy_public_id.PublicIdNotFound`, with the attribute as
+``field``. So does the id of a row outside the *scope* of :func:`public_ref`, or hidden by conditions of the session.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ _incomplete: weakref.WeakSet[Mapper[Any]] = weakref.WeakSet()
 def public_ref(relationship: str, *, attribute: str | None = None, scope: Scope | None = None) -> Mapped[Any]:
     """Declare an attribute for the public id of the row that a many-to-one *relationship* points to.
 
-    It is read, assigned, and compared in SQL. Its type is that of the public ids of the other model: ``Mapped[str]``,
-    or ``Mapped[CustomerId]`` if they are typed; with ``| None`` if the foreign key may be null.
+    The attribute can be read, assigned, and compared in SQL. Annotate it with ``Mapped[str]``, or with
+    ``Mapped[CustomerId]`` for typed ids; add ``| None`` if the foreign key is nullable.
 
     :param relationship: the name of the relationship, whose foreign key is one column.
     :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
-    :param scope: which rows may be assigned by their ids; others are unknown ids. Names of column attributes that both
-        models have, and whose values have to be equal, such as ``"organisation_id"``; or a function of the session that
-        returns a condition, such as ``lambda session: User.organisation_id == session.info["organisation_id"]``, which
-        does not hold for new objects of the same flush.
+    :param scope: which rows may be assigned by their ids; ids of other rows are unknown. Pass the names of column
+        attributes that must be equal in both models, such as ``"organization_id"``; or a function of the session that
+        returns a condition, such as ``lambda session: User.organization_id == session.info["organization_id"]``. A
+        condition does not match new objects of the same flush.
     :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.
     """
@@ -167,7 +167,7 @@ class _RefExpression(operators.ColumnOperators):
         return ref, getattr(self._owner, ref.key)
 
     def _compare_keys(self, op: Any, value: Any) -> Any:
-        """Compare the foreign key with the keys of ids. NOT IN is not true for NULL, as it is of a column."""
+        """Compare the foreign key with the keys of ids. As with a column, NOT IN is not true for NULL."""
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
@@ -184,8 +184,8 @@ class _RefExpression(operators.ColumnOperators):
 def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
     """Return an alias of the table that *ref* points to, its key and its public id.
 
-    Of the table and not of the entity: conditions that the application adds to entities hide no rows here, as they hide
-    none from the attribute of an object.
+    It is an alias of the table, not of the entity, so that conditions which the application adds to entities hide no
+    rows, as with the attribute of an object.
     """
     table, key, public_id = key_and_public_id(ref.source)
     joins = isinstance(table, Join)

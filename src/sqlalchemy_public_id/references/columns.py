@@ -23,9 +23,9 @@ class RefColumns:
     columns: tuple[ColumnElement[Any], ...]
 
     def remember(self, rows: Iterable[Sequence[Any]], first: int) -> None:
-        """Keep the public ids of *rows*, an object each and, from the column *first*, its columns.
+        """Keep the public ids of *rows*, each an object and, from the column *first* on, the columns of its references.
 
-        A row has the foreign keys, too: an object that was in the session before may have others.
+        A row has the foreign keys, too, because an object that the session already holds may have others.
         """
         places = [(ref, first + 2 * at) for at, ref in enumerate(self.refs)]
         for row in rows:
@@ -59,7 +59,7 @@ def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple
 
 
 def in_same_database(session: Session, bind: object, refs: Sequence[PublicRef]) -> tuple[PublicRef, ...]:
-    """Return those of *refs* whose rows a statement on *bind* can select: not those of another database."""
+    """Return the *refs* whose rows a statement on *bind* can select, because they are in its database."""
     return tuple(ref for ref in refs if session.get_bind(ref.source.mapper) is bind)
 
 

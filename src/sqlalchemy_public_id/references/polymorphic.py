@@ -1,4 +1,4 @@
-"""References to rows of any model: the public ids in an audit log, of comments and of attachments.
+"""References to rows of any model, for audit logs, comments and attachments.
 
 >>> from sqlalchemy import create_engine
 >>> from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
@@ -20,7 +20,7 @@
 ...     lookup.resolve_many(session, [entry.subject]) == {entry.subject: painting}
 True
 
-There is no foreign key, so the row may be deleted, and the id stays.
+There is no foreign key, so the id stays when the row is deleted.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
 
 
 class AnyPublicIdType(TypeDecorator[str]):
-    """The type of a column that has the public id of a row of any model, or of none that is declared any more.
+    """Column type for public ids of any model, including models that are no longer declared.
 
-    A new value must be an id of a declared model, or of a :class:`~sqlalchemy_public_id.TypedId`, with a prefix; it is
-    stored in its canonical spelling. Stored values are returned as they are. A comparison with anything else finds no
-    row. The column is compared byte for byte on every database.
+    A new value must be an id of a declared model or a :class:`~sqlalchemy_public_id.TypedId`, with a prefix, and is
+    stored in its canonical spelling. Stored values are returned unchanged. A comparison with anything else matches no
+    row. The column is compared byte by byte on every database.
 
-    :param length: the most characters of an id, at most 255.
-    :raises InvalidPublicId: in the flush or the statement, for a value that is no such id, or is longer.
+    :param length: the maximum length of an id in characters, at most 255.
+    :raises InvalidPublicId: during the flush or statement, if a value is not such an id or is too long.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String

@@ -1,7 +1,7 @@
 """Read keys and public ids from the tables, without the conditions that an application adds to its sessions.
 
-``with_loader_criteria()`` and listeners to ``do_orm_execute`` hide objects. A foreign key is no object, and neither is
-the public id that stands for it. So these statements are executed on the session's connection, and select from tables.
+``with_loader_criteria()`` and listeners to ``do_orm_execute`` hide objects, but must not hide foreign keys and the
+public ids that stand for them. So these statements are executed on the session's connection, and select from tables.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reference import Source
 
 AT_ONCE = 10_000
-"""The most keys that the access to one attribute looks up. Far more than a page, and one statement everywhere."""
+"""How many keys one access to an attribute looks up at most: far more than a page, in one statement everywhere."""
 
 _COMPOSITE_AT_ONCE = 512
-"""The most rows that one statement selects by a composite primary key: SQLite nests no deeper than 1 000."""
+"""The most rows that one statement selects by a composite primary key: SQLite nests no deeper than 1,000."""
 
 
 def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[str]]:

@@ -42,9 +42,9 @@ class Unknown(enum.Enum):
 
 
 def load(session: Session, objects: Iterable[object]) -> None:
-    """Fetch the public ids that the references of *objects* show, except those that are known: one SELECT a model.
+    """Fetch the public ids of all references of *objects* that are not known yet, with one SELECT per model.
 
-    A row that cannot be read raises nothing here. Its attribute raises, so that the rest of a page can be shown.
+    If a row cannot be read, only access to its attribute raises an error, so the rest of a page can be shown.
 
     >>> from sqlalchemy import select
     >>> from sqlalchemy_public_id import references
@@ -65,12 +65,12 @@ def load(session: Session, objects: Iterable[object]) -> None:
 
 
 def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
-    """Return a loader option: the query also fetches what the reference *attribute* shows, in one more SELECT.
+    """Return a loader option that fetches the public ids of the reference *attribute*, with one more SELECT.
 
     ``select(Order).options(references.eager(Order.customer_public_id))``
 
-    It is ``selectinload()`` of the relationship, with only key and public id loaded; other columns are deferred. If the
-    query loads the objects anyway, the reference needs no option.
+    The option is ``selectinload()`` of the relationship, which loads key and public id, and defers other columns. A
+    query that loads the related objects anyway does not need it.
     """
     entity: Any = getattr(attribute, "parent", None)
     ref = refs_of(entity.mapper).get(attribute.key) if entity is not None else None
@@ -232,8 +232,8 @@ def _load_keys(session: Session, objects: Mapping[InstanceState[Any], object]) -
 
 
 _waiting: RefDict[Session, defaultdict[Source | None, weakref.WeakSet[InstanceState[Any]]]] = RefDict()
-"""Session → source → the objects whose references are read together. So the access to one attribute does not look for
-them among all objects of the session. Under ``None`` are those that came since the last access to any reference."""
+"""Session → source → the objects whose references are read together, so that no access has to search all objects of the
+session. The key ``None`` has the objects that were added since the last access to a reference."""
 
 
 def await_reading(state: InstanceState[Any], *event: object) -> None:
@@ -254,7 +254,7 @@ def await_reading_again(state: InstanceState[Any], *event: Any) -> None:
 
 
 def _no_longer_waiting(session: Session, source: Source) -> Iterator[InstanceState[Any]]:
-    """Yield the objects that wait for *source*: each one once, so that none is looked at by every access."""
+    """Yield each object that waits for *source* once, so that later accesses do not visit it again."""
     waiting = _waiting.get(weakref.ref(session))
     if waiting is not None:
         for state in _popped(waiting[None]):

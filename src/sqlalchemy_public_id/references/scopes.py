@@ -1,4 +1,4 @@
-"""The attributes that an object and the row it refers to have in common: a ticket and its assignee the organisation.
+"""Check the attributes that an object must share with the row it refers to, such as the organization.
 
 They are compared before the flush, by the values that it will write: a foreign key may still be a relationship to an
 object without a key, or a public id whose key has just been found. What a collection or a listener has changed in the
@@ -70,7 +70,7 @@ def check_again(session: Session, members: Iterable[tuple[Member, Target]]) -> N
 
 
 def check_row(model: type[Any], ref: PublicRef, row: Mapping[str, Any], target: Target) -> None:
-    """Refuse a row of a statement that has other values of the shared attributes than the row it refers to.
+    """Refuse a row of a statement whose shared attributes differ from the row it refers to.
 
     :param row: the parameters of the row, with the foreign keys that its references stand for.
     :raises ConfigurationError: if the row does not have a shared attribute, so that it cannot be compared.

@@ -56,7 +56,7 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
 
 
 def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
-    """Return what *ref* shows of a row that was assigned by another of its ids. Nothing changes before the flush.
+    """Return the id that *ref* shows of a row that was assigned by another id. Nothing changes before the flush.
 
     :raises PublicIdNotFound: if there is no such row, or it may not be seen.
     """
@@ -182,7 +182,7 @@ def _find(
 ) -> dict[str, Target]:
     """Return public id → its key, or object, and the values of the attributes *names*.
 
-    A query of the application: conditions that it adds to its session hide rows, so an assigned id reveals none.
+    Conditions that the application adds to its session apply, so an assigned id reveals no hidden row.
     """
     key, column = source.columns()
     shared = {name: getattr(source.model, name) for name in names}

@@ -1,4 +1,4 @@
-"""Helpers for tests of applications: fixed ids, ids of a fixed time, and collisions on demand.
+"""Helpers for the tests of your application: fixed ids, ids with a fixed time, and collisions on demand.
 
 >>> from sqlalchemy_public_id import testing
 >>> with testing.fixed_ids(User, "000000000001", "000000000002"):
@@ -8,10 +8,10 @@
 >>> sorted(user.public_id for user in users)
 ['000000000001', '000000000002']
 
-As pytest fixtures, after ``pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]`` in ``conftest.py``:
+With ``pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]`` in ``conftest.py``, there are two pytest fixtures:
 ``fixed_public_ids`` and ``forced_collisions``.
 
-Fixed ids and collisions change the format of the model: models that share a format object share its ids.
+Fixed ids and collisions act on the format of a model, so models that share a format object share them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Target: TypeAlias = Format | type[Any]
 
 @contextmanager
 def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) -> Generator[None]:
-    """Make *public_ids* the next ids of *target*, in this order; random ones follow.
+    """Make *public_ids* the next ids of *target*, in this order. Once they are used up, ids are random again.
 
     :param target: a model, a typed id class, or a format.
     :param attribute: the name of the public id, if *target* is a model with several; ``public_id`` by default.
@@ -55,10 +55,10 @@ def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) ->
 
 @contextmanager
 def fixed_time(at: datetime) -> Generator[None]:
-    """Let all ids that contain the time, of all formats and threads, be of the time *at*.
+    """Generate time-based ids with the time *at*, in all formats and threads.
 
-    Ids have the time of the machine otherwise, also where freezegun or time-machine has frozen that of Python. They
-    still sort in the order of their generation. Afterwards, ids go on as if there had been none meanwhile.
+    freezegun and time-machine freeze Python's time, but not the time of ids. Ids still sort in the order of generation.
+    Afterwards, ids continue as if none had been generated meanwhile.
 
     >>> from datetime import datetime, timezone
     >>> from sqlalchemy_public_id import Uuid7, testing
@@ -67,8 +67,8 @@ def fixed_time(at: datetime) -> Generator[None]:
     ...     print(format.timestamp(format.generate()))
     2030-01-01 00:00:00+00:00
 
-    :param at: with a time zone.
-    :raises ConfigurationError: if it has none.
+    :param at: a time with a time zone.
+    :raises ConfigurationError: if *at* has no time zone.
     """
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise ConfigurationError(f"at is {safe_repr(at)}, expected a datetime with a time zone, such as timezone.utc")
@@ -78,7 +78,7 @@ def fixed_time(at: datetime) -> Generator[None]:
 
 @contextmanager
 def collisions(target: Target, taken: str, times: int = 1, attribute: str | None = None) -> Generator[None]:
-    """Make *taken*, the id of an existing row, the next id of *target*, *times* times: each such INSERT is retried.
+    """Make *taken*, the id of an existing row, the next *times* ids of *target*, so that INSERTs are retried.
 
     >>> from sqlalchemy_public_id import testing
     >>> ada = User(name="Ada")

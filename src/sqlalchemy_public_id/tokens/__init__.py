@@ -1,8 +1,7 @@
-"""Authorization tokens: strings that are themselves a permission, such as the link that resets a password.
+"""Tokens that grant access to whoever has them, such as in a link that resets a password.
 
-A public id names a row, and an access to the row still has to be authorized. A token *is* the permission. So it is
-longer, reveals no time, can be recognized where it leaked, and is not stored: the database has its digest, and the text
-exists only where it is sent.
+A public id identifies a row, and access to the row still has to be authorized. A token *is* the permission. So it is
+longer, reveals no time, and can be recognized where it leaked. The database stores only its digest.
 
 >>> from sqlalchemy.orm import DeclarativeBase
 >>> from sqlalchemy_public_id import PublicIdMixin, tokens
@@ -51,11 +50,11 @@ M = TypeVar("M")  # a model
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
-    """Declare a column of digests: 32 bytes, never null, with a unique index that is named as that of a public id.
+    """Declare a column of token digests: 32 bytes, never null, with a unique index named as by ``public_id_column()``.
 
     :param token: the kind of tokens.
-    :param name: the name of the column, if it is not that of the attribute.
-    :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
+    :param name: the name of the column; by default, the name of the attribute.
+    :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy.orm import DeclarativeBase
     >>> from sqlalchemy_public_id import PublicIdMixin
@@ -84,11 +83,11 @@ class _NoDigest(TypeError, DontWrapMixin):
 
 
 _OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
-"""The digest of whatever is no token, in comparisons. Each process draws one, and no row has it."""
+"""The digest that stands for text without a token, in comparisons. Each process draws one, and no row has it."""
 
 
 class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Compares with the digest of a text that is no token, ``None``: after an outer join, IS NULL would match rows."""
+    """Makes the digest of invalid text, ``None``, match no row: after an outer join, IS NULL would match rows."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         if op in (operator.eq, operator.ne) and other and other[0] is None:
@@ -97,10 +96,10 @@ class _Comparator(TypeDecorator.Comparator[bytes]):
 
 
 class TokenType(TypeDecorator[bytes]):
-    """A column of digests of tokens: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
+    """Column type for token digests: ``BINARY(32)`` on MySQL and MariaDB, ``BYTEA`` on PostgreSQL, ``BLOB`` on SQLite.
 
-    Only digests are written and compared: ``issued.digest``, and ``Model.token == RESET.digest(text)``. That digest is
-    ``None`` for text that is no token, which matches no row. The text itself is a :class:`TypeError`, and is not sent.
+    Write ``issued.digest``, and compare with ``Model.token == RESET.digest(text)``, which matches no row if the text is
+    not a token. The text itself raises :class:`TypeError` instead of being sent.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
@@ -146,10 +145,10 @@ def get(
 ) -> M | None:
     """Return the row of *model* that has this token, or ``None``.
 
-    Text that is no token, or is mistyped, is answered without a statement. An expired token finds its row, unless you
-    pass a condition: ``where=Download.expires_at > now``.
+    For text that is not a token, or is mistyped, no query is sent. An expired token finds its row, unless you pass a
+    condition: ``where=Download.expires_at > now``.
 
-    :param text: what was received; any object is accepted.
+    :param text: the text that was received; any object is accepted.
     :param attribute: the name of the token column, if a model has several; ``token`` by default.
     :param load: as with :func:`sqlalchemy_public_id.lookup.get`: ``where``, ``options``, ``with_for_update`` and so on.
     """

@@ -1,12 +1,12 @@
-"""The form of tokens. They are generated and checked without the database.
+"""Generate and check tokens, without the database.
 
 .. code-block:: text
 
     reset_<random><checksum>
 
-* **random**: as many characters of base 62 as hold the random bits, from the system's source.
-* **checksum**: CRC-32 of all that stands before it, as in the tokens of GitHub and npm. A scanner of secrets can tell
-  a token that leaked from a text that looks like one; a CRC finds every change of a single character for certain.
+* **random**: random bits from the operating system, in base 62.
+* **checksum**: CRC-32 of everything before it, as in the tokens of GitHub and npm. With it, a secret scanner can tell a
+  leaked token from similar text. A CRC detects every change of a single character.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def concealed(value: object) -> str:
 class IssuedToken:
     """A new token: its digest for the database, and its text for the receiver.
 
-    Only :meth:`reveal` shows the text. ``repr``, ``str``, logs and tracebacks show the prefix; pickling and copying are
-    refused.
+    Only :meth:`reveal` shows the text. ``repr``, ``str``, logs and tracebacks show only the prefix, and a token cannot
+    be pickled or copied.
     """
 
     __slots__ = ("__text", "_prefix", "digest")
@@ -59,7 +59,7 @@ class IssuedToken:
         self.digest = _digest(text)
 
     def reveal(self) -> str:
-        """Return the text. Send it, and keep it nowhere: the digest does not lead back to it."""
+        """Return the text. Send it without storing it; it cannot be recovered from the digest."""
         return self.__text
 
     def __repr__(self) -> str:
@@ -73,11 +73,11 @@ class IssuedToken:
 
 
 class Token:
-    """The tokens of one kind.
+    """One kind of token, such as for resetting passwords.
 
     :param prefix: the beginning of each token, which people and scanners recognize: ``"reset"``.
-    :param bytes: the number of random bytes, 16 at least. 32 are beyond all guessing.
-    :raises ConfigurationError: if the settings cannot work; and for a ``format``, since public ids are no tokens.
+    :param bytes: the number of random bytes, at least 16. 32 bytes cannot be guessed.
+    :raises ConfigurationError: for invalid settings, and for a ``format``, because public ids are not tokens.
 
     >>> share = Token("share")
     >>> issued = share.issue()
@@ -93,8 +93,8 @@ class Token:
     prefix: str
     """The beginning of each token, before the ``_``."""
     pattern: str
-    r"""A regular expression for secret scanners. Unlike that of a format it is not anchored: it begins and ends with
-    ``\b``, and finds a token in other text."""
+    r"""A regular expression for secret scanners. It is not anchored: it begins and ends with ``\b``, and finds tokens
+    inside other text."""
 
     __slots__ = ("_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
 
@@ -131,13 +131,13 @@ class Token:
         return text[-_CHECKSUM_WIDTH:] == _checksum(text[:-_CHECKSUM_WIDTH])
 
     def digest(self, text: object) -> Bytes | None:
-        """Return the digest of *text*, which a row may have; ``None`` if it is no token."""
+        """Return the digest of *text*, to find its row; ``None`` if *text* is not a token."""
         return _digest(text) if isinstance(text, str) and self.is_token(text) else None
 
     def verify(self, text: object, digest: Bytes) -> bool:
-        """Return True if *digest* is that of the token *text*. The time does not depend on the byte that differs.
+        """Return True if *text* is a token with this *digest*, which is compared in constant time.
 
-        :raises ConfigurationError: if *digest* is not of bytes, such as ``None`` of a row without a token.
+        :raises ConfigurationError: if *digest* is not ``bytes``, such as ``None`` from a row without a token.
         """
         if not isinstance(digest, (Bytes, bytearray, memoryview)):
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The numbers of blocks in memory, leased by one thread or task for all that need them."""
+"""Serve numbers from blocks in memory; one thread or task leases a block for all that wait."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ _FIRST_BLOCK, _LARGEST_BLOCK = 100, 1_000_000
 
 
 class BlockAllocator:
-    """Numbers that no other process gets, at the cost of one short transaction per block.
+    """Allocates numbers that no other process gets, with one short transaction per block.
 
-    A table holds one row per named sequence. A lease moves the counter of the row in a transaction of its own, on a
-    connection of its own. Then the numbers are served from memory, to any number of threads. When they are used up,
-    the next block is leased, which takes about a millisecond. The method is the ``hi/lo`` generator of old.
+    A table holds one row per named sequence. A lease moves the counter of the row in a separate transaction on a
+    separate connection, which takes about a millisecond. The numbers are then served from memory, to any number of
+    threads, until the next lease. The method is known as hi/lo.
 
-    * **No number is issued twice**, whatever is rolled back, killed or forked. Numbers that were leased and not used
-      are lost: with a killed process, with a connection that broke before the answer came, with :meth:`close`.
+    * **No number is issued twice**, whatever is rolled back, killed or forked. Leased numbers are lost if a process is
+      killed, if a connection breaks before the answer arrives, or by :meth:`close`.
     * **Numbers are unique, but neither ordered across processes nor gap-free.**
-    * **A forked child** leases blocks of its own, on connections of its own: the pool of *engine* is replaced in each
-      child, as ``engine.dispose(close=False)`` does.
+    * **A forked child** leases separate blocks on separate connections: the pool of *engine* is replaced in each child,
+      as by ``engine.dispose(close=False)``.
 
-    :param engine: an engine whose pool has a connection to spare, or a function that returns one. The function is
-        called at the first lease, until it returns one. With an ``AsyncEngine``, :meth:`next` works in a flush and in
-        column defaults; everywhere else, use :meth:`anext`, :meth:`atake` and :meth:`areserve`.
+    :param engine: an engine whose pool has a connection to spare, or a function that returns an engine, called at the
+        first lease. With an ``AsyncEngine``, :meth:`next` works in a flush and in column defaults; everywhere else, use
+        :meth:`anext`, :meth:`atake` and :meth:`areserve`.
     :param name: the name of the sequence, 1 to 100 printable ASCII characters; each byte counts.
-    :param block: how many numbers a lease takes. By default 100, and twice as many as before, up to 1,000,000, after a
-        block that lasted less than a second.
+    :param block: how many numbers to lease at once. By default 100, doubled after each block that lasts less than a
+        second, up to 1,000,000.
     :param table: the name of the table.
-    :param schema: its schema.
+    :param schema: the schema of the table.
     :param start: the first number of a sequence that has no row yet.
-    :param timeout: for how many seconds a call waits for a lease. The waits of the engine come on top: for a new
-        connection, and for one of the pool.
+    :param timeout: how many seconds a call waits for a lease, in addition to the engine's own timeouts for a connection
+        and for its pool.
     :param create: whether the first lease creates a missing table.
-    :raises ConfigurationError: if this cannot work, as with ``StaticPool`` or with SQLite in memory.
+    :raises ConfigurationError: for invalid settings, such as an engine with ``StaticPool`` or SQLite in memory.
 
     >>> from sqlalchemy import create_engine
     >>> from sqlalchemy_public_id.keys import BlockAllocator
@@ -118,7 +118,7 @@ class BlockAllocator:
         """Return the next number, from :attr:`start` on.
 
         :raises LeaseNotAvailable: if no number is in memory, and none was leased in time.
-        :raises KeySpaceExhausted: if the counter is at 2⁶³ - 1, which is not issued.
+        :raises KeySpaceExhausted: if the counter has reached 2⁶³ - 1, which is never issued.
         """
         with self._memory:
             number = self._next
@@ -129,7 +129,7 @@ class BlockAllocator:
         return numbers.start
 
     def take(self, count: int) -> list[range]:
-        """Return the next *count* numbers as ranges in order, after a lease if memory has fewer.
+        """Return the next *count* numbers as ranges in order, after a lease if fewer are in memory.
 
         :raises LeaseNotAvailable: as :meth:`next`. Numbers that were in memory stay there.
         :raises KeySpaceExhausted: as :meth:`next`.
@@ -143,7 +143,7 @@ class BlockAllocator:
     def reserve(self, count: int) -> None:
         """Lease until *count* numbers are in memory, for all threads of this process.
 
-        On SQLite, call it before the first write of a transaction, which locks the file: no lease is possible then.
+        On SQLite, call it before the first write of a transaction: once the file is locked, no lease is possible.
 
         :raises LeaseNotAvailable: as :meth:`next`.
         :raises KeySpaceExhausted: as :meth:`next`.
@@ -155,25 +155,25 @@ class BlockAllocator:
 
     @property
     def reserved(self) -> int:
-        """The number of numbers in memory."""
+        """How many numbers are in memory."""
         return self._stop - self._next + sum(map(len, self._later.copy()))
 
     async def anext(self) -> int:
-        """:meth:`next`, awaited; with an ``AsyncEngine``."""
+        """Async version of :meth:`next`, for an ``AsyncEngine``."""
         return self.next() if self.reserved else await self._awaited(self.next)
 
     async def atake(self, count: int) -> list[range]:
-        """:meth:`take`, awaited."""
+        """Async version of :meth:`take`."""
         return await self._awaited(self.take, count)
 
     async def areserve(self, count: int) -> None:
-        """:meth:`reserve`, awaited."""
+        """Async version of :meth:`reserve`."""
         await self._awaited(self.reserve, count)
 
     # --- the table, and the end
 
     def create_table(self) -> None:
-        """Create the table of counters, unless it exists, in a transaction of its own.
+        """Create the table of counters, unless it exists, in a separate transaction.
 
         :raises ConfigurationError: with an ``AsyncEngine``, outside of SQLAlchemy's greenlet.
         """
@@ -181,17 +181,17 @@ class BlockAllocator:
         self._lessor.create_table()
 
     async def acreate_table(self) -> None:
-        """:meth:`create_table`, awaited."""
+        """Async version of :meth:`create_table`."""
         await self._awaited(self.create_table)
 
     def close(self) -> None:
-        """Drop all numbers. The next call leases a new block, and so does a program that simply ends."""
+        """Discard the numbers in memory; the next call leases a new block. Programs need not close at exit."""
         with self._memory:
             self._next = self._stop
             self._later.clear()
 
     async def aclose(self) -> None:
-        """:meth:`close`, which waits for nothing."""
+        """Async version of :meth:`close`."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -209,7 +209,7 @@ class BlockAllocator:
     # --- memory and leases
 
     def _pop(self, count: int) -> list[range] | None:
-        """Take *count* numbers out of memory; ``None``, and nothing, if it has fewer."""
+        """Take *count* numbers out of memory; take none and return ``None`` if it has fewer."""
         with self._memory:
             if self.reserved < count:
                 return None

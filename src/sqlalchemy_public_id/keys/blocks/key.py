@@ -17,13 +17,13 @@ _ALLOCATOR = "sqlalchemy_public_id.allocator"
 
 
 def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
-    """Return a primary key of 64 bits whose values come from *allocator*, and not from the database.
+    """Declare a 64-bit primary key whose values come from *allocator*, and not from the database.
 
-    The type is that of :func:`~sqlalchemy_public_id.bigint_key`, without its identity: ``BIGINT``, on MySQL and MariaDB
-    ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. An assigned key stays. ORM and Core inserts take their keys from the
-    allocator. A flush needs no RETURNING, so that many objects are one statement on MySQL and SQLite, too.
+    The column is like :func:`~sqlalchemy_public_id.bigint_key` without autoincrement: ``BIGINT``, on MySQL and MariaDB
+    ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. ORM and Core inserts use the allocator unless a key is set. A flush
+    needs no RETURNING, so many objects are one statement on MySQL and SQLite, too.
 
-    SQL from elsewhere has to insert a key of its own. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    Other programs have to insert their own keys. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy import create_engine
     >>> from sqlalchemy.orm import DeclarativeBase

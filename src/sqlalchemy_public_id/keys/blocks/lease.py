@@ -2,7 +2,7 @@
 
 The row is read with ``SELECT … FOR UPDATE NOWAIT``, so that no lease waits longer than its caller. The UPDATE matches
 the row only if it is unchanged: databases without row locks, and AUTOCOMMIT, need that. The caller gets the numbers
-after the transaction has succeeded only. If its outcome is unknown, they are lost.
+only after the transaction has succeeded. If its outcome is unknown, they are lost.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ class Lessor:
 def _closed_if_unread(connection: Connection) -> Generator[None]:
     """Close the connection if anything but the database ends a lease, such as the signal of a time limit.
 
-    The answer to its statement may not have been read. The next user of the connection would take it for its own, and
-    a next lease would read an old counter, and a row that was moved where none was.
+    The answer to its statement may be unread. The next user of the connection would take that answer for its own, so a
+    later lease would read an old counter, or believe that it had moved the row.
     """
     try:
         yield

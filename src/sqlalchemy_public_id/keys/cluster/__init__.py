@@ -20,9 +20,9 @@ __all__ = ["cluster_key", "cluster_of", "hex_of", "in_cluster", "sequence_of"]
 
 
 def cluster_of(column: Any) -> ColumnElement[int]:
-    """Return the cluster of the keys in *column*, to select and to group by.
+    """Return an expression for the cluster of the keys in *column*, to select and to group by.
 
-    Filter with :func:`in_cluster`, which uses an index.
+    To filter, use :func:`in_cluster`, which is served by an index.
 
     >>> from sqlalchemy import func, select
     >>> print(select(cluster_of(User.id), func.count()).group_by(cluster_of(User.id)))  # doctest: +NORMALIZE_WHITESPACE
@@ -35,7 +35,7 @@ def cluster_of(column: Any) -> ColumnElement[int]:
 
 
 def sequence_of(column: Any) -> ColumnElement[int]:
-    """Return the number of each key in *column* among those of its cluster.
+    """Return an expression for the sequence number of each key in *column* within its cluster.
 
     >>> print(sequence_of(User.id))
     "user".id & 281474976710655
@@ -45,12 +45,12 @@ def sequence_of(column: Any) -> ColumnElement[int]:
 
 
 def in_cluster(column: Any, *clusters: int) -> ColumnElement[bool]:
-    """Match keys in *column* that belong to one of *clusters*, by ranges, which use the index of the key.
+    """Match keys in *column* that belong to one of *clusters*, by ranges that use the index of the key.
 
     >>> print(in_cluster(User.id, 10))
     "user".id BETWEEN :id_1 AND :id_2
 
-    :raises ConfigurationError: without a cluster, or for a number that is not one.
+    :raises ConfigurationError: without a cluster, or for an invalid number of a cluster.
     """
     if not clusters:
         raise ConfigurationError("in_cluster() was given no cluster: give one or more")
@@ -59,7 +59,7 @@ def in_cluster(column: Any, *clusters: int) -> ColumnElement[bool]:
 
 
 def hex_of(column: Any) -> ColumnElement[str]:
-    """Return the keys in *column* in hexadecimal, in lower case, without leading zeros.
+    """Return an expression for the keys in *column* in lowercase hexadecimal, without leading zeros.
 
     >>> print(hex_of(User.id))
     to_hex("user".id)

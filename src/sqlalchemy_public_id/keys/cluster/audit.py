@@ -1,4 +1,4 @@
-"""What a database has of cluster keys: the counter and the range of a key, and what is wrong with its rows."""
+"""Read the counter and the range of a cluster key from the database, and find problems in its rows."""
 
 from __future__ import annotations
 

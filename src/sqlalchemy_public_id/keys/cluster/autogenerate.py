@@ -92,7 +92,7 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
 def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp) -> bool:
     """Return True if the counter has the limits that *op* would set, or if the database does not show them.
 
-    An ``AUTO_INCREMENT`` without a guard shows only that it is below its range, and that of SQLite not even this.
+    Without a guard, an ``AUTO_INCREMENT`` shows only whether it is below its range; on SQLite, not even this.
     """
     dialect = connection.dialect.name
     try:

@@ -27,7 +27,7 @@ _INFO = "sqlalchemy_public_id.cluster_key"
 class ClusterSpec:
     """The settings of a column of cluster keys.
 
-    :raises ConfigurationError: for settings that cannot work.
+    :raises ConfigurationError: for invalid settings.
     """
 
     sequence: str | None = None
@@ -51,7 +51,7 @@ class ClusterSpec:
             resolved(self.cluster)
 
     def keys(self) -> Range:
-        """Return the range of the keys of ``strategy="identity"``: of the cluster, a function, or the environment.
+        """Return the range of keys for ``strategy="identity"``, from the cluster, a function, or the environment.
 
         :raises ConfigurationError: if there is none.
         """
@@ -81,22 +81,22 @@ def cluster_key(
     enforce_range: bool = False,
     **kwargs: Any,
 ) -> MappedColumn[int]:
-    """Return a primary key of 64 bits whose upper bits are the number of the cluster that generated it.
+    """Declare a 64-bit primary key whose upper bits are the number of the cluster that generated the key.
 
-    :param name: the name of the counter with ``strategy="function"``, by default that of the table. The counter of
-        ``strategy="identity"`` belongs to the column and ignores it.
+    :param name: the name of the counter with ``strategy="function"``; by default, the name of the table. With
+        ``strategy="identity"``, the counter belongs to the column and ignores it.
     :param cluster: the number of this cluster, 0 to 32767, or a function that is called when DDL is emitted. Default:
         the environment variable ``PUBLIC_ID_CLUSTER``; with ``strategy="function"``, the number in the database.
-    :param key_range: instead of a cluster: one of the :class:`~sqlalchemy_public_id.keys.Ranges`.
+    :param key_range: a range of keys instead of a cluster: one of the :class:`~sqlalchemy_public_id.keys.Ranges`.
     :param strategy: ``"identity"``: ``IDENTITY`` or ``AUTO_INCREMENT``, which begins inside the range of the cluster;
         as fast as any. ``"function"``: each key reads the cluster from the table ``cluster_config``; not on SQLite.
     :param enforce_range: whether triggers refuse inserted keys outside of the range, on MySQL, MariaDB and SQLite.
         PostgreSQL needs none: its sequences have limits.
-    :param kwargs: for :func:`sqlalchemy.orm.mapped_column`.
-    :raises ConfigurationError: for settings that cannot work. When DDL is emitted: if the environment has no cluster,
-        or the database has another one.
+    :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
+    :raises ConfigurationError: for invalid settings; and when DDL is emitted, if the environment has no cluster or the
+        database has another one.
 
-    The DDL comes from listeners of the table. A ``MetaData`` loses them when it is pickled.
+    The DDL comes from listeners of the table, which a ``MetaData`` loses when it is pickled.
 
     >>> from sqlalchemy.orm import DeclarativeBase, Session
     >>> from sqlalchemy_public_id.keys import ClusterKey, cluster_key

@@ -93,7 +93,7 @@ class Config(_Statements):
         return [*self.drop_function(), f"DROP TABLE IF EXISTS {self.table}"]
 
     def begin(self, cluster: int) -> list[str]:
-        """Insert the row, unless it is there. The primary key refuses another number."""
+        """Insert the row, unless it exists. The primary key refuses another number."""
         row = f"SELECT 1, {cluster} WHERE NOT EXISTS (SELECT 1 FROM {self.table} WHERE cluster = {cluster})"
         return [f"INSERT INTO {self.table} (singleton, cluster) {row}"]
 
@@ -194,9 +194,9 @@ class ClusterColumn(_Statements):
         return ["DO " + dollar_quoted(body, "cluster")]
 
     def guard(self, keys: Range | None) -> list[str]:
-        """Create triggers that refuse keys outside of *keys*, instead of others; with ``None``, only drop them.
+        """Replace the triggers by ones that refuse keys outside of *keys*; with ``None``, only drop them.
 
-        A counter of PostgreSQL has limits of its own.
+        PostgreSQL needs none: its counters have limits.
         """
         if self.is_postgresql:
             return []
@@ -290,5 +290,5 @@ class ClusterColumn(_Statements):
         )
 
     def drop_counter(self) -> list[str]:
-        """Drop what is left of a dropped table, which took its trigger along, on PostgreSQL also the sequence."""
+        """Drop the counter of a dropped table. The trigger went with the table, on PostgreSQL also the sequence."""
         return [f"DROP {'SEQUENCE' if self.is_postgresql else 'TABLE'} IF EXISTS {self.sequence}"]

@@ -1,10 +1,10 @@
-"""Alembic's operations for cluster keys. Each can be run again, and none sets a counter back.
+"""Alembic operations for cluster keys. Each can be repeated, and none moves a counter back.
 
-They take the number of the cluster, or ``env.py`` has it, so that one migration serves all clusters::
+The number of the cluster is an argument, or is set in ``env.py`` so that one migration serves all clusters::
 
     context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
 
-They run inside the transaction of the revision, wait five seconds for a lock, and then raise
+The operations run inside the transaction of the revision, wait five seconds for a lock, and then raise
 :class:`~sqlalchemy_public_id.errors.LockNotAvailable`: run the migration again.
 """
 
@@ -82,8 +82,8 @@ def _run(operations: Operations, op: ClusterOp) -> None:
 class CreateClusterConfigOp(ClusterOp):
     """Create the table ``cluster_config``, and on PostgreSQL the function ``this_cluster()``.
 
-    :param cluster: the number of the cluster, instead of that in ``env.py``. Without either, the table stays empty,
-        and every INSERT that needs a key fails until it has its row.
+    :param cluster: the number of the cluster; by default, the one in ``env.py``. Without either, the table stays empty,
+        and every INSERT that needs a key fails until the row is inserted.
     """
 
     name = "create_cluster_config"
@@ -123,9 +123,9 @@ class _KeyOp(ClusterOp):
 class CreateClusterSequenceOp(_KeyOp):
     """Give the key of *table* a counter, and a default or trigger that looks up the cluster (``strategy="function"``).
 
-    Existing rows keep their keys. The counter begins behind the largest sequence among them: the table is read once.
+    Existing rows keep their keys. The counter begins after the largest sequence among them; the table is read once.
 
-    :param sequence: the name of the counter: the first argument of ``cluster_key()``.
+    :param sequence: the name of the counter, which is the first argument of ``cluster_key()``.
     :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with less than 64
         bits, and on MySQL and MariaDB for one without ``AUTO_INCREMENT``. A script (``--sql``) checks no columns.
     """
@@ -144,7 +144,7 @@ class CreateClusterSequenceOp(_KeyOp):
 class DropClusterSequenceOp(CreateClusterSequenceOp):
     """Undo :func:`create_cluster_sequence`. The key is ``IDENTITY`` or ``AUTO_INCREMENT`` again.
 
-    It continues behind the largest key of the table.
+    The counter continues after the largest key of the table.
     """
 
     name = "drop_cluster_sequence"
@@ -160,15 +160,15 @@ class SetClusterOp(_KeyOp):
 
     On PostgreSQL, a key without a counter becomes ``IDENTITY``.
 
-    :param cluster: the number of the cluster, instead of that in ``env.py``, or else that of the environment variable
+    :param cluster: the number of the cluster; by default, the one in ``env.py``, or else in the environment variable
         ``PUBLIC_ID_CLUSTER``.
-    :param key_range: a range in its place.
+    :param key_range: a range of keys instead of a cluster.
     :param enforce_range: refuse other keys with a trigger, on MySQL, MariaDB and SQLite.
-    :param keep_outside: accept rows from before there were clusters, or outside of *key_range*. (Rows of other clusters
-        are always accepted.)
-    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows, if the key has not enough bits or does not
-        count, and for rows behind the range if the counter continues from the largest key. A script (``--sql``) checks
-        nothing of this.
+    :param keep_outside: accept existing rows without a cluster, or outside of *key_range*. (Rows of other clusters are
+        always accepted.)
+    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows, if the key has too few bits or no counter,
+        and for rows beyond the range if the counter continues from the largest key. A script (``--sql``) does not check
+        this.
     """
 
     name = "set_cluster"
@@ -183,7 +183,7 @@ class SetClusterOp(_KeyOp):
     def keys(self, context: MigrationContext) -> Range:
         """Return the range that is set.
 
-        :raises ConfigurationError: if neither the migration, nor env.py, nor the environment has the cluster.
+        :raises ConfigurationError: if the cluster is neither in the migration, nor in env.py, nor in the environment.
         """
         return self.key_range or ClusterSpec(cluster=_cluster(context, self.cluster)).keys()
 
@@ -203,7 +203,7 @@ class SetClusterOp(_KeyOp):
 
 @registered
 class UnsetClusterOp(_KeyOp):
-    """Undo :func:`set_cluster`: no limits, no trigger. The counter does not go back, and the keys stay."""
+    """Undo :func:`set_cluster`: remove the limits and the trigger. The counter does not move back, and keys stay."""
 
     name = "unset_cluster"
 

@@ -1,4 +1,4 @@
-"""Keys that step through a space of strings, each once, in an order that looks random."""
+"""Sequential keys, disguised: they visit each string of a space once, in an order that looks random."""
 
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep

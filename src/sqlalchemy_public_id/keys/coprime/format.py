@@ -1,4 +1,4 @@
-"""Public ids that the database counts, written as keys of fixed width.
+"""Sequential public ids, disguised: a counter in the database, written as keys of fixed width.
 
 >>> from sqlalchemy_public_id.formats import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
@@ -40,20 +40,20 @@ class Allocator(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class CoprimeKey(Format):
-    """Ids that are the keys of *step*, one after the other, with an optional *prefix*.
+    """Ids that are consecutive keys of *step*, with an optional *prefix*.
 
-    The *allocator* counts in the database, so no two processes generate the same id. The unique index stays: it catches
-    ids that were written in another way.
+    The *allocator* counts in the database, so no two processes generate the same id. The unique index is still needed,
+    for ids from other sources.
 
-    The name of an allocator is enough to check ids: in a migration, or in a service that only reads. The format is
-    shown and pickled with the name, because an allocator holds an engine, which belongs to one process. Two formats are
-    equal if their names and settings are.
+    To check ids, as in a migration or a service that only reads, the name of the allocator is enough. ``repr`` and
+    pickles contain the name, because an allocator holds an engine, which belongs to one process. Two formats are equal
+    if their names and settings are.
 
     **An id reveals**, with :class:`~sqlalchemy_public_id.keys.coprime.step.CoprimeStep`, how many ids were generated
     before it, to anyone who has or computes the step; with
     :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, nothing without the secret.
 
-    :raises ConfigurationError: for settings that cannot work, such as a separator that the alphabet contains.
+    :raises ConfigurationError: for invalid settings, such as a separator that the alphabet contains.
     """
 
     counted: ClassVar[bool] = True
@@ -86,7 +86,7 @@ class CoprimeKey(Format):
 
     @property
     def entropy_bits(self) -> float:
-        """The bits of a guess after other ids are known: 0 for a plain step."""
+        """How hard an id is to guess once others are known, in bits: 0 for a plain step."""
         return self.step.entropy_bits
 
     def budget(self) -> Budget:
@@ -107,7 +107,7 @@ class CoprimeKey(Format):
         return self.step.index(self._with_accepted(()).validate(public_id, field)[len(self._lead) :])
 
     def example(self) -> str:
-        """Return an id for documentation: always the same, and no number is taken for it."""
+        """Return a constant id for documentation, which takes no number."""
         return self._lead + self.step.key(self.capacity * 2 // 3)
 
     def _make(self, count: int) -> list[str]:
@@ -137,7 +137,7 @@ class CoprimeKey(Format):
         return super()._with_accepted(older)
 
     def named(self) -> Self:
-        """Return the format with the name of its allocator, which checks ids and generates none."""
+        """Return the format with only the name of its allocator, which checks ids but cannot generate them."""
         return type(self)(**dict(self._settings(), allocator=self.name))._with_accepted(self._accepted)
 
     def _shown(self, value: object) -> str:

@@ -9,8 +9,8 @@
 2
 
 The method is FF1 of NIST SP 800-38G (2016), with AES: the n-th key is the encryption of the index, written in *length*
-digits of *alphabet*. A permutation has no two equal values, so no key comes twice. The cipher is the one of ``libffx``,
-on the AES of ``cryptography``; it is the standard and nothing more, so any other FF1 gives the same keys.
+digits of *alphabet*. Encryption is a permutation, so no key is repeated. The cipher comes from ``libffx``, with the AES
+of ``cryptography``; any other implementation of FF1 generates the same keys.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 class KeyedStep(KeySpace):
     """The strings of *length* characters of *alphabet*, in an order defined by a *secret*.
 
-    Without the secret, no number of keys reveals which one comes next, or in which order they were issued. With it, all
-    can be listed. It can never be changed: another secret is another order, in which issued keys come again. A ``repr``
-    does not contain it; a pickle does, and must be kept like the secret.
+    Without the secret, keys reveal neither which one comes next nor the order in which they were issued; with it, all
+    can be listed. The secret must never change, because another order would issue existing keys again. A ``repr`` does
+    not contain the secret; a pickle does, and must be kept as safe as the secret.
 
-    Requires ``pip install 'sqlalchemy-public-id[keyed]'``, and some 30 µs per key.
+    Requires ``pip install 'sqlalchemy-public-id[keyed]'``, and about 30 µs per key.
 
     :raises MissingExtra: if the cipher is not installed.
-    :raises ConfigurationError: for settings that cannot work, such as fewer than a million keys: their order could be
-        found by trying (draft of revision 1 of NIST SP 800-38G).
+    :raises ConfigurationError: for invalid settings, such as fewer than a million keys, whose order could be found by
+        trying (draft of revision 1 of NIST SP 800-38G).
     """
 
     alphabet: str
@@ -47,7 +47,7 @@ class KeyedStep(KeySpace):
     secret: bytes = field(repr=False)
     """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
     tweak: bytes = b""
-    """Distinguishes sequences with one secret, such as the name of the table. It is no secret."""
+    """Distinguishes sequences with one secret, such as the name of the table. It is not secret."""
     _cipher: ClassVar[FF1]  # each one has its own, set below; as a ClassVar it is no field
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class KeyedStep(KeySpace):
 
     @property
     def entropy_bits(self) -> float:
-        """The bits of a key. With *n* of them issued, a guess hits one in ``size / n``."""
+        """The bits of a key. With *n* keys issued, one guess in ``size / n`` hits one."""
         return self.length * math.log2(len(self.alphabet))
 
     def _text(self, index: int) -> str:

@@ -1,4 +1,4 @@
-"""Coprime-step keys: short, all different, and in an order that looks random. They are counted, not drawn.
+"""Coprime-step keys: short and unique, from a counter, in an order that looks random.
 
 >>> from sqlalchemy_public_id.formats import BASE62
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
@@ -8,9 +8,9 @@
 >>> step.index("TGtDVU"), step.remaining(4)
 (3, 56800235580)
 
-If *step* and *size* have no common factor, adding *step* again and again, modulo *size*, meets each number below *size*
-once before any comes again: multiples of *step* generate the whole group of integers modulo *size*. (D. E. Knuth, The
-Art of Computer Programming, volume 2, 3.2.1.2, theorem A, with the multiplier 1.)
+If *step* and *size* have no common factor, repeatedly adding *step* modulo *size* visits each number below *size* once
+before any is repeated: *step* generates the group of integers modulo *size*. (D. E. Knuth, The Art of Computer
+Programming, volume 2, 3.2.1.2, theorem A, with the multiplier 1.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlalchemy_public_id.keys.ranges import is_whole
 class KeySpace(Value, ABC):
     """All strings of *length* characters of *alphabet*, each with an index, in an order that the subclass defines.
 
-    A value: immutable, hashable, equal to another one with the same settings; it has no database and keeps no count.
+    Key spaces are immutable, hashable, and equal if their settings are. They use no database and keep no count.
     Subclasses are frozen dataclasses whose fields are the settings.
     """
 
@@ -55,7 +55,7 @@ class KeySpace(Value, ABC):
     @property
     @abstractmethod
     def entropy_bits(self) -> float:
-        """The bits of a guess after other keys are known."""
+        """How hard a key is to guess once others are known, in bits."""
 
     @abstractmethod
     def _text(self, index: int) -> str:
@@ -70,7 +70,7 @@ class KeySpace(Value, ABC):
     def key(self, index: int) -> str:
         """Return the key with the *index*, counted from 0.
 
-        :raises KeySpaceExhausted: if the index is too large; the keys never begin again.
+        :raises KeySpaceExhausted: if the index is too large; keys are never repeated.
         """
         _check_number("index", index)
         return self.keys(index, 1)[0]
@@ -90,7 +90,7 @@ class KeySpace(Value, ABC):
         return [self._text(index) for index in range(first, first + count)]
 
     def index(self, key: object, field: str | None = None) -> int:
-        """Return the index of *key*, issued or not: the counterpart of :meth:`key`.
+        """Return the index of *key*, issued or not. This is the inverse of :meth:`key`.
 
         :param field: the name of the input, for the error message.
         :raises InvalidPublicId: if *key* is malformed.
@@ -125,26 +125,25 @@ def _check_number(name: str, number: object, error: type[Exception] = ValueError
 class CoprimeStep(KeySpace):
     """The strings of *length* characters of *alphabet*, in steps of *step*: the n-th is ``(start + n·step) mod size``.
 
-    **This is obfuscation, and no secret.** The difference of two consecutive keys is the step, and with it every key
-    before and after can be listed. If that matters, use
-    :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
+    **This is obfuscation, not encryption.** The difference of two consecutive keys is the step, which reveals every key
+    before and after. If that matters, use :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
 
-    Step, start, alphabet and length must never change after keys have been issued; longer keys never meet them.
+    Changing step, start, alphabet or length later can repeat issued keys; only a greater length cannot.
 
     >>> CoprimeStep("01234", 1, step=3, start=0).keys(0, 5)
     ['0', '3', '1', '4', '2']
 
-    :raises ConfigurationError: for settings that cannot work, such as a step that would repeat keys too early.
+    :raises ConfigurationError: for invalid settings, such as a step that would repeat keys too early.
     """
 
     alphabet: str
     length: int
     step: int | None = None
-    """The distance from one key to the next, modulo *size*. By default *size*
-    over the golden ratio, 1.618…, rounded down, or the next number above that has no common factor with *size*: the
-    keys issued so far then lie as evenly as they can (Knuth, volume 3, 6.4, theorem S)."""
+    """The distance from one key to the next, modulo *size*. By default, *size* divided by the golden ratio, rounded
+    down, or the next larger number without a common factor with *size*. It spreads issued keys as evenly as possible
+    (Knuth, volume 3, 6.4, theorem S)."""
     start: int | None = None
-    """The value of the first key, modulo *size*; *step* by default, so that zero is the very last key."""
+    """The value of the first key, modulo *size*; by default *step*, so that zero is the last key of all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -42,8 +42,8 @@ __all__ = ["ShardRouter"]
 class ShardRouter:
     """Determines the database of each row, stored or new.
 
-    :param shards: name → engine; an asynchronous one serves ``AsyncSession(sync_session_class=ShardedSession)``. With
-        ``by="hash"`` their order counts, and a new one comes last.
+    :param shards: name → engine; asynchronous for ``AsyncSession(sync_session_class=ShardedSession)``. With
+        ``by="hash"``, their order matters, and new shards come last.
     :param by: what determines the shard.
 
         ``"hash"``: the public id, see :func:`~sqlalchemy_public_id.keys.sharding.rules.bucket_of`. A generated id that
@@ -54,9 +54,9 @@ class ShardRouter:
         ``{10: "north", 20: "south"}``: the cluster id in the key.
 
         ``{range(1, 10**12): "north", …}`` or :class:`~sqlalchemy_public_id.keys.Ranges`: the key.
-    :param place: a function that returns the shard of a new object, for all models, or model → function for some. For
-        these models it replaces the hash or prefix, so their ids determine no shard and every shard is queried; a key
-        still does. Without it, a new object with a key from the database goes to the shard of its parents, or in turn.
+    :param place: a function that returns the shard of a new object, or model → function for some models. For these
+        models it replaces the hash or prefix, so ids determine no shard and all shards are queried; keys still do.
+        Without it, objects with keys from the database go to their parents' shard, or to shards in turn.
     :raises ConfigurationError: for invalid *by*, *shards* or *place*.
     """
 
@@ -79,7 +79,7 @@ class ShardRouter:
 
     @property
     def choosers(self) -> dict[str, Any]:
-        """The three choosers of a sharded session: ``ShardedSession(**router.choosers, shards=router.shards)``."""
+        """The choosers of a sharded session: ``ShardedSession(**router.choosers, shards=router.shards)``."""
         return {
             "shard_chooser": self._choose_shard,
             "identity_chooser": self._choose_by_identity,
@@ -91,15 +91,15 @@ class ShardRouter:
         return ShardedSession(**self.choosers, shards=self.shards, **options)
 
     def sessionmaker(self, **options: Any) -> sessionmaker_of[ShardedSession]:
-        """Return a factory of such sessions."""
+        """Return a factory of sharded sessions, with the *options* of :class:`~sqlalchemy.orm.Session`."""
         return sessionmaker_of(class_=ShardedSession, **self.choosers, shards=self.shards, **options)
 
     # --- the shard of a row
 
     def shard_of(self, instance: object) -> str:
-        """Return the shard of *instance*, new or stored. A new one gets its public id if that determines the shard.
+        """Return the shard of *instance*, new or stored. A new one gets its public id, if the id determines the shard.
 
-        The shard of a new object may change with its key and its references.
+        The shard of a new object may change if its key or its references do.
 
         :raises ConfigurationError: if nothing determines the shard.
         """

@@ -20,8 +20,8 @@ _MASK = (1 << 64) - 1
 def bucket_of(text: str, buckets: int) -> int:
     """Return the bucket of the public id *text*, from 0 to ``buckets - 1``, on every machine and in every version.
 
-    BLAKE2b (RFC 7693) with a digest of 8 bytes over the canonical id, read as a big-endian number, goes through the
-    jump consistent hash of Lamping and Veach (2014). With one more bucket, one id in *buckets* moves, to the new one.
+    The 8-byte BLAKE2b digest (RFC 7693) of the canonical id, read as a big-endian number, is the key of the jump
+    consistent hash by Lamping and Veach (2014). Adding a bucket moves one id in *buckets*, always to the new one.
 
     >>> from sqlalchemy_public_id.keys.sharding.rules import bucket_of
     >>> bucket_of("cus_izkpm55j334u", 4)
@@ -41,7 +41,7 @@ def jump(key: int, buckets: int) -> int:
 
 
 def rules_of(by: object, shards: Sequence[str]) -> tuple[dict[Any, str], Ranges | None]:
-    """Return the shard of each prefix or range of keys, and these ranges; both are empty for ``"hash"``.
+    """Return the shard of each prefix or range of keys, and the ranges; both are empty for ``"hash"``.
 
     :raises ConfigurationError: for an unknown shard, and for a *by* that is no rule.
     """
@@ -86,7 +86,7 @@ def engines_of(shards: object) -> dict[str, Engine]:
 
 
 def choosers_of(place: object) -> Mapping[type[Any], ShardChooser]:
-    """Return model → function; a single function is that of all models."""
+    """Return model → function; a single function applies to all models."""
     choosers = _mapping(place)
     if not choosers and place not in (None, {}):
         choosers = {object: place}
