@@ -25,7 +25,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import parse
 
 _EXIT_STATUS = (
-    "The exit status is 0 for success, 1 if a problem was found or rows are left, 2 if the command could not run, and "
+    "The exit status is 0 for success, 1 if a problem was found or rows remain, 2 if the command could not run, and "
     "130 after Ctrl-C."
 )
 _URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
