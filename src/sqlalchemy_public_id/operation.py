@@ -235,7 +235,7 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
     """
     if connection.in_transaction():
         raise ConfigurationError(
-            "the connection is inside a transaction, in which no other process can be waited for; call take_turn() "
+            "the connection is inside a transaction, where take_turn() cannot wait for other processes; call it "
             "with connectable.connect(), and execute nothing before it"
         )
     if not is_supported(connection.dialect) or not database_of(connection.dialect).session.has_turns:
@@ -245,7 +245,9 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
     with _isolation(connection, "AUTOCOMMIT"):  # not inside a transaction, which would have a snapshot
         session = database_of(connection.dialect).session(connection)
         if not session.is_stable:
-            log.warning("a pooler changes the session of PostgreSQL, so other processes can migrate at the same time")
+            log.warning(
+                "a pooler changes the session of PostgreSQL, so take_turn() cannot keep other processes from migrating"
+            )
         with session.turn(timeout=timeout), _isolation(connection, level):
             yield
 

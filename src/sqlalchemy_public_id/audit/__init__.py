@@ -81,7 +81,7 @@ def run(
     with _connected(bind) as connection:
         inspector, dialect = inspect(connection), connection.dialect.name
         if dialect not in _DATABASES:
-            raise ConfigurationError(f"an audit reads the catalogs of {', '.join(_DATABASES)}, and not of {dialect}")
+            raise ConfigurationError(f"cannot audit {dialect}; expected one of {', '.join(_DATABASES)}")
         existing = _list_tables(inspector, schema)
         audited = set(existing if tables is None else tables)
         if unknown := sorted({*audited, *formats, *clusters} - {*existing}):

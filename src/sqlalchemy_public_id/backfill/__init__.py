@@ -69,7 +69,8 @@ class Pace:
     def __post_init__(self) -> None:
         if not (is_time(self.batch_seconds) and self.batch_seconds > 0 and is_time(self.pause)):
             raise ConfigurationError(
-                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
+                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected seconds above 0, "
+                f"and a pause of 0 or more"
             )
         if self.wait_while is not None and not callable(self.wait_while):
             raise ConfigurationError(f"wait_while is {safe_repr(self.wait_while)}, expected a function")
@@ -179,8 +180,8 @@ class _Patience:
         waited = now - self.since
         if waited > _WITHOUT_CLAIM:
             log.warning(
-                "%s: for %.0f s, other processes have claimed all rows without an id; this one ends. If none works on "
-                "the table, a connection that was not closed has the claim: end it, and run the backfill again",
+                "%s: for %.0f s, other processes have claimed all rows without an id, so this one ends. If no other "
+                "backfill is running, a connection that was left open holds the claim: end it, and run this again",
                 *(self.target, waited),
             )
             return True

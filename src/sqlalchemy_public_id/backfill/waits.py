@@ -71,12 +71,12 @@ class MaxLoad(_Wait):
         if name in ("mysql", "mariadb"):
             return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
         if name != "postgresql":
-            raise ConfigurationError(f"{name} does not tell its load; expected PostgreSQL, MySQL or MariaDB")
+            raise ConfigurationError(f"{name} does not report its load; expected PostgreSQL, MySQL or MariaDB")
         row = connection.execute(_ACTIVE).one()
         if row.hidden:
             raise ConfigurationError(
-                f"PostgreSQL hides from {row.role} what sessions of other roles do; "
-                f"run GRANT pg_read_all_stats TO {row.role}, or do not wait for the load"
+                f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
+                f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
             )
         return int(row.active)
 
@@ -164,4 +164,4 @@ def _reported_lag(replica: Connection) -> float | None:
 
 def _no_replica(engine: Engine) -> ConfigurationError:
     url = engine.url.set(query={}).render_as_string(hide_password=True)
-    return ConfigurationError(f"{url} is no replica; pass the URL of a server that replicates the primary")
+    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")

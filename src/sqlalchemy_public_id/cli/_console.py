@@ -136,7 +136,7 @@ def _parse_url(text: str) -> URL:
         raise UsageProblem(f"this is not the URL of a database; {_URLS}") from None
     file = url.database if url.get_backend_name() == "sqlite" else None
     if file and not file.startswith((":memory:", "file:")) and not Path(file).exists():
-        raise UsageProblem(f"there is no file {file!r}; SQLite would create an empty one")
+        raise UsageProblem(f"there is no file {file!r}, and SQLite would create an empty one; correct the path")
     return url
 
 

@@ -32,7 +32,7 @@ def _place(context: click.Context, parameter: click.Parameter, words: tuple[str,
     is_url = bool(words) and "://" in words[0]
     url = words[0] if is_url else os.environ.get("DATABASE_URL", "")
     if not url and not context.resilient_parsing:
-        raise click.UsageError("there is no URL of a database: write it before the tables, or set DATABASE_URL")
+        raise click.UsageError("there is no database URL; write it before the tables, or set DATABASE_URL")
     return Place(url, words[1:] if is_url else words)
 
 

@@ -50,7 +50,7 @@ class LegacyKeys:
 
     def __post_init__(self) -> None:
         if type(self.up_to) is not int or self.up_to < 1:
-            raise ConfigurationError(f"up_to is {safe_repr(self.up_to)}, expected a number from 1")
+            raise ConfigurationError(f"up_to is {safe_repr(self.up_to)}, expected a whole number of 1 or more")
         for name in ("until", "since"):
             if type(getattr(self, name)) is not date:
                 raise ConfigurationError(f"{name} is {safe_repr(getattr(self, name))}, expected a datetime.date")
@@ -114,7 +114,7 @@ def key_column(model: type[Any]) -> ColumnElement[int]:
     types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
     if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
         raise ConfigurationError(
-            f"legacy_keys= is for models with one integer key, and {safe_repr(model)} has another one"
+            f"legacy_keys= needs a model with a single integer key, which {safe_repr(model)} does not have"
         )
     attribute: ColumnElement[int] = getattr(model, mapper.get_property_by_column(columns[0]).key)
     return attribute

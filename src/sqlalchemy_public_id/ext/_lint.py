@@ -88,7 +88,9 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
                 problems = dict.fromkeys(_Reader(keys, schemas, bool(kind)).problems(operation))
                 findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
     if unused:
-        raise ConfigurationError(f"allow has {', '.join(map(repr, sorted(unused)))}, and the application no such route")
+        raise ConfigurationError(
+            f"allow contains {', '.join(map(repr, sorted(unused)))}, but the application has no such route"
+        )
     return findings
 
 

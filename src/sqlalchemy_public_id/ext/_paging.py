@@ -92,7 +92,7 @@ def page_of(
         chosen: Sequence[Any] = (),
     ) -> lookup.Page[M]:
         if after is not None and before is not None:
-            raise _unprocessable("before", "page_ambiguous", "a page has either after or before")
+            raise _unprocessable("before", "page_ambiguous", "pass either after or before, not both")
         query = select(model).where(*chosen).options(*options)
         where = None
         if scope is not None:
@@ -157,7 +157,7 @@ def _unprocessable(name: str, kind: str, message: str) -> RequestValidationError
 def _check_attribute(what: str, model: type[Any], name: str) -> None:
     # an attribute of the class, without its value: a reference has none before mappers are configured
     if getattr_static(model, name, None) is None:
-        raise ConfigurationError(f"{what} has {safe_repr(name)}, which is no attribute of {model.__name__}")
+        raise ConfigurationError(f"{what} has {safe_repr(name)}, which is not an attribute of {model.__name__}")
 
 
 # --- the order
@@ -204,7 +204,9 @@ def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Await
     paths = {name: list(_fields.read_paths(filter, name, field)) for name, field in fields.items()}
     for path in (path for each in paths.values() for path in each):
         if path[0] in _OWN:
-            raise ConfigurationError(f"{filter.__name__}.{path[0]} is a parameter of every page; name it otherwise")
+            raise ConfigurationError(
+                f"{filter.__name__}.{path[0]} is also a parameter of every page; choose another name"
+            )
     conditions = {name: _condition(model, filter, name, field) for name, field in fields.items()}
     lists = [name for name, field in fields.items() if _takes_several(field.annotation)]
     several = {path[0] for name, each in paths.items() for path in each if name in lists or len(path) > 1}

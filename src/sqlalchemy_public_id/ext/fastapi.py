@@ -85,7 +85,9 @@ def by_public_id(
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
     if legacy_keys is not None:
         if malformed == 422:
-            raise ConfigurationError("malformed=422 refuses the keys of old links; leave it out with legacy_keys=")
+            raise ConfigurationError(
+                "malformed=422 would refuse the old links that legacy_keys= accepts; pass only one of them"
+            )
         key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
         key_column(model)  # which every old link needs

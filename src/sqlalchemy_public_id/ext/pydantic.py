@@ -309,6 +309,6 @@ def _refuse_key(cls: type[PublicModel], name: str, field: FieldInfo, mapper: Map
     if doubtful is not None:
         read = ".".join(map(str, path))
         raise ConfigurationError(
-            f"{cls.__name__}.{name} may show a key: {mapper.class_.__name__}.{read} is no column, and {doubtful} can "
-            f"hold one; show related objects by a PublicModel, and write Annotated[…, NotAKey()] if it is never a key"
+            f"{cls.__name__}.{name} may show a key: {mapper.class_.__name__}.{read} is not a column, and {doubtful} "
+            f"can hold one; use a PublicModel for related objects, or Annotated[…, NotAKey()] for what is never a key"
         )
