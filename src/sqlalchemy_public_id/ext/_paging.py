@@ -31,7 +31,7 @@ _SEVERAL = (list, tuple, set, frozenset)
 
 @dataclass(frozen=True)
 class Matches:
-    """How a field of a filter selects rows: a function of its value that returns a condition.
+    """A condition of your own for a field of a filter: a function that takes the value and returns the condition.
 
     ``since: Annotated[datetime | None, Matches(lambda since: Ticket.created_at >= since)] = None``
     """
@@ -56,24 +56,26 @@ def page_of(
 ) -> Callable[..., Awaitable[lookup.Page[M]]]:
     """Build a dependency that returns a page of the rows of *model*: ``?limit=50&sort=-priority&after=…``.
 
-    It calls :func:`sqlalchemy_public_id.lookup.page`, whose statement selects what the references of its rows show. A
-    limit, cursor, name or filter that is not valid is 422, in the shape of FastAPI's own.
+    The page comes from :func:`sqlalchemy_public_id.lookup.page`, and the public ids of references are loaded with it.
+    An invalid limit, cursor, name or filter is answered with 422, in the shape of FastAPI's own answers.
 
     :param session: a dependency that returns a ``Session`` or an ``AsyncSession``, as for :func:`by_public_id`.
-    :param sort: what a client may sort by: names of attributes, or names and expressions, ``{"city": Address.city}``.
-        A minus sign before a name is the descending order. The parameter can be repeated.
-    :param default: the order if the client names none, such as ``["-priority"]``; that of the keys by default.
-    :param newest_first: sort rows that are equal in the order by their keys in descending order.
-    :param filter: a Pydantic model, whose fields are parameters, by all the names that it accepts. One that is set has
-        to be equal to the attribute of *model* with its name, or one of its values if it is a list; a field with
-        :class:`Matches` has its own condition. The model itself validates the query, so ``extra="forbid"`` refuses
-        other parameters than its own and those of the page.
-    :param scope: a dependency that returns a condition. Rows outside of it are left out, and are unknown as cursors.
+    :param sort: what clients may sort by: names of attributes, or a mapping of names to expressions, such as
+        ``{"city": Address.city}``. Clients put a minus sign before a name for descending order, and can repeat the
+        parameter.
+    :param default: the order if the client sends none, such as ``["-priority"]``. By default, rows are sorted by key.
+    :param newest_first: sort by key in descending order where rows are otherwise equal.
+    :param filter: a Pydantic model whose fields become parameters, under all the names that it accepts. If a client
+        sets one, the attribute of *model* with its name must be equal to it, or to one of its values if it is a list.
+        For any other condition, use :class:`Matches`. The model validates the query, so ``extra="forbid"`` refuses
+        unknown parameters.
+    :param scope: a dependency that returns a condition. Rows outside the condition are left out, and their ids are
+        unknown as cursors.
     :param options: loader options, such as ``selectinload(Ticket.tags)``.
-    :param limit: the number of rows of a page if the client names none, at most *max_limit*.
-    :param max_limit: the largest number of rows that a client can ask for.
+    :param limit: the number of rows on a page if the client sends none, at most *max_limit*.
+    :param max_limit: the largest number of rows that a client can request.
     :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
-    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :raises ConfigurationError: if *model* has no such public id, or if a name is not one of its attributes.
     """
     _mapped.public_id(model, attribute)
