@@ -30,7 +30,7 @@ PLAIN = str(Path(alembic.__file__).parent / "templates" / "generic")
 @pytest.fixture(params=["generic", PLAIN], ids=["template", "plain env.py"])
 def project(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Project:
     """A project whose shop has customers."""
-    made = new_project(request.param)
+    made = new_project(template=request.param)
     made.migrate(old_shop(), "shop")
     made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
     return made
@@ -106,7 +106,7 @@ def test_what_depends_on_the_column_comes_last(project: Project) -> None:
 @pytest.mark.parametrize("template", ["generic", PLAIN], ids=["template", "plain env.py"])
 def test_created_table(new_project: Callable[..., Project], template: str) -> None:
     """A new table with a default of the database is made in one revision: nobody else uses it yet."""
-    project = new_project(template)
+    project = new_project(template=template)
     metadata = with_city(shop(server_default=FetchedValue()))
     written = project.migrate(metadata)
 
@@ -180,7 +180,7 @@ def test_reads_and_earlier_revisions(project: Project) -> None:
 
 def test_first_revision(new_project: Callable[..., Project]) -> None:
     """The table of versions, which the same transaction creates, does not count."""
-    project = new_project(PLAIN)
+    project = new_project(template=PLAIN)
     project.config.attributes["metadata"] = MetaData()
     project.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(20))")
     project.write('op.add_public_id("customer")')
