@@ -141,9 +141,9 @@ class ReferenceNotReadable(PublicIdError, LookupError):
 
     def __init__(self, *, field: str, model: str, key: object) -> None:
         super().__init__(
-            f"{field}: the foreign key is set, but no row of {model} with that key and a public id can be read: it "
-            f"does not exist, the database hides it from this connection (row-level security), or it was not filled "
-            f"yet; assign another public id, grant the right to read the row, or backfill the table"
+            f"{field}: the foreign key is set, but the public id of its {model} cannot be read, because the row does "
+            f"not exist, row-level security hides it from this connection, or the backfill has not reached it yet; "
+            f"assign another public id, grant the right to read the row, or backfill the table"
         )
         self.field: str = field
         """The reference, with its model: ``Order.customer_public_id``."""
@@ -183,10 +183,10 @@ class IdempotencyConflict(PublicIdError):
     """An insert was repeated with a public id that is stored with different contents. Nothing was written."""
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...] = ()) -> None:
-        how = f"with another {', '.join(differing)}" if differing else "and does not meet the condition"
+        how = f" with a different {', '.join(differing)}" if differing else ", but does not meet the condition"
         super().__init__(
-            f"{model} {safe_repr(public_id)} is there already, {how}: "
-            f"a repeated insert must bring the same contents; for other contents, make another public id"
+            f"{model} {safe_repr(public_id)} already exists{how}; "
+            f"repeat the insert with the same values, or use a new public id for a new row"
         )
         self.public_id: str = public_id
         """The public id of both."""
@@ -306,13 +306,13 @@ class LockNotAvailable(PublicIdError):
     def __init__(self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None) -> None:
         looks = "(pg_stat_activity, SHOW PROCESSLIST)"
         problem = (
-            f"the table was in use whenever it was tried, {attempts} times for {timeout:g} s; "
-            f"find the transaction that stays open {looks}, end it, and run this again"
+            f"no lock within {timeout:g} s in {attempts} attempts; "
+            f"find the transaction that holds it {looks}, end it, and run the migration again"
         )
         if holder is not None:
             problem = (
-                f"another migration has not ended within {timeout:g} s; "
-                f"wait for it, or end its connection {holder} {looks}, and run this again"
+                f"another migration is still running after {timeout:g} s; "
+                f"wait for it, or end its connection {holder} {looks}, and run this one again"
             )
         super().__init__(f"{table}: could not {step}: {problem}")
         self.step: str = step
@@ -347,8 +347,8 @@ class ClockMovedBack(PublicIdError):
 
     def __init__(self, *, behind: float, tolerance: float) -> None:
         super().__init__(
-            f"the clock is {behind:.3f} s behind the last generated id, and a new id waits for {tolerance:g} s at "
-            f"most, because it could repeat an earlier one; set the clock by slewing (chrony, ntpd -x)"
+            f"the clock is {behind:.3f} s behind the last generated id, so a new id could repeat an earlier one, and "
+            f"ids wait for {tolerance:g} s at most; let the time service slew the clock (chrony, ntpd -x)"
         )
         self.behind: float = behind
         """The seconds from the clock to the last id."""

@@ -1,7 +1,7 @@
-"""Run one operation on a column of public ids: examine the table, refuse or go on, and run its phases.
+"""Run an operation on a column of public ids: examine the table, refuse it or run the phases of the operation.
 
-Alembic's operations and the command line are thin layers above :func:`run_phases`, and :func:`take_turn` is for the
-whole upgrade.
+Alembic's operations and the command line are thin layers above :func:`run_phases`. :func:`take_turn` serializes whole
+upgrades.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PHASES: dict[str, tuple[Phase, ...]] = {
     "loosen": ("relax",),
     "drop": ("drop",),
 }
-"""The phases of each operation, by the name of its command; that of Alembic's has "_public_id" behind it."""
+"""The phases of each operation, by its name on the command line; Alembic's operations add "_public_id" to it."""
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
@@ -48,9 +48,9 @@ _SECONDS_BETWEEN_REPORTS = 10.0
 
 
 def examine(connection: Connection, plan: Plan, phases: Sequence[Phase], consent: Consent) -> MigrationReport:
-    """Report what *phases* would do, and everything that stands in their way. Nothing is changed.
+    """Return a report of what *phases* would do and of all obstacles. Changes nothing.
 
-    :raises ConfigurationError: if there is no such table.
+    :raises ConfigurationError: if the table does not exist.
     """
     live = live_table(connection, plan.target)
     is_stable = database_of(connection.dialect).session(connection).is_stable
@@ -70,16 +70,18 @@ def run_phases(
     dry_run: bool = False,
     on_progress: Callable[[backfill.Progress], None] | None = None,
 ) -> None:
-    """Run *phases* of a migration to *target*, one after the other. Each can be run again: what is done is skipped.
+    """Run *phases* of a migration to *target*, one after the other. Run them again after a failure to continue.
 
-    :param connection: in AUTOCOMMIT mode, because each step commits; without *online*, inside a transaction.
-    :param online: False to run all steps inside the open transaction, which locks the table until it ends.
-    :param on_progress: called after each batch of the backfill; by default, a line is logged now and then.
-    :raises DryRun: with the report, if this is a *dry_run*. Nothing was changed.
-    :raises MigrationRefused: if something stands in the way. Nothing was changed.
-    :raises BackfillIncomplete: if rows have no id, and the column is to become NOT NULL.
-    :raises LockNotAvailable: if others keep the table locked, or another migration of it does not end.
-    :raises ConfigurationError: if there is no such table or column, or the database does not accept one of the names.
+    :param connection: a connection in AUTOCOMMIT mode, because each step commits. With ``online=False``, one inside a
+        transaction.
+    :param online: ``False`` runs all steps inside the open transaction, which locks the table until it ends.
+    :param dry_run: ``True`` examines the table, changes nothing, and raises :class:`DryRun` with the report.
+    :param on_progress: called after each batch of the backfill. By default, progress is logged every few seconds.
+    :raises DryRun: with the report, if *dry_run* is set. Nothing was changed.
+    :raises MigrationRefused: if there is an obstacle. Nothing was changed.
+    :raises BackfillIncomplete: if the column should become NOT NULL, but rows have no id.
+    :raises LockNotAvailable: if other sessions keep the table locked, or another migration of the table does not end.
+    :raises ConfigurationError: if the table or column does not exist, or the database does not accept one of the names.
     """
     consent, patience, pace = consent or Consent(), patience or Patience(), pace or backfill.Pace()
     plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
@@ -224,18 +226,19 @@ def incomplete(live: LiveTable) -> BackfillIncomplete:
 
 @contextmanager
 def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[None]:
-    """Let one process at a time migrate the database. The others wait, and find nothing left to do.
+    """Let one process at a time migrate the database. Other processes wait for their turn, and find nothing to do.
 
-    In ``env.py``, it surrounds ``context.configure()`` and ``context.run_migrations()``. The lock belongs to the
-    session of *connection*. Behind a pooler that changes sessions there is none, and a warning is logged.
+    In ``env.py``, put ``context.configure()`` and ``context.run_migrations()`` inside this context manager. The lock
+    belongs to the database session of *connection*. Behind a pooler that switches sessions no lock is possible, so a
+    warning is logged and the migration goes on.
 
-    :param timeout: how many seconds to wait.
-    :raises LockNotAvailable: if the other process has not ended by then, with the number of its connection.
+    :param timeout: how many seconds to wait for another process.
+    :raises LockNotAvailable: if the other process is still running then. The error has the number of its connection.
     :raises ConfigurationError: if *connection* is inside a transaction.
     """
     if connection.in_transaction():
         raise ConfigurationError(
-            "the connection is inside a transaction, in which no other process can be waited for; call take_turn() "
+            "the connection is inside a transaction, where take_turn() cannot wait for other processes; call it "
             "with connectable.connect(), and execute nothing before it"
         )
     if not is_supported(connection.dialect) or not database_of(connection.dialect).session.has_turns:
@@ -245,7 +248,9 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
     with _isolation(connection, "AUTOCOMMIT"):  # not inside a transaction, which would have a snapshot
         session = database_of(connection.dialect).session(connection)
         if not session.is_stable:
-            log.warning("a pooler changes the session of PostgreSQL, so other processes can migrate at the same time")
+            log.warning(
+                "a pooler changes the session of PostgreSQL, so take_turn() cannot keep other processes from migrating"
+            )
         with session.turn(timeout=timeout), _isolation(connection, level):
             yield
 

@@ -237,7 +237,7 @@ INDEXES: dict[str, tuple[Callable[[], Any], bool, str | None, str]] = {
         lambda: Index("another", "public_id"),
         True,
         "index-redundant",
-        "the index another does nothing that uq",
+        "the index another adds nothing to uq",
     ),
     "second unique": (lambda: Index("another", "public_id", unique=True), True, "index-redundant", "drop it"),
 }
@@ -862,7 +862,7 @@ def test_other_databases(engine: Engine, make: Make, monkeypatch: pytest.MonkeyP
     make()
     monkeypatch.setattr(engine.dialect, "name", "elsewhere")
 
-    with pytest.raises(ConfigurationError, match=r"an audit reads the catalogs of mariadb, .*, and not of elsewhere"):
+    with pytest.raises(ConfigurationError, match=r"cannot audit elsewhere; expected one of mariadb, "):
         audit.run(engine)
 
 

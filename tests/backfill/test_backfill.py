@@ -352,7 +352,7 @@ def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplo
     assert 0.6 < time.monotonic() - began < 10
     waiting, ending = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
     assert "person.public_id: waiting for other processes" in waiting
-    assert "other processes have claimed all rows without an id; this one ends" in ending
+    assert "other processes have claimed all rows without an id, so this one ends" in ending
     assert backfill.run(people.engine, "person").finished
 
 

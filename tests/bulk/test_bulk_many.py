@@ -253,7 +253,7 @@ def test_an_asynchronous_iterable(session: Session) -> None:
 def test_batch_that_is_no_size(session: Session, batch: Any) -> None:
     """The error says what was expected, before an object is taken."""
     source = items(3)
-    with pytest.raises(ValueError, match=r"batch is .*, expected a whole number from 1"):
+    with pytest.raises(ValueError, match=r"batch is .*, expected a whole number of 1 or more"):
         bulk.insert_many(session, source, batch=batch)
 
     assert next(source).number == 0
@@ -390,7 +390,7 @@ def test_mistakes_with_an_asynchronous_session(run: Callable[[Any], None]) -> No
     """The errors are those of the synchronous twin."""
 
     async def story(session: AsyncSession) -> None:
-        with pytest.raises(ValueError, match="batch is 0, expected a whole number from 1"):
+        with pytest.raises(ValueError, match="batch is 0, expected a whole number of 1 or more"):
             await asynchronous.insert_many(session, items(3), batch=0)
         with pytest.raises(TypeError, match="expected an iterable of mapped objects, not None"):
             await asynchronous.insert_many(session, None)  # type: ignore[arg-type]  # no iterable

@@ -112,7 +112,7 @@ def test_new(arguments: list[Any], format: Format, count: int) -> None:
         (["inspect", "abc", "--models", "models"], ["is not module:Base"]),
         (["inspect", "abc", "--models", "there.is.none:Base"], ["there is no module 'there'"]),
         (["inspect", "abc", "--models", "json:Base"], ["the module 'json' has no 'Base'"]),
-        (["inspect", "abc", "--models", "json:JSONDecoder"], ["is no declarative base"]),
+        (["inspect", "abc", "--models", "json:JSONDecoder"], ["is not a declarative base"]),
         (["inspect", "abc", "--url", "sqlite://"], ["--url needs --models"]),
     ],
 )

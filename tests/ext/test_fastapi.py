@@ -344,7 +344,7 @@ def test_scoped_session_of_a_thread(clients: Engine) -> None:
     """A session for each thread is refused: a request has several threads, and nobody would end those sessions."""
     before = clients.pool.checkedout()  # type: ignore[attr-defined]
 
-    with pytest.raises(ConfigurationError, match="has a session for each thread, and a request has several threads"):
+    with pytest.raises(ConfigurationError, match="has a session for each thread, but a request runs in several"):
         asked(scoped(scoped_session(sessionmaker(clients))), f"/async/{ADA}")
 
     assert clients.pool.checkedout() == before  # type: ignore[attr-defined]

@@ -261,10 +261,13 @@ def test_expressions_to_sort_by(get_session: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sort": ["colour"]}, "sort has 'colour', which is no attribute of Animal"),
+        ({"sort": ["colour"]}, "sort has 'colour', which is not an attribute of Animal"),
         ({"sort": {"by": "name"}}, "order_by has 'name', expected attributes"),
         ({"sort": ["name"], "default": ["weight"]}, "default has 'weight', expected some of name, -name"),
-        ({"filter": type("F", (BaseModel,), {"__annotations__": {"after": str}})}, "F.after is a parameter of every"),
+        (
+            {"filter": type("F", (BaseModel,), {"__annotations__": {"after": str}})},
+            "F.after is also a parameter of every",
+        ),
         ({"filter": type("F", (BaseModel,), {"__annotations__": {"colour": str}})}, "F has 'colour', which is no"),
     ],
 )

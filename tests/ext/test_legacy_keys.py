@@ -187,7 +187,7 @@ def test_mistakes(options: dict[str, Any]) -> None:
 
 def test_other_keys() -> None:
     """A model whose key is no integer, and a status that refuses old links, are errors when the dependency is built."""
-    with pytest.raises(ConfigurationError, match="models with one integer key"):
+    with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         fastapi.by_public_id(Flag, session=lambda: None, legacy_keys=OPEN)
     with pytest.raises(ConfigurationError, match="malformed=422"):
         fastapi.by_public_id(Sailor, session=lambda: None, malformed=422, legacy_keys=OPEN)

@@ -315,7 +315,9 @@ def test_routes_that_are_allowed(allow: list[str]) -> None:
 
 def test_allowed_route_that_is_not_there() -> None:
     """The list of allowed routes does not outlive the routes."""
-    with pytest.raises(ConfigurationError, match="allow has '/gone', 'PUT /it', and the application no such route"):
+    with pytest.raises(
+        ConfigurationError, match="allow contains '/gone', 'PUT /it', but the application has no such route"
+    ):
         lint_app(app_that_answers(None), bases=[Base], allow=["/it", "PUT /it", "/gone"])
 
 

@@ -403,7 +403,7 @@ def test_keys_that_are_no_integers() -> None:
 @pytest.mark.parametrize("name", ["payee_number", "words"])
 def test_number_that_is_no_column(name: str, type_: Any) -> None:
     """A field that can hold a number, and reads a hybrid or a property, is refused by its type alone."""
-    with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: Bill\.{name} is no column, and"):
+    with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: Bill\.{name} is not a column, and"):
         declared(Bill, name, type_)
 
 
@@ -472,7 +472,7 @@ def test_hybrid_that_does_not_work() -> None:
 )
 def test_type_that_lets_objects_through(name: str, annotation: Any, shown: str) -> None:
     """A type that takes a related object as it is, with its key, is refused when the class is created."""
-    with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: .+ is no column, and {shown} can"):
+    with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: .+ is not a column, and {shown} can"):
         declared(Bill, name, annotation)
 
 
@@ -482,13 +482,13 @@ def test_type_that_lets_objects_through(name: str, annotation: Any, shown: str) 
 )
 def test_path_that_cannot_be_followed(path: tuple[str, ...]) -> None:
     """What a proxy or a dictionary has, a related object, and the state of the object, is no column."""
-    with pytest.raises(ConfigurationError, match=rf"Leaky.it may show a key: Bill.{'.'.join(path)} is no column"):
+    with pytest.raises(ConfigurationError, match=rf"Leaky.it may show a key: Bill.{'.'.join(path)} is not a column"):
         declared(Bill, "it", object, reading(*path))
 
 
 def test_related_object_as_the_second_choice() -> None:
     """Each attribute that may be read is checked, since the first one may have nothing to read."""
-    with pytest.raises(ConfigurationError, match=r"Leaky.it may show a key: Bill.payee is no column, and Any"):
+    with pytest.raises(ConfigurationError, match=r"Leaky.it may show a key: Bill.payee is not a column, and Any"):
         declared(Bill, "it", Any, Field(validation_alias=AliasChoices("nothing", "payee")))
 
 
@@ -527,7 +527,7 @@ def test_before_mappers_are_configured(annotation: Any) -> None:
         payee: Mapped[Any] = relationship("Later")
 
     try:
-        with pytest.raises(ConfigurationError, match=r"Leaky\.payee may show a key: Visit\.payee is no column"):
+        with pytest.raises(ConfigurationError, match=r"Leaky\.payee may show a key: Visit\.payee is not a column"):
             declared(Visit, "payee", annotation)
     finally:
         Fresh.registry.dispose()  # other tests configure all mappers there are
@@ -563,7 +563,9 @@ def test_related_objects_in_a_model_declared_below() -> None:
     class Below(Plain): ...
 
     Out.model_rebuild(_types_namespace={"Below": Below})
-    with pytest.raises(ConfigurationError, match=r"Out\.payee may show a key: Bill\.payee is no column, and Below can"):
+    with pytest.raises(
+        ConfigurationError, match=r"Out\.payee may show a key: Bill\.payee is not a column, and Below can"
+    ):
         Out.model_validate(bill())
 
 

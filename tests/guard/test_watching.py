@@ -52,7 +52,7 @@ def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(Invoice, "c" * 12, A, "d" * 12):
         session.execute(insert(Invoice), [{"number": 1}, {"number": 2}])
 
-    message = "watched_invoice: a public_id was taken, and is replaced (try {})"
+    message = "watched_invoice: a public_id was already taken, and is replaced (try {})"
     assert logged(caplog)[0] == ("INFO", message.format(2))  # the second A is not sent again
     assert logged(caplog)[-1] == ("INFO", message.format(1))
     assert guard.collisions()["watched_invoice"] - before == len(logged(caplog)) == 2
@@ -80,6 +80,6 @@ def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
     [(level, message)] = logged(caplog)
     assert level == "WARNING"
     assert message == (
-        "public ids on mssql: a collision is raised and not retried, because the library does not know how this "
-        "database reports one; ids are made and checked as everywhere"
+        "public ids on mssql: a collision is raised instead of retried, because the library does not know how this "
+        "database reports one; ids are generated and validated as usual"
     )

@@ -458,7 +458,7 @@ def test_keys_without_an_age(db: Session) -> None:
 @pytest.mark.filterwarnings("ignore:An alias is being generated automatically:sqlalchemy.exc.SAWarning")
 def test_rows_that_show_no_public_id(db: Session) -> None:
     """SQLAlchemy's alias of a joined subclass hides the ids: an error names the remedy, which pages all rows."""
-    with pytest.raises(ConfigurationError, match=r"shows no public id.*aliased\(Subclass, flat=True\)"):
+    with pytest.raises(ConfigurationError, match=r"has no public id.*aliased\(Subclass, flat=True\)"):
         lookup.page(db, select(Post).outerjoin(Video), limit=1)
     video = aliased(Video, flat=True)
     rows = select(Post).outerjoin(video, video.id == Post.id)

@@ -229,7 +229,7 @@ def test_column_of_another_table(session: Session) -> None:
         (select(Ticket).join(Ticket.owner), Person.name),
         (select(Ticket).join(Ticket.owner.of_type(other)), func.lower(other.name)),
     ):
-        with pytest.raises(ConfigurationError, match="a join may repeat rows, at several places"):
+        with pytest.raises(ConfigurationError, match="a join can repeat a row at several places"):
             lookup.page(session, rows, limit=4, order_by=[column])
 
 

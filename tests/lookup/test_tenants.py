@@ -129,7 +129,7 @@ def test_conditions_that_are_none(session: Session, tenants: Tenants, where: Any
 def test_statements_of_no_model(session: Session, tenants: Tenants, rows: Any) -> None:
     """A statement that does not select one model is refused with what it selects."""
     for find in LOOKUPS.values():
-        with pytest.raises(ConfigurationError, match=r"is of one model|is not a mapped class"):
+        with pytest.raises(ConfigurationError, match=r"expects a statement of one model|is not a mapped class"):
             find(session, rows, tenants.ada, {})
 
 

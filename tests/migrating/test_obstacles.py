@@ -35,7 +35,10 @@ def obstacles(people: People, operation: str = "add_public_id", *pragmas: str, *
 # --- counted
 
 
-@pytest.mark.parametrize(("number", "words"), [(1, "1 id is no "), (3, "3 ids are no "), (5, "5 ids are no ")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "1 id is not of the format "), (3, "3 ids are not of the format "), (5, "5 ids are not of the format ")],
+)
 def test_number_of_malformed_ids(people: People, number: int, words: str) -> None:
     """The message has the number of all malformed ids, and the first three of them."""
     people.run("expand_public_id")

@@ -120,5 +120,5 @@ def test_sample(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert result.exit_code == 0, result.stdout
     assert "warning: the ids of the first 100 rows were compared with the format" in result.stdout
-    with pytest.raises(MigrationRefused, match="1 id is no NanoId"):
+    with pytest.raises(MigrationRefused, match="1 id is not of the format NanoId"):
         people.run("contract_public_id")

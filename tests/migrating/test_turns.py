@@ -78,7 +78,7 @@ def test_waits_for_the_other_migration(table: People, caplog: pytest.LogCaptureF
             state = table.state()
         operation.join()
 
-    expected = f"person: waiting for another migration of it, which has the connection {number}"
+    expected = f"person: waiting for another migration, which runs on connection {number}"
     assert (caplog.messages, state.exists) == ([expected], False)
     table.check_complete(20)
 
@@ -87,7 +87,7 @@ def test_waits_for_the_other_migration(table: People, caplog: pytest.LogCaptureF
 def test_gives_up(table: People) -> None:
     """After ``index_timeout``, the error has the connection of the other migration, and nothing is changed."""
     with autocommit(table.engine) as other, hold_turn(other, "person", timeout=0):
-        with pytest.raises(LockNotAvailable, match=r"another migration has not ended within 0\.2 s") as caught:
+        with pytest.raises(LockNotAvailable, match=r"another migration is still running after 0\.2 s") as caught:
             table.run("expand_public_id", index_timeout=0.2)
         assert caught.value.holder == number_of(other)
 

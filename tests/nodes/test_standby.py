@@ -78,7 +78,7 @@ def test_replica_that_does_not_answer(engines: tuple[Engine, Engine], people: Pe
 
 def test_no_replica(engines: tuple[Engine, Engine], people: People) -> None:
     """A server that replicates nothing is refused."""
-    with engines[0].connect() as connection, pytest.raises(ConfigurationError, match="is no replica"):
+    with engines[0].connect() as connection, pytest.raises(ConfigurationError, match="is not a replica"):
         MaxLag(engines[0]).lag(connection)
 
 

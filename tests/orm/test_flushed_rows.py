@@ -288,7 +288,7 @@ def test_expressions_in_the_order_of_parameters(session: Session) -> None:
     expression: Any = insert(Person).values(public_id=func.upper(func.hex(func.randomblob(13))))
     ordered = expression.returning(Person.name, sort_by_parameter_order=True)
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match="leave the ids to the library"):
+        with pytest.raises(ConfigurationError, match="let the library generate the ids"):
             session.execute(ordered, [{"name": "Ada"}, {"name": "Bea"}])
 
 

@@ -316,6 +316,6 @@ def test_two_references_of_a_row_of_a_statement(session: Session, tenants: Tenan
     row = {"organisation_id": tenants.ours.id, "assignee_public_id": tenants.ada.public_id}
 
     session.execute(insert(Ticket), [{**row, "assignee_card": tenants.ada.card}])
-    message = r"has two values for Ticket.assignee_id: assignee_card is the id of another"
+    message = r"has two values for Ticket.assignee_id: assignee_card refers to another"
     with pytest.raises(ConfigurationError, match=message):
         session.execute(insert(Ticket), [{**row, "assignee_card": bob.card}])

@@ -70,8 +70,8 @@ def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Projec
 
     _empty(engine)
 
-    def make(url: URL | None = None) -> Project:
-        return Project(tmp_path, engine, url)
+    def make(url: URL | None = None, template: str = "generic") -> Project:
+        return Project(tmp_path, engine, url, template)
 
     yield make
     _empty(engine)

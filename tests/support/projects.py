@@ -21,12 +21,12 @@ TEMPLATES = Path(__file__).parents[2] / "alembic_templates"
 class Project:
     """A folder with migrations for one database."""
 
-    def __init__(self, folder: Path, engine: Engine, url: URL | None = None) -> None:
+    def __init__(self, folder: Path, engine: Engine, url: URL | None = None, template: str = "generic") -> None:
         self.engine = engine
         self.folder = folder / "migrations"
         self.output = io.StringIO()
         self.config = Config(folder / "alembic.ini", stdout=self.output)
-        command.init(self.config, str(self.folder), template=str(TEMPLATES / "generic"))
+        command.init(self.config, str(self.folder), template=str(TEMPLATES / template))
         self.config = Config(stdout=self.output, output_buffer=self.output)  # without the file, logging is left alone
         self.config.set_main_option("script_location", str(self.folder))
         self.config.set_main_option("path_separator", "os")

@@ -1,10 +1,10 @@
-"""Alembic operations that add public ids to tables that are in use.
+"""Alembic operations that add public ids to tables while they stay in use.
 
 >>> import sqlalchemy_public_id.alembic  # in env.py, for Alembic before 1.18; later ones load it themselves
 
-Migrations then have ``op.add_public_id()`` and its siblings. Type checkers do not see these; the functions here are
-the same, with ``op`` as their first argument: the module ``alembic.op``, or an
-:class:`~alembic.operations.Operations`.
+Your migrations can then call ``op.add_public_id()`` and its siblings. Type checkers cannot see these methods. If you
+use one, call the functions of this module instead, and pass ``op`` as their first argument: the module ``alembic.op``,
+or an :class:`~alembic.operations.Operations`.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Autogenerate: models that have gained a public id, and columns of public ids that are not complete.
+"""Autogenerate: find models that have gained a public id, and columns of public ids that are incomplete.
 
 Alembic compares first. Its operations on a column of public ids are then replaced by one that needs no long lock, or
 dropped: a column that is unique already, by whatever name and kind, is adopted as it is. The catalogs are read for what

@@ -1,7 +1,7 @@
-"""Alembic's directives for public ids: what a migration contains. ``toimpl`` has what they do.
+"""Alembic's directives for public ids, as migrations contain them. The module ``toimpl`` implements them.
 
-Each is a method of :class:`Operations <alembic.operations.Operations>`, and of
-:class:`BatchOperations <alembic.operations.BatchOperations>`, without the table.
+Each directive is a method of :class:`Operations <alembic.operations.Operations>`, and of
+:class:`BatchOperations <alembic.operations.BatchOperations>`, where you leave out the table.
 """
 
 from __future__ import annotations
@@ -34,54 +34,55 @@ from sqlalchemy_public_id.typed import TypedId
 
 
 class Options(TypedDict, total=False):
-    """The keyword arguments of the directives for public ids. Times are seconds."""
+    """The keyword arguments of the directives for public ids. All times are in seconds."""
 
     format: Format | type[TypedId] | None
     """The format of the ids; ``NanoId()`` by default."""
     schema: str | None
     unique_name: str | None
-    """The name of the unique index or constraint, if the column has none yet. By default, that of the model in
-    ``target_metadata``, or by the naming convention there; without models ``uq_<table>_<column>``."""
+    """The name for the unique index or constraint if the migration creates it. The default comes from the model in
+    ``target_metadata`` or its naming convention; without models, it is ``uq_<table>_<column>``."""
     collation: str | None
-    """The collation that a column gets that exists: ``"bytes"``, which a new column has, or a name. By default it keeps
-    the one that it has."""
+    """The new collation of an existing column: ``"bytes"``, which new columns get, or a name. By default, an existing
+    column keeps its collation."""
     keeps: Keeps
-    """What ``op.loosen_public_id()`` leaves as it is, because the column had it before it was adopted: ``"unique"``,
+    """What ``op.loosen_public_id()`` leaves in place, because the column had it before it was adopted: ``"unique"``,
     ``"not null"``, or ``"all"`` for both."""
     server_default: ServerDefault
-    """The server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place,
-    ``"drop"`` removes it when the column is complete, ``"none"`` never adds it: all writers pass ids already.
-    ``op.loosen_public_id()`` removes it with ``"none"``."""
+    """Whether a server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place;
+    ``"drop"`` removes it when the column is complete; ``"none"`` never adds it, so all writers must pass ids. With
+    ``"none"``, ``op.loosen_public_id()`` removes it."""
     comment: str | None
-    """The comment of the column, on databases that store one."""
+    """A comment for the column, on databases that store comments."""
     online: bool
     """``False`` runs all steps inside the open transaction, which locks the table until it ends."""
     lock_timeout: float
-    """The time that a statement waits for a strong lock on the table: 1. Others run before it is tried again. The end
-    of a rewrite of MySQL and MariaDB, which is not repeated, waits as long as all ``attempts``."""
+    """How long a statement waits for a strong lock on the table, 1 by default. Then other sessions run before the next
+    attempt. MySQL and MariaDB cannot repeat the end of a rewrite, so it waits as long as all ``attempts`` together."""
     attempts: int
-    """The number of tries: 30."""
+    """How often a statement tries to get its lock, 30 by default."""
     index_timeout: float
-    """The time that the build of the unique index waits for open transactions, and that the operation waits for another
-    migration of the table: 600."""
+    """How long the build of the unique index waits for open transactions, and the operation for another migration of
+    the table; 600 by default."""
     batch_seconds: float
-    """The time that a batch of the backfill aims at: 0.5."""
+    """How long a batch of the backfill should take, 0.5 by default."""
     pause: float
-    """The rest after a batch, as a share of its time: 0.1."""
+    """How long to pause after a batch, as a share of its duration; 0.1 by default."""
     wait_while: Callable[[Connection], bool] | None
-    """Called before each batch. The backfill waits while it returns true: for the lag of replicas, or the load."""
+    """Called before each batch. The backfill waits while it returns ``True``, for a replica or a busy server."""
     update_triggers: Triggers
-    """If triggers of the table fire for an UPDATE: ``"refuse"``, the default, ``"fire"`` them, or ``"skip"`` them.
-    PostgreSQL skips them for superusers, SQLite for all."""
+    """What to do if an UPDATE would fire triggers of the table: ``"refuse"``, the default, ``"fire"`` or ``"skip"``
+    them. PostgreSQL lets superusers skip them, SQLite everybody."""
     on_duplicate: OnDuplicate
-    """If rows share an id: ``"refuse"``, the default, or ``"replace"`` all but the first. Replaced ids are logged."""
+    """What to do if several rows have one id: ``"refuse"``, the default, or ``"replace"`` it in all rows but the first.
+    Replaced ids are logged."""
     on_invalid: OnInvalid
-    """If the format does not accept an id: ``"refuse"``, the default, ``"keep"`` it, or ``"replace"`` it."""
+    """What to do if the format does not accept an id: ``"refuse"``, the default, ``"keep"`` or ``"replace"`` it."""
     dry_run: bool
-    """``True`` ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has the report of what
-    would be done. Nothing is changed, and no version is stored."""
+    """``True`` changes nothing, and ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has a
+    report of all steps. No version is stored."""
     allow_lock: bool
-    """``True`` allows steps during which writers wait, if the database has no other way. MySQL then copies the table,
+    """``True`` allows steps that make writers wait, where the database has no other way. MySQL then copies the table,
     because its rebuild in place can lose rows (bug 115608)."""
 
 
@@ -156,16 +157,16 @@ class PublicIdOp(Directive):
 
 @registered
 class DropPublicIdOp(PublicIdOp):
-    """Drop the column, with its index and its default. The ids are lost: links to the rows cannot be restored."""
+    """Drop the column with its index and its default. The ids are lost, so links that contain them stop working."""
 
     name = "drop_public_id"
 
 
 @registered
 class AddPublicIdOp(PublicIdOp):
-    """Add a column of public ids to a table that is in use: expand, backfill and contract, one after the other.
+    """Add a column of public ids to a table while it stays in use: expand, backfill and contract in one operation.
 
-    Steps that are done already are skipped, so it can be run again after a failure.
+    After a failure, run it again: it skips completed steps and continues.
     """
 
     name = "add_public_id"
@@ -175,8 +176,8 @@ class AddPublicIdOp(PublicIdOp):
 class ExpandPublicIdOp(PublicIdOp):
     """First phase: add the column, nullable, with a server default.
 
-    Programs without the column continue to write: their rows get ids of the same format. ``--sql`` writes a script,
-    with the command of the backfill in a comment.
+    Old versions of your application can continue to write, because the database generates ids for their rows. With
+    ``--sql``, Alembic writes a script, with the command for the backfill in a comment.
     """
 
     name = "expand_public_id"
@@ -185,9 +186,9 @@ class ExpandPublicIdOp(PublicIdOp):
 
 @registered
 class BackfillPublicIdOp(PublicIdOp):
-    """Second phase: give an id to each row that has none, in short transactions.
+    """Second phase: generate an id for each row without one, in short transactions.
 
-    :func:`sqlalchemy_public_id.backfill.run` does the same without Alembic.
+    Without Alembic, use :func:`sqlalchemy_public_id.backfill.run`.
     """
 
     name = "backfill_public_id"
@@ -199,16 +200,17 @@ class BackfillPublicIdOp(PublicIdOp):
 
 @registered
 class LoosenPublicIdOp(PublicIdOp):
-    """Undo the last phase: drop the unique index, and allow NULL. The ids stay."""
+    """Undo the last phase: drop the unique index and allow NULL. The ids remain in the table."""
 
     name = "loosen_public_id"
 
 
 @registered
 class ContractPublicIdOp(PublicIdOp):
-    """Last phase: build the unique index and make the column NOT NULL, beside readers and writers.
+    """Last phase: build the unique index and make the column NOT NULL, while readers and writers go on.
 
-    :raises sqlalchemy_public_id.errors.BackfillIncomplete: if rows have no id yet, with their number and what to run.
+    :raises sqlalchemy_public_id.errors.BackfillIncomplete: if rows have no id yet. The error has their number and the
+        command to run.
     """
 
     name = "contract_public_id"

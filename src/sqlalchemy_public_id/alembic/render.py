@@ -1,7 +1,7 @@
 """Rendering of migrations: operations with the arguments that differ from the defaults, columns as plain types.
 
-A migration with ``sa.String(length=12)`` does not depend on this library. With
-``context.configure(public_id_render="type")`` it has ``sqlalchemy_public_id.PublicIdType(…)``. Imports are added.
+By default, a migration contains ``sa.String(length=12)`` and does not depend on this library. With
+``context.configure(public_id_render="type")``, it contains ``sqlalchemy_public_id.PublicIdType(…)`` and its import.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Revisions for operations that commit: one of their own by default, or three for large tables.
+"""Separate revisions for operations on public ids: one by default, or three for large tables.
 
-An operation on public ids commits each of its steps, and so everything that its revision has done before. If it fails
-then, the revision is half done, and cannot be run again. So ``alembic revision --autogenerate`` writes these operations
-into a revision of their own, after one for all other changes.
+An operation on public ids commits each of its steps, and with it everything that its revision did before. If the
+operation then failed, the revision would be half done, and you could not run it again. Therefore
+``alembic revision --autogenerate`` writes these operations into a separate revision, after the one for other changes.
 
 For large tables, in ``env.py``::
 
@@ -10,8 +10,8 @@ For large tables, in ``env.py``::
 
     context.configure(..., process_revision_directives=three_revisions)
 
-Then each phase of new public ids has its revision: expand, backfill, contract. They can be deployed one by one, with
-hours or days in between.
+Each phase of new public ids then gets its own revision: expand, backfill and contract. You can deploy them one by one,
+hours or days apart.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _PHASES: dict[str, type[PublicIdOp]] = {
 
 
 def three_revisions(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
-    """Split each ``op.add_public_id()`` into its phases, a revision each. For ``process_revision_directives``."""
+    """Split each ``op.add_public_id()`` into three revisions. Pass this as ``process_revision_directives``."""
     directives[:] = [part for script in directives for part in _split(script, _PHASES)]
 
 
 def three_revisions_after(own: Directives) -> Directives:
-    """Call *own*, another function for ``process_revision_directives``, and then :func:`three_revisions`."""
+    """Return a ``process_revision_directives`` function that calls *own*, and then :func:`three_revisions`."""
     return _chain(own, three_revisions)
 
 

@@ -69,9 +69,9 @@ def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) 
     """
     if _has_written(context):
         raise ConfigurationError(
-            f"op.{op.name}() commits each of its steps, and this revision has written something before it, which the "
-            f"commit would store without the version: after a failure, the revision could not be run again; move "
-            f"op.{op.name}() into a revision of its own, or pass online=False, which locks {op.table_name!r} until the "
+            f"op.{op.name}() commits each of its steps, but this revision has already written something, which would "
+            f"be committed without the version. After a failure, the revision could not be run again; move "
+            f"op.{op.name}() into a separate revision, or pass online=False, which locks {op.table_name!r} until the "
             f"transaction ends"
         )
 
@@ -109,9 +109,9 @@ def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generato
             except (AssertionError, AttributeError):  # how Alembic refuses it, and how with python -O
                 raise ConfigurationError(
                     f"op.{op.name}() commits each of its steps, but the connection is inside a transaction that "
-                    f"Alembic has not begun; pass connectable.connect() to Alembic, not begin(), execute nothing on it "
-                    f"before context.configure(), and run the migration inside context.begin_transaction(); or pass "
-                    f"online=False, which locks {op.table_name!r} until the transaction ends"
+                    f"Alembic did not begin; pass connectable.connect() to Alembic instead of begin(), execute nothing "
+                    f"on it before context.configure(), and run the migration inside context.begin_transaction(); or "
+                    f"pass online=False, which locks {op.table_name!r} until the transaction ends"
                 ) from None
             try:
                 yield

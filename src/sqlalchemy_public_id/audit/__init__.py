@@ -1,4 +1,4 @@
-"""Audit of the public ids in a database. Reads catalogs and samples, and changes nothing.
+"""Check the public ids in a database. An audit reads the catalogs and a sample of the rows, and changes nothing.
 
 >>> from sqlalchemy_public_id import audit
 >>> report = audit.run(engine)
@@ -7,9 +7,9 @@
 >>> [finding.problem for finding in report.at_least("warning")]
 []
 
-Each :class:`Finding` has the problem in a sentence, as facts, and a :class:`Remedy`: the statements of a
-migration, a command, or what stands in the way of both. No table is read as a whole: ids are checked
-in a sample, and rows without an id are counted in an index.
+Each :class:`Finding` describes one problem, as a sentence and as facts. Its :class:`Remedy` has the statements or the
+command that repair the problem, or the obstacles to a repair. Large tables are cheap to audit, because ids are checked
+in a sample and rows without an id are counted in an index.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def run(
 ) -> Report:
     """Audit every table that has a *column* of public ids, and the integer keys of all tables.
 
-    :param schema: the schema, instead of the default one of the connection.
-    :param tables: the tables; all of them by default.
-    :param formats: table → format of its ids. In tables that neither this names nor *models*, it is guessed from the
-        most of them.
-    :param models: the ``MetaData`` of the models, or several: the formats of the ids, and the names of unique indexes
-        that are missing.
-    :param clusters: table → the number of its cluster, or the range of its keys, if the database does not show it: for
-        ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are checked in tables without public ids,
-        too.
-    :param sample: the number of rows that are read of each table, at most.
-    :param defaults: add a finding for each table whose ids the database does not generate. They are in
-        :attr:`Report.without_default` anyway.
-    :raises ConfigurationError: if there is no such *schema*, or if *tables*, *formats* or *clusters* name a table that
-        does not exist; or for another database than MariaDB, MySQL, PostgreSQL and SQLite.
+    :param schema: the schema to audit; the default schema of the connection if it is left out.
+    :param tables: the names of the tables to audit; all tables by default.
+    :param formats: the format of the ids, by table. The audit takes the formats of other tables from *models*, or
+        guesses them from most of their ids.
+    :param models: the ``MetaData`` of your models, or several of them. The audit takes formats from it, and the names
+        of missing unique indexes.
+    :param clusters: the cluster number or the range of keys, by table, where the database does not show it: for
+        ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are also checked in tables without public
+        ids.
+    :param sample: the largest number of rows to read from each table.
+    :param defaults: add a finding for each table whose ids the database does not generate.
+        :attr:`Report.without_default` lists these tables in any case.
+    :raises ConfigurationError: if *schema* does not exist; if *tables*, *formats* or *clusters* name a table that does
+        not exist; or if the database is not MariaDB, MySQL, PostgreSQL or SQLite.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
@@ -81,7 +81,7 @@ def run(
     with _connected(bind) as connection:
         inspector, dialect = inspect(connection), connection.dialect.name
         if dialect not in _DATABASES:
-            raise ConfigurationError(f"an audit reads the catalogs of {', '.join(_DATABASES)}, and not of {dialect}")
+            raise ConfigurationError(f"cannot audit {dialect}; expected one of {', '.join(_DATABASES)}")
         existing = _list_tables(inspector, schema)
         audited = set(existing if tables is None else tables)
         if unknown := sorted({*audited, *formats, *clusters} - {*existing}):

@@ -120,19 +120,19 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
             yield table.finding("index-invalid", "error", message, remedy, index=name)
         elif index.unique and index.prefix_of:
             message = (
-                f"the unique index {name} has the first {index.prefix} characters only: an id that begins like another "
-                f"is refused; drop it when there is another one"
+                f"the unique index {name} covers only the first {index.prefix} characters, so it rejects an id that "
+                f"begins like another one; drop it once the column has a unique index of whole ids"
             )
             facts = {"index": name, "length": index.prefix}
             yield table.finding("unique-prefix", "error", message, _complete(table), **facts)
         elif index is guard and index.deferrable:  # the best of all
             message = (
-                f"the constraint {name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate can be an error of "
-                f"COMMIT, which is not retried; drop it when there is a unique index"
+                f"the constraint {name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate may fail only at "
+                f"COMMIT, which is not retried; drop it once the column has another unique index"
             )
             yield table.finding("unique-deferrable", "warning", message, _complete(table), constraint=name)
         elif guard is not None and index is not guard:
-            message = f"the index {name} does nothing that {guard.name} does not do, and slows down writes; drop it"
+            message = f"the index {name} adds nothing to {guard.name}, and slows down writes; drop it"
             yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
 
 
@@ -159,7 +159,7 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
     collation = state.order or state.collation
     if not state.exact:
         name = f"the collation {collation}" if collation else "its collation"
-        message = f"{name} finds an id by other spellings: aB and Ab may be one id"
+        message = f"{name} can treat different ids as equal, such as aB and Ab"
         yield table.finding("collation", "warning", message, _complete(table, collation="bytes"), collation=collation)
     elif state.order not in _BYTEWISE:
         message = (

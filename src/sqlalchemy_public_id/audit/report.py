@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Severity: TypeAlias = Literal["info", "warning", "error"]
-"""``error``: there are wrong ids or rows that no lookup finds, or nothing prevents them. ``warning``: it will cause
+"""``error``: some ids are wrong or cannot be looked up, or nothing prevents that. ``warning``: the problem will cause
 damage later. ``info``: a remark."""
 
 Problem: TypeAlias = Literal[
@@ -35,13 +35,13 @@ _RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 
 @dataclass(frozen=True)
 class Remedy:
-    """What mends a finding, to be pasted."""
+    """How to repair a finding, as lines to paste."""
 
     language: Literal["sql", "sh", "python", "text"]
-    """``python`` is the declaration of a model. ``text`` is for a person: each line says what stands in the way of a
-    migration, and what to do."""
+    """``python`` is the declaration of a model. ``text`` is for people: each line describes an obstacle to the
+    migration, and what to do about it."""
     lines: tuple[str, ...]
-    """Statements with a semicolon and comments, or lines. A string in a statement may have several lines."""
+    """Lines to paste; SQL statements end with a semicolon, and a string in one may span several lines."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -49,20 +49,20 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem of the public ids, or of the keys, of one table."""
+    """One problem with the public ids or the keys of a table."""
 
     table: str
-    """The table, with its schema if the audit has one."""
+    """The table, with its schema if you passed one."""
     column: str
-    """The column of public ids, or of the key."""
+    """The column of public ids, or the key column."""
     problem: Problem
     severity: Severity
     message: str
-    """One sentence for a person."""
+    """The problem in one sentence, for people."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The figures and names in the message, for a program."""
     remedy: Remedy | None = None
-    """What mends it. Several findings may have the same remedy; after it, run the audit again."""
+    """How to repair it. One remedy can repair several findings, so run the audit again afterwards."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as plain values, for JSON."""
@@ -71,17 +71,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class TableReport:
-    """The audit of one table."""
+    """What the audit read from one table."""
 
     name: str
-    """With its schema if the audit has one."""
+    """The name of the table, with its schema if you passed one."""
     has_column: bool
-    """``False`` if there is no column of public ids. Nothing but the key was read then."""
+    """``False`` if the table has no column of public ids, so that only its key was checked."""
     sampled: int = 0
     """The number of ids that were read."""
     format: str | None = None
-    """The format of the ids in words, such as ``cus_ and 12 of 0-9 a-z``: the one that *formats* or *models* name, else
-    a guess from the most of them."""
+    """The format of the ids in words, such as ``cus_ and 12 of 0-9 a-z``. It comes from *formats* or *models*, or is
+    guessed from most of the ids; ``None`` if it is unknown."""
     has_default: bool = False
     """``True`` if the database generates ids, by a default or a trigger."""
     readable: bool = True
@@ -97,11 +97,11 @@ class Report:
     """The result of :func:`~sqlalchemy_public_id.audit.run`."""
 
     findings: list[Finding]
-    """By table; the worst of each table first."""
+    """All findings, grouped by table, the worst of each table first."""
     tables: list[TableReport]
 
     def worst(self) -> Severity | None:
-        """Return the severity of the worst finding; ``None`` if there is none."""
+        """Return the severity of the worst finding; ``None`` if there are no findings."""
         return max((finding.severity for finding in self.findings), key=_RANK.__getitem__, default=None)
 
     @property
@@ -115,7 +115,7 @@ class Report:
         return [table for table in self.tables if table.has_column and not table.has_default]
 
     def at_least(self, severity: Severity) -> list[Finding]:
-        """Return the findings that are as bad as *severity*, or worse."""
+        """Return the findings of *severity* or worse, such as those that should fail a nightly check."""
         return [finding for finding in self.findings if _RANK[finding.severity] >= _RANK[severity]]
 
     def as_dict(self) -> dict[str, Any]:

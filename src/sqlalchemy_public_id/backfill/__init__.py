@@ -1,4 +1,4 @@
-"""Set public ids in the rows of a table in use: in short batches, side by side, and again after a kill.
+"""Fill in missing public ids while a table stays in use: in short batches, in several processes, and resumable.
 
 >>> from sqlalchemy import text
 >>> from sqlalchemy_public_id import NanoId, backfill
@@ -9,9 +9,10 @@
 >>> progress.filled, progress.finished
 (2, True)
 
-The rows without an id are what is left to do, so a killed process leaves nothing to clean up. On PostgreSQL, MySQL and
-MariaDB, any number of processes may work on one table. Each takes a window of neighbouring rows under an advisory lock,
-which ends with its connection. On PostgreSQL, it ends with the batch: a pooler may run the next one in another session.
+If a process is killed, start it again: it continues with the rows that still have no id, and there is nothing to clean
+up. On PostgreSQL, MySQL and MariaDB, you can run any number of processes on one table. Each process claims a window of
+neighbouring rows with an advisory lock, which ends with its connection. On PostgreSQL the lock ends with the batch,
+because a pooler may run the next batch in another session.
 """
 
 from __future__ import annotations
@@ -57,19 +58,20 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.backfill")
 
 @dataclass(frozen=True)
 class Pace:
-    """The speed of a backfill."""
+    """How fast a backfill works, and when it waits."""
 
     batch_seconds: float = 0.5
-    """The time that a batch aims at."""
+    """How many seconds a batch should take. The number of its rows adapts."""
     pause: float = 0.1
-    """The rest after a batch, as a share of its time."""
+    """How long to pause after a batch, as a share of its duration."""
     wait_while: Callable[[Connection], bool] | None = None
-    """Called before each batch; the backfill waits while it returns True."""
+    """Called before each batch with the connection. The backfill waits while it returns ``True``."""
 
     def __post_init__(self) -> None:
         if not (is_time(self.batch_seconds) and self.batch_seconds > 0 and is_time(self.pause)):
             raise ConfigurationError(
-                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected times above 0"
+                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected seconds above 0, "
+                f"and a pause of 0 or more"
             )
         if self.wait_while is not None and not callable(self.wait_while):
             raise ConfigurationError(f"wait_while is {safe_repr(self.wait_while)}, expected a function")
@@ -77,20 +79,20 @@ class Pace:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a backfill."""
+    """How far a backfill has come."""
 
     table: str
     filled: int = 0
     """The number of rows that got an id."""
     seen: int = 0
-    """The number of rows that were passed, including those that had an id."""
+    """The number of rows that were read, including rows that already had an id."""
     total: int | None = None
-    """The number of rows of the table, as the database estimates it."""
+    """The number of rows in the table, as the database estimates it; ``None`` if it has no estimate."""
     seconds: float = 0.0
     batch: int = _FIRST
     """The number of rows of the next batch."""
     finished: bool = False
-    """True if no row is left without an id."""
+    """``True`` if every row has an id."""
 
     @property
     def rate(self) -> float:
@@ -99,7 +101,7 @@ class Progress:
 
     @property
     def left(self) -> int | None:
-        """About how many rows are still to be read."""
+        """About how many rows remain to be read; ``None`` if the size of the table is unknown."""
         if self.finished:
             return 0
         return None if self.total is None else max(0, self.total - self.seen)
@@ -119,23 +121,24 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Progress:
-    """Set an id of *format* in each row of *table* whose *column* is NULL.
+    """Generate an id of *format* for each row of *table* whose *column* is NULL, and return the final progress.
 
-    Rows that are inserted later are left to the server default, or to the application. With a
-    :class:`~sqlalchemy.Connection` that is inside a transaction, everything happens in that transaction.
+    The server default or the application sets the ids of rows that are inserted meanwhile. If *bind* is a
+    :class:`~sqlalchemy.Connection` inside a transaction, all batches run in that transaction.
 
-    :param batch_seconds: about how long a batch takes. A batch is one statement and one transaction.
-    :param pause: how long to rest after a batch, as a multiple of its time.
-    :param wait_while: called before each batch. The backfill waits as long as it returns True: for the lag of a
-        replica, or the load of the server.
-    :param update_triggers: what to do if the table has triggers that fire for the UPDATE: refuse, ``"fire"`` them, or
-        ``"skip"`` them. PostgreSQL skips them for a superuser, or for a role that may set ``session_replication_role``.
-        SQLite drops and creates them inside each batch. MySQL and MariaDB cannot. Columns with ``ON UPDATE
-        CURRENT_TIMESTAMP`` keep their values in any case.
+    :param format: the format of the ids; ``NanoId()`` by default.
+    :param batch_seconds: about how many seconds a batch takes. A batch is one statement and one transaction.
+    :param pause: how long to pause after a batch, as a multiple of its duration.
+    :param wait_while: called before each batch with the connection. The backfill waits while it returns ``True``, for
+        example because a replica lags behind (:class:`MaxLag`) or the server is busy (:class:`MaxLoad`).
+    :param update_triggers: what to do if the UPDATE would fire triggers of the table: ``"refuse"``, ``"fire"`` them, or
+        ``"skip"`` them. PostgreSQL can skip them for a superuser, or for a role that may set
+        ``session_replication_role``. SQLite drops them and creates them again inside each batch. MySQL and MariaDB
+        cannot skip them. Columns with ``ON UPDATE CURRENT_TIMESTAMP`` always keep their values.
     :param on_progress: called after each batch.
-    :param should_stop: called before each batch. The backfill ends if it returns True.
+    :param should_stop: called before each batch. The backfill ends if it returns ``True``.
     :raises ConfigurationError: if there is no such table or column, or if MySQL or MariaDB cannot tell its rows apart.
-    :raises MigrationRefused: if triggers would fire. Nothing was changed.
+    :raises MigrationRefused: if triggers would fire and *update_triggers* does not allow it. Nothing was changed.
     :raises PublicIdCollision: if the unique index exists already, and no free id is found.
     """
     pace = Pace(batch_seconds, pause, wait_while)
@@ -179,8 +182,8 @@ class _Patience:
         waited = now - self.since
         if waited > _WITHOUT_CLAIM:
             log.warning(
-                "%s: for %.0f s, other processes have claimed all rows without an id; this one ends. If none works on "
-                "the table, a connection that was not closed has the claim: end it, and run the backfill again",
+                "%s: for %.0f s, other processes have claimed all rows without an id, so this one ends. If no other "
+                "backfill is running, a connection that was left open holds the claim: end it, and run this again",
                 *(self.target, waited),
             )
             return True

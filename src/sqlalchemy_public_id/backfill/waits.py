@@ -1,6 +1,6 @@
-"""What a backfill waits for: a replica, the load of the server, a file of an operator.
+"""Reasons for a backfill to wait: a replica that lags behind, a busy server, or a file that an operator creates.
 
-They are functions for ``wait_while`` of the operations, and of :func:`sqlalchemy_public_id.backfill.run`.
+Pass one of them as ``wait_while`` to an operation, or to :func:`sqlalchemy_public_id.backfill.run`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ class _Wait(ABC):
 
 
 class MaxLoad(_Wait):
-    """Return True while other sessions of the server execute more than *statements* statements.
+    """Wait while other sessions of the server run more than *statements* statements.
 
-    On PostgreSQL they are the active sessions in ``pg_stat_activity``, on MySQL and MariaDB ``Threads_running``.
+    PostgreSQL counts the active sessions in ``pg_stat_activity``; MySQL and MariaDB report ``Threads_running``.
 
-    :raises ConfigurationError: if the database does not tell: SQLite has no sessions of others, and PostgreSQL shows
-        what sessions of other roles do to members of ``pg_read_all_stats`` only.
+    :raises ConfigurationError: if *statements* is negative. A call raises it if the database does not report its load:
+        SQLite has no other sessions, and PostgreSQL shows those of other roles only to members of
+        ``pg_read_all_stats``.
     """
 
     def __init__(self, statements: int) -> None:
@@ -66,17 +67,17 @@ class MaxLoad(_Wait):
         self.statements = statements
 
     def running(self, connection: Connection) -> int:
-        """Return how many statements other sessions execute now."""
+        """Return the number of statements that other sessions are running."""
         name = connection.dialect.name
         if name in ("mysql", "mariadb"):
             return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
         if name != "postgresql":
-            raise ConfigurationError(f"{name} does not tell its load; expected PostgreSQL, MySQL or MariaDB")
+            raise ConfigurationError(f"{name} does not report its load; expected PostgreSQL, MySQL or MariaDB")
         row = connection.execute(_ACTIVE).one()
         if row.hidden:
             raise ConfigurationError(
-                f"PostgreSQL hides from {row.role} what sessions of other roles do; "
-                f"run GRANT pg_read_all_stats TO {row.role}, or do not wait for the load"
+                f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
+                f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
             )
         return int(row.active)
 
@@ -86,7 +87,7 @@ class MaxLoad(_Wait):
 
 
 class PauseFile(_Wait):
-    """Return True while the file *path* exists."""
+    """Wait while the file *path* exists."""
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
@@ -96,14 +97,14 @@ class PauseFile(_Wait):
 
 
 class MaxLag(_Wait):
-    """Return True while a replica is more than some seconds behind.
+    """Wait while a replica is more than *seconds* behind.
 
-    On PostgreSQL, positions of the primary are remembered with their time, and compared with the position that the
-    replica has replayed. MySQL and MariaDB report the seconds. A replica that does not answer, or whose replication has
-    stopped, counts as behind.
+    MySQL and MariaDB report the lag in seconds. On PostgreSQL it is measured: the positions of the primary are recorded
+    with their times, and compared with the position that the replica has replayed. A replica counts as behind if it
+    does not answer, or if its replication has stopped.
 
     :param replica: an engine for the replica.
-    :param seconds: the lag from which the backfill waits.
+    :param seconds: how many seconds the replica may be behind.
     """
 
     def __init__(self, replica: Engine, seconds: float = 10.0) -> None:
@@ -121,10 +122,10 @@ class MaxLag(_Wait):
         return f"the replica is {lag:.1f} s behind" if lag > self.seconds else None
 
     def lag(self, connection: Connection) -> float | None:
-        """Return the seconds that the replica is behind; ``None`` if it does not replicate.
+        """Return how many seconds the replica is behind; ``None`` if it does not answer or does not replicate.
 
-        :param connection: one of the primary.
-        :raises ConfigurationError: if the replica is none.
+        :param connection: a connection to the primary.
+            :raises ConfigurationError: if the server is not a replica.
         """
         try:
             with self.replica.connect() as replica:
@@ -164,4 +165,4 @@ def _reported_lag(replica: Connection) -> float | None:
 
 def _no_replica(engine: Engine) -> ConfigurationError:
     url = engine.url.set(query={}).render_as_string(hide_password=True)
-    return ConfigurationError(f"{url} is no replica; pass the URL of a server that replicates the primary")
+    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")

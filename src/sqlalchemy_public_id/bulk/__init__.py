@@ -58,7 +58,7 @@ def insert_many(
     """
     session = session_of(session)
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
-        raise ValueError(f"batch is {safe_repr(batch)}, expected a whole number from 1")
+        raise ValueError(f"batch is {safe_repr(batch)}, expected a whole number of 1 or more")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is {safe_repr(progress)}, expected a function of the number of objects so far")
     if iscoroutinefunction(progress):

@@ -1,7 +1,7 @@
 """The ``public-id`` command: ids, formats, and databases that contain them. Needs the extra ``cli``.
 
-Results go to stdout, notes and errors to stderr. The exit status is 0 for success, 1 if a problem was found or rows are
-left, 2 if the command could not run, and 130 after Ctrl-C.
+Results go to stdout, notes and errors to stderr. The exit status is 0 for success, 1 if a problem was found or rows
+remain, 2 if the command could not run, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations

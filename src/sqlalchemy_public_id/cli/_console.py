@@ -25,7 +25,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import parse
 
 _EXIT_STATUS = (
-    "The exit status is 0 for success, 1 if a problem was found or rows are left, 2 if the command could not run, and "
+    "The exit status is 0 for success, 1 if a problem was found or rows remain, 2 if the command could not run, and "
     "130 after Ctrl-C."
 )
 _URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://… or sqlite:///file.db"
@@ -136,7 +136,7 @@ def _parse_url(text: str) -> URL:
         raise UsageProblem(f"this is not the URL of a database; {_URLS}") from None
     file = url.database if url.get_backend_name() == "sqlite" else None
     if file and not file.startswith((":memory:", "file:")) and not Path(file).exists():
-        raise UsageProblem(f"there is no file {file!r}; SQLite would create an empty one")
+        raise UsageProblem(f"there is no file {file!r}, and SQLite would create an empty one; correct the path")
     return url
 
 

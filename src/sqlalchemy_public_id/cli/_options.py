@@ -32,7 +32,7 @@ def _place(context: click.Context, parameter: click.Parameter, words: tuple[str,
     is_url = bool(words) and "://" in words[0]
     url = words[0] if is_url else os.environ.get("DATABASE_URL", "")
     if not url and not context.resilient_parsing:
-        raise click.UsageError("there is no URL of a database: write it before the tables, or set DATABASE_URL")
+        raise click.UsageError("there is no database URL; write it before the tables, or set DATABASE_URL")
     return Place(url, words[1:] if is_url else words)
 
 
@@ -46,77 +46,98 @@ def _number(name: str, least: int, help: str, **more: Any) -> Decorator:
 
 PLACE: Sequence[Decorator] = (
     click.argument("place", nargs=-1, callback=_place, metavar="[URL] [TABLE]..."),
-    click.option("--all", "all_tables", is_flag=True, help="All tables, instead of TABLE."),
+    click.option("--all", "all_tables", is_flag=True, help="Work on all tables instead of the named ones."),
     click.option(
         "--models",
         **MODELS,
-        help="Take columns, formats and names from these models; --all are the tables of theirs with public ids.",
+        help="Read columns, formats and index names from these models. --all means every model with public ids.",
     ),
 )
 COLUMN: Sequence[Decorator] = (
-    click.option("--column", help="The column of public ids.  [default: public_id]"),
-    click.option("--schema", help="The schema of the tables.  [default: that of the connection]"),
+    click.option("--column", help="The column that stores the public ids.  [default: public_id]"),
+    click.option("--schema", help="The schema of the tables.  [default: the default schema of the connection]"),
     click.option("--format", **FORMAT, help="The format of the ids.  [default: NanoId()]"),
-    click.option("--unique-name", metavar="NAME", help="The unique index, if there is none.  [default: uq_…]"),
-    click.option("--collation", metavar="NAME", help="Change the collation of a column that exists: bytes, or a name."),
-    _choice("--keeps", Keeps, "What 'loosen' leaves: it was there before."),
+    click.option(
+        "--unique-name",
+        metavar="NAME",
+        help="The name for the unique index if the migration creates it.  [default: uq_…]",
+    ),
+    click.option(
+        "--collation",
+        metavar="NAME",
+        help="Change the collation of an existing column: 'bytes' for an exact comparison, or the name of a collation.",
+    ),
+    _choice("--keeps", Keeps, "What 'loosen' leaves in place because the column had it before."),
     _choice(
         "--server-default",
         ServerDefault,
-        "Ids of writers that pass none: generate them always, until the contract, or never.  [default: keep]",
+        "Whether the database generates ids that writers omit: always, until 'contract', or never.  [default: keep]",
     ),
-    click.option("--comment", metavar="TEXT", help="The comment of the column."),
+    click.option("--comment", metavar="TEXT", help="A comment to store with the column."),
 )
 """They are the arguments of :meth:`PublicIdColumn.of`, and ``None`` if they are left out."""
-TRIGGERS = _choice("--update-triggers", Triggers, "If triggers would fire for the new ids.", default="refuse")
+TRIGGERS = _choice(
+    "--update-triggers", Triggers, "What to do if the backfill would fire triggers of the table.", default="refuse"
+)
 CONSENT: Sequence[Decorator] = (
     TRIGGERS,
-    _choice("--on-duplicate", OnDuplicate, "If rows share an id: replace all but the first.", default="refuse"),
-    _choice("--on-invalid", OnInvalid, "If the format does not accept a stored id.", default="refuse"),
-    click.option("--allow-lock", is_flag=True, help="Accept steps for which writers wait."),
+    _choice(
+        "--on-duplicate",
+        OnDuplicate,
+        "What to do if several rows have one id. 'replace' keeps it in the first row.",
+        default="refuse",
+    ),
+    _choice("--on-invalid", OnInvalid, "What to do with stored ids that the format does not accept.", default="refuse"),
+    click.option("--allow-lock", is_flag=True, help="Allow steps that make writers wait."),
 )
 PATIENCE: Sequence[Decorator] = (
     click.option(
         "--lock-timeout",
         **_SECONDS,
         default=Patience.lock_timeout,
-        help="How long a step, and all others behind it, wait for a lock on the table.",
+        help="How long a step waits for a lock on the table. Other sessions queue behind it meanwhile.",
     ),
-    _number("--attempts", 1, "How often a step tries to get its lock.", default=Patience.attempts),
+    _number("--attempts", 1, "How often a step tries to get its lock before it gives up.", default=Patience.attempts),
     click.option(
         "--index-timeout",
         **_SECONDS,
         default=Patience.index_timeout,
-        help="How long the build of the index waits for open transactions.",
+        help="How long the index build waits for open transactions to end.",
     ),
 )
 PACE: Sequence[Decorator] = (
     click.option(
-        "--batch-seconds", **_SECONDS, default=Pace.batch_seconds, help="How long a batch of rows should take."
+        "--batch-seconds",
+        **_SECONDS,
+        default=Pace.batch_seconds,
+        help="How long one batch of rows should take. The number of rows adapts.",
     ),
     click.option(
         "--pause",
         type=click.FloatRange(min=0),
         metavar="SHARE",
         default=Pace.pause,
-        help="The rest after a batch, as a share of its time.",
+        help="How long to pause after a batch, as a share of its duration.",
     ),
     click.option(
         "--replica",
         metavar="URL",
         envvar="PUBLIC_ID_REPLICA_URL",
         show_envvar=True,
-        help="Wait while this replica is behind.",
+        help="Wait while this replica lags behind.",
     ),
-    click.option("--max-lag", **_SECONDS, default=10.0, help="How far the replica may be behind."),
+    click.option("--max-lag", **_SECONDS, default=10.0, help="How far the replica may lag behind."),
     _number(
         "--max-load",
         0,
-        "Wait while other sessions execute more statements than that: the active ones of PostgreSQL, "
-        "Threads_running of MySQL and MariaDB.",
+        "Wait while other sessions run more statements than this (active sessions on PostgreSQL, Threads_running on "
+        "MySQL and MariaDB).",
     ),
     click.option(
-        "--pause-file", type=click.Path(), metavar="PATH", help="Wait while this file exists: create it to pause."
+        "--pause-file",
+        type=click.Path(),
+        metavar="PATH",
+        help="Wait while this file exists. Create it to pause, and remove it to continue.",
     ),
 )
 

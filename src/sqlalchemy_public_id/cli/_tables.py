@@ -28,7 +28,9 @@ def base_argument(text: str) -> Any:
     except AttributeError:
         raise click.BadParameter(f"the module {module_name!r} has no {name!r}") from None
     if not hasattr(getattr(base, "registry", None), "mappers"):
-        raise click.BadParameter(f"{text} is no declarative base; expected a class such as class Base(DeclarativeBase)")
+        raise click.BadParameter(
+            f"{text} is not a declarative base; expected a class such as class Base(DeclarativeBase)"
+        )
     return base
 
 
@@ -45,17 +47,19 @@ def chosen_targets(engine: Engine, given: dict[str, Any], *, needs_models: bool)
     tables, base = given["place"].tables, given["models"]
     described = fields_of(PublicIdColumn, given)
     if bool(tables) == given["all_tables"]:
-        raise click.UsageError("name tables, or write --all" if not tables else "--all leaves no table to name")
+        raise click.UsageError(
+            "name the tables, or pass --all" if not tables else "pass either tables or --all, not both"
+        )
     if base is None and given["all_tables"] and needs_models:
         raise click.UsageError("--all needs --models MODULE:BASE; without models, name the tables")
     if base is None:
         names = tables or inspect(engine).get_table_names(schema=given["schema"])
         return [PublicIdColumn.of(name, **described) for name in names]
     if described:
-        raise click.UsageError(f"the models describe the column: leave out {', '.join(sorted(described))}")
+        raise click.UsageError(f"the models already describe the column, so leave out {', '.join(sorted(described))}")
     columns = [column for table in base.metadata.tables.values() for column in public_id_columns(table)]
     declared = [target for column in columns if (target := read_declared(column, engine.dialect)) is not None]
     targets = [target for target in declared if not tables or target.table in tables]
     if unknown := {*tables} - {target.table for target in targets}:
-        raise click.UsageError(f"no model has a unique public id in {', '.join(sorted(unknown))}")
+        raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
     return targets

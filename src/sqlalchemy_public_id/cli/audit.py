@@ -50,22 +50,22 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     )
 )
 @click.argument("url", envvar="DATABASE_URL", metavar="[URL]")
-@click.option("--schema", help="The schema; by default the usual one.")
-@click.option("--table", "tables", multiple=True, help="Check only this table; repeatable.")
-@click.option("--column", default="public_id", show_default=True, help="The column of public ids.")
+@click.option("--schema", help="The schema to check.  [default: the default schema of the connection]")
+@click.option("--table", "tables", multiple=True, help="Check only this table. Repeatable.")
+@click.option("--column", default="public_id", show_default=True, help="The column that stores the public ids.")
 @click.option(
     "--table-format",
     "formats",
     type=table_format_argument,
     metavar="TABLE=FORMAT",
     multiple=True,
-    help="The format of a table; repeatable.",
+    help="The format of the ids in a table, which is guessed otherwise. Repeatable.",
 )
 @click.option(
     "--models",
     type=base_argument,
     metavar="MODULE:BASE",
-    help="Take formats, and the names of missing indexes, from these models.",
+    help="Read formats and the names of indexes from these models.",
 )
 @click.option(
     "--cluster",
@@ -73,16 +73,22 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     type=_table_cluster_argument,
     metavar="TABLE=CLUSTER",
     multiple=True,
-    help="The cluster of a table if the database does not store it, or its keys, TABLE=FIRST-LAST; repeatable.",
+    help="The cluster number of a table, or its range of keys as TABLE=FIRST-LAST, if the database does not store it. "
+    "Repeatable.",
 )
-@click.option("--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="Rows to read per table.")
-@click.option("--defaults", is_flag=True, help="List each table whose ids the database does not generate.")
-@click.option("--remedies/--no-remedies", default=True, help="Show the statements that mend a problem.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form.")
+@click.option(
+    "--sample", type=click.IntRange(min=1), default=10_000, show_default=True, help="How many rows to read per table."
+)
+@click.option("--defaults", is_flag=True, help="Also list each table whose ids the database does not generate.")
+@click.option("--remedies/--no-remedies", default=True, help="Show the statements that repair each problem.")
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format."
+)
 def audit(url: str, tables: tuple[str, ...], models: Any, remedies: bool, output: str, **options: Any) -> None:
-    """Check the public ids of every table in the database at URL. Changes nothing.
+    """Check the public ids and keys of the database at URL.
 
-    The exit status is 1 if there is a warning or an error, and 2 if the database could not be checked.
+    Reads the catalogs and a sample of the rows, and changes nothing. The exit status is 1 if there is a warning or an
+    error, and 2 if the database could not be checked.
     """
     options |= {name: dict(options[name]) for name in ("formats", "clusters")}  # from pairs
     with connect(url) as engine:

@@ -38,22 +38,22 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "s
 @click.group(cls=_Group, context_settings=_SETTINGS)
 @click.version_option(__version__, message="%(version)s")
 def public_id() -> None:
-    """Generate and inspect public ids, and maintain databases that contain them.
+    """Generate and inspect public ids; check and migrate the databases that store them.
 
-    FORMAT is written as in Python: NanoId, 'NanoId(length=16, prefix="cus")'. URL is a database URL of SQLAlchemy,
-    postgresql+psycopg://user@host/database; without it, the environment variable DATABASE_URL is. Other users of the
-    machine can read arguments, but not variables: a password belongs there.
+    Write FORMAT as in Python: NanoId, or 'NanoId(length=16, prefix="cus")'. URL is an SQLAlchemy database URL, such as
+    postgresql+psycopg://user@host/database. Without it, the command uses the environment variable DATABASE_URL. Put
+    passwords there, because other users of the machine can read the arguments of a command.
 
-    The exit status is 0 for success, 1 if a problem was found or rows are left, 2 if the command could not run, and
+    The exit status is 0 for success, 1 if a problem was found or rows remain, 2 if the command could not run, and
     130 after Ctrl-C.
     """
 
 
 @public_id.command(epilog=example_lines("public-id new", "public-id new 'NanoId(prefix=\"cus\")' -n 3"))
 @click.argument("format", type=format_argument, default="NanoId")
-@click.option("-n", "count", type=click.IntRange(min=0), default=1, help="The number of ids.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=1, help="How many ids to generate.")
 def new(format: Format, count: int) -> None:
-    """Print new ids of FORMAT, one per line."""
+    """Generate ids of FORMAT, one per line."""
     while count > 0:
         ids = format.generate_many(min(count, _BATCH))
         click.echo("\n".join(ids))
@@ -62,14 +62,16 @@ def new(format: Format, count: int) -> None:
 
 @public_id.command(epilog=example_lines("public-id budget", "public-id budget 'NanoId(length=10)' --per-hour 5000"))
 @click.argument("format", type=format_argument, default="NanoId")
-@click.option("--per-hour", type=click.FloatRange(min=0, min_open=True), default=1000, help="Ids per hour.")
 @click.option(
-    "--ids", "counts", type=click.IntRange(min=2), multiple=True, help="Add a line for this number of ids; repeatable."
+    "--per-hour", type=click.FloatRange(min=0, min_open=True), default=1000, help="How many ids you issue per hour."
+)
+@click.option(
+    "--ids", "counts", type=click.IntRange(min=2), multiple=True, help="Add a line for this number of ids. Repeatable."
 )
 def budget(format: Format, per_hour: float, counts: tuple[int, ...]) -> None:
-    """Show after how many ids of FORMAT, and how many years, a collision is likely.
+    """Estimate how many ids FORMAT can issue before a collision.
 
-    Ids that begin with the time can only collide with ids of the same time.
+    Ids that begin with a time can collide only with ids of the same time.
     """
     space = format.budget()
     lines = {(space.ids_at(probability), probability) for probability in _PROBABILITIES}
@@ -104,9 +106,9 @@ def _years(hours: float) -> str:
 @public_id.command(epilog=example_lines('alembic init -t "$(public-id template)" migrations'))
 @click.argument("name", type=click.Choice(["generic", "async"]), default="generic")
 def template(name: str) -> None:
-    """Print the path of the template for 'alembic init'.
+    """Print the path of a template for 'alembic init'.
 
-    The template serves synchronous and asynchronous drivers, so both names of Alembic's own templates mean it.
+    One template works with synchronous and asynchronous drivers, so both names print its path.
     """
     folders = [folder / "generic" for folder in _TEMPLATES]
     existing = next((folder for folder in folders if folder.is_dir()), None)

@@ -31,16 +31,16 @@ from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
     )
 )
 @click.argument("id")
-@click.option("--format", **FORMAT, help="The expected format; guessed without it.")
-@click.option("--models", "base", **MODELS, help="Name the models that ID can be of.")
-@click.option("--url", metavar="URL", help="With --models: look for the row in this database.")
+@click.option("--format", **FORMAT, help="The format that ID should have, which is guessed otherwise.")
+@click.option("--models", "base", **MODELS, help="Show which of these models ID may belong to.")
+@click.option("--url", metavar="URL", help="With --models, look for the row in this database.")
 def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
-    """Show format, prefix, time and check digit of ID, and why it is malformed.
+    """Describe ID: format, prefix and time, or why it is malformed.
 
-    With --format, the exit status is 1 if ID is not well-formed; with --url, if no row has it.
+    The exit status is 1 if ID does not have the format of --format, or if no row in the database of --url has it.
 
-    If ID is -, ids are read from the standard input, one per line. With --format, only those that are not well-formed
-    are shown, with their lines.
+    If ID is -, read ids from the standard input, one per line. With --format, show only the malformed ones, each with
+    its line number.
     """
     if url is not None and base is None:
         raise click.UsageError("--url needs --models MODULE:BASE, the models of the database")

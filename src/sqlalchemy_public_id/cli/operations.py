@@ -210,10 +210,12 @@ _JOBS = click.option(
     type=click.IntRange(1, 15),
     metavar="NUMBER",
     default=1,
-    help="The number of tables to work on at the same time.",
+    help="How many tables to work on at the same time.",
 )
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the steps and what stands in the way. Change nothing.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+_DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Print the steps, their locks and all obstacles. Changes nothing."
+)
+_YES = click.option("--yes", is_flag=True, help="Drop without asking for confirmation.")
 
 
 def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -> click.Command:
@@ -233,43 +235,43 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
     return command
 
 
-_AGAIN = "After a failure or Ctrl-C, the same command continues with what is left."
+_AGAIN = "After a failure or Ctrl-C, run the same command again to continue."
 
 OPERATIONS: Sequence[click.Command] = (
     _command(
         "add",
-        "Give each TABLE in use a column of public ids.",
-        f"These are the phases expand, backfill and contract, one after the other. {_AGAIN}",
+        "Add public ids to each TABLE while it stays in use.",
+        f"Runs expand, backfill and contract, one after the other. {_AGAIN}",
         *(CONSENT, PATIENCE, PACE),
     ),
     _command(
         "expand",
-        "Add the column of ids to each TABLE, nullable.",
-        f"The database gives ids to new rows from then on. {_AGAIN}",
+        "Add a nullable column for public ids to each TABLE.",
+        f"From then on, the database generates the ids of new rows. {_AGAIN}",
         *(CONSENT, PATIENCE),
     ),
     _command(
         "backfill",
-        "Store an id in each row that has none, in short batches.",
-        f"Several processes may work on one table, beside readers and writers. {_AGAIN}",
+        "Generate ids for existing rows without one, in short batches.",
+        f"Readers and writers can go on. To speed it up, start several processes for one table. {_AGAIN}",
         *([TRIGGERS], PACE),
     ),
     _command(
         "contract",
         "Make the column of each TABLE unique and NOT NULL.",
-        f"The index is built beside readers and writers. All rows must have an id. {_AGAIN}",
+        f"Every row needs an id first. Readers and writers can go on while the index is built. {_AGAIN}",
         *(CONSENT, PATIENCE),
     ),
     _command(
         "loosen",
-        "Undo contract: allow NULL, and drop the unique index.",
-        f"The ids stay. {_AGAIN}",
+        "Undo contract: drop the unique index and allow NULL.",
+        f"The ids remain in the table. {_AGAIN}",
         PATIENCE,
     ),
     _command(
         "drop",
-        "Drop the column of each TABLE, and with it the ids.",
-        f"The index and the default go as well. Links that contain the ids are dead. {_AGAIN}",
+        "Drop the public ids of each TABLE: column, index and default.",
+        f"The ids cannot be restored, and links that contain them stop working. {_AGAIN}",
         *(PATIENCE, [_YES]),
     ),
 )

@@ -32,13 +32,14 @@ from sqlalchemy_public_id.operation import examine
 @click.option(
     "--output",
     type=click.Choice(["text", "table", "json"]),
-    help="Steps with their statements, a line for each table, or everything for programs.  "
+    help="text: steps and statements. table: one line per table. json: everything, for programs.  "
     "[default: text; table with --all]",
 )
 def plan(output: str | None, **given: Any) -> None:
-    """Print what 'public-id add' would do to each TABLE: steps, statements, locks, time and all obstacles.
+    """Preview the migration of each TABLE: steps, locks, obstacles.
 
-    Nothing is changed. The exit status is 1 if there is an obstacle. The other commands have --dry-run.
+    Shows what 'public-id add' would do, with its statements and the estimated time, and changes nothing. The exit
+    status is 1 if there is an obstacle. To preview another command, run it with --dry-run.
     """
     consent = Consent(**fields_of(Consent, given))
     with connect(given["place"].url) as engine, engine.connect() as connection:

@@ -42,10 +42,10 @@ _ALIASES: tuple[type[Any], ...] = (
 
 
 class NotAKey:
-    """Says that a field of a :class:`PublicModel` is no integer key, although it could be one.
+    """Mark a field of a :class:`PublicModel` that is not an integer key, although its type could hold one.
 
-    ``orders: Annotated[int, NotAKey()]`` shows a number that a hybrid or a property computes, or a part of a composite
-    key that is no secret.
+    For example, ``orders: Annotated[int, NotAKey()]`` shows a number that a hybrid or a property computes, or a part of
+    a composite key that is not secret.
     """
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Old links: integer keys that an application has shown before its rows had public ids, and accepts until a day."""
+"""Old links with integer keys, from the time before the public ids, which an application accepts until a given day."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
 @dataclass(frozen=True)
 class LegacyKeys:
-    """Keys in old links: those of the rows that existed when the public ids came, until a day.
+    """Accept old links, which contain integer keys, until a given day.
 
-    A text that the format accepts is always a public id. Every other one is a key if it has the digits of a number from
-    1 to *up_to*, without leading zeros, and *until* has not passed. An answer to such a link has the headers
-    ``Deprecation`` (:rfc:`9745`) and ``Sunset`` (:rfc:`8594`), and a line of the log has their number so far.
+    A string that the format accepts is always a public id. Any other string counts as a key if it is a number from 1 to
+    *up_to* without leading zeros, and *until* has not passed. The answer to such a link has the headers ``Deprecation``
+    (:rfc:`9745`) and ``Sunset`` (:rfc:`8594`). Each old link is logged, with the number of them so far.
 
-    :param up_to: the largest key that was shown. Later keys were never in a link, and are never accepted.
-    :param until: the last day on which they are accepted, in UTC.
-    :param since: the day on which the public ids came, for the header ``Deprecation``; by default long ago.
-    :raises ConfigurationError: for a number below 1, or what is no day.
+    :param up_to: the largest key that links contained before you introduced public ids. Larger keys are never accepted.
+    :param until: the last day on which old links work, in UTC.
+    :param since: the day on which you introduced public ids, for the header ``Deprecation``; 1970-01-01 by default.
+    :raises ConfigurationError: if *up_to* is not a whole number of 1 or more, or a day is not a ``datetime.date``.
 
     >>> from datetime import date
     >>> keys = LegacyKeys(up_to=48_113, until=date(9999, 6, 1))
@@ -50,18 +50,18 @@ class LegacyKeys:
 
     def __post_init__(self) -> None:
         if type(self.up_to) is not int or self.up_to < 1:
-            raise ConfigurationError(f"up_to is {safe_repr(self.up_to)}, expected a number from 1")
+            raise ConfigurationError(f"up_to is {safe_repr(self.up_to)}, expected a whole number of 1 or more")
         for name in ("until", "since"):
             if type(getattr(self, name)) is not date:
                 raise ConfigurationError(f"{name} is {safe_repr(getattr(self, name))}, expected a datetime.date")
 
     @property
     def pattern(self) -> str:
-        """The pattern of their texts, for documentation: it accepts larger numbers of as many digits."""
+        """A regular expression for the keys, for documentation. It also accepts larger numbers of as many digits."""
         return f"^[1-9][0-9]{{0,{len(str(self.up_to)) - 1}}}$"
 
     def key_in(self, text: object) -> int | None:
-        """Return the key that *text* is, or ``None`` if none is accepted."""
+        """Return *text* as a key, or ``None`` if it is not an accepted key."""
         if not isinstance(text, str) or not (text.isascii() and text.isdecimal()):
             return None
         if text[0] == "0" or len(text) > len(str(self.up_to)) or _today() > self.until:
@@ -71,7 +71,7 @@ class LegacyKeys:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of an answer to an old link."""
+        """The headers for the answer to an old link."""
         return {
             "Deprecation": f"@{int(_midnight(self.since).timestamp())}",
             "Sunset": format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True),
@@ -114,7 +114,7 @@ def key_column(model: type[Any]) -> ColumnElement[int]:
     types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
     if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
         raise ConfigurationError(
-            f"legacy_keys= is for models with one integer key, and {safe_repr(model)} has another one"
+            f"legacy_keys= needs a model with a single integer key, which {safe_repr(model)} does not have"
         )
     attribute: ColumnElement[int] = getattr(model, mapper.get_property_by_column(columns[0]).key)
     return attribute

@@ -1,14 +1,14 @@
-"""Find the integer keys that a FastAPI application shows or takes, for a test of that application.
+"""Find the integer keys that a FastAPI application shows or takes. Use it in a test of the application.
 
 .. code-block:: text
 
     def test_no_integer_key_leaves() -> None:
         assert lint_app(app) == []
 
-It reads the OpenAPI documents of the application and of those mounted in it: responses, bodies and parameters, and the
-webhooks and callbacks, whose bodies go out. A number with the name of a key of a mapped class is a leak, except in a
-:class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks what it reads. What a response does not describe,
-such as ``dict``, ``Any`` or a route without a response model, is a note.
+The lint reads the OpenAPI documents of the application and of applications mounted in it: responses, bodies,
+parameters, webhooks and callbacks. A number with the name of a key of a mapped class is a leak, except in a
+:class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks its fields itself. A response that is not
+described, because of ``dict``, ``Any`` or a missing response model, is a note.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class Finding:
 
     method: str
     route: str
-    """The path, with the names of its parameters; the name of a webhook."""
+    """The path with the names of its parameters, or the name of a webhook."""
     where: str
-    """``response 200``, ``body``, or ``path``, ``query``, ``header``, ``cookie`` for a parameter; prefixed with
-    ``webhook`` or ``callback`` for one of these."""
+    """``response 200``, ``body``, or the place of a parameter: ``path``, ``query``, ``header`` or ``cookie``. Webhooks
+    and callbacks have ``webhook`` or ``callback`` in front of it."""
     field: str
-    """The way to the value, such as ``items[].customer.id``; empty for the whole."""
+    """The path to the value, such as ``items[].customer.id``; empty for the whole body."""
     column: str | None
-    """The key, such as ``customer.id``; ``None`` if the value cannot be checked."""
+    """The key column, such as ``customer.id``; ``None`` if the value cannot be checked."""
     advice: str
-    """The fix: the code to write instead."""
+    """What to write instead."""
 
     @property
     def is_leak(self) -> bool:
-        """True for an integer key, False for a note."""
+        """``True`` for an integer key, ``False`` for a note."""
         return self.column is not None
 
     def __str__(self) -> str:
@@ -65,16 +65,17 @@ class Finding:
 def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterable[str] = ()) -> list[Finding]:
     """Return the integer keys that *app* shows or takes, and what cannot be checked, in the order of its routes.
 
-    What no OpenAPI document has is not seen: a route with ``include_in_schema=False``, one of another framework, a web
-    socket; the attribute that a plain model reads or shows under an alias; the keys of a dictionary; the numbers that a
-    string is made of; what a serializer without a return type returns; the classes that ``SerializeAsAny`` serializes.
+    The lint sees only what an OpenAPI document contains. It misses routes with ``include_in_schema=False``, routes of
+    other frameworks, and web sockets. It also misses the attribute that a plain model reads or shows under an alias,
+    the keys of dictionaries, numbers inside strings, the output of serializers without a return type, and the classes
+    that ``SerializeAsAny`` serializes.
 
-    :param bases: declarative bases, registries or mapped classes; a class stands for all of its registry. The default
-        is every subclass of SQLAlchemy's ``DeclarativeBase``. Bases made with ``declarative_base()`` or ``registry()``,
-        and those of SQLModel, have to be named.
+    :param bases: declarative bases, registries or mapped classes; a class stands for its whole registry. The default is
+        every subclass of SQLAlchemy's ``DeclarativeBase``. Pass bases that ``declarative_base()`` or ``registry()``
+        made, and SQLModel tables.
     :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
-    :raises ConfigurationError: if one of *bases* is none of these, if there are no mapped classes, or if there is no
-        such route as one of *allow*.
+    :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, or if a
+        route in *allow* does not exist.
     """
     keys = _Keys(_mappers(bases))
     allowed, unused = [*allow], {*allow}
@@ -88,7 +89,9 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
                 problems = dict.fromkeys(_Reader(keys, schemas, bool(kind)).problems(operation))
                 findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
     if unused:
-        raise ConfigurationError(f"allow has {', '.join(map(repr, sorted(unused)))}, and the application no such route")
+        raise ConfigurationError(
+            f"allow contains {', '.join(map(repr, sorted(unused)))}, but the application has no such route"
+        )
     return findings
 
 

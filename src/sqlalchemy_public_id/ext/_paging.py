@@ -31,7 +31,7 @@ _SEVERAL = (list, tuple, set, frozenset)
 
 @dataclass(frozen=True)
 class Matches:
-    """How a field of a filter selects rows: a function of its value that returns a condition.
+    """A condition of your own for a field of a filter: a function that takes the value and returns the condition.
 
     ``since: Annotated[datetime | None, Matches(lambda since: Ticket.created_at >= since)] = None``
     """
@@ -56,24 +56,26 @@ def page_of(
 ) -> Callable[..., Awaitable[lookup.Page[M]]]:
     """Build a dependency that returns a page of the rows of *model*: ``?limit=50&sort=-priority&after=…``.
 
-    It calls :func:`sqlalchemy_public_id.lookup.page`, whose statement selects what the references of its rows show. A
-    limit, cursor, name or filter that is not valid is 422, in the shape of FastAPI's own.
+    The page comes from :func:`sqlalchemy_public_id.lookup.page`, and the public ids of references are loaded with it.
+    An invalid limit, cursor, name or filter is answered with 422, in the shape of FastAPI's own answers.
 
     :param session: a dependency that returns a ``Session`` or an ``AsyncSession``, as for :func:`by_public_id`.
-    :param sort: what a client may sort by: names of attributes, or names and expressions, ``{"city": Address.city}``.
-        A minus sign before a name is the descending order. The parameter can be repeated.
-    :param default: the order if the client names none, such as ``["-priority"]``; that of the keys by default.
-    :param newest_first: sort rows that are equal in the order by their keys in descending order.
-    :param filter: a Pydantic model, whose fields are parameters, by all the names that it accepts. One that is set has
-        to be equal to the attribute of *model* with its name, or one of its values if it is a list; a field with
-        :class:`Matches` has its own condition. The model itself validates the query, so ``extra="forbid"`` refuses
-        other parameters than its own and those of the page.
-    :param scope: a dependency that returns a condition. Rows outside of it are left out, and are unknown as cursors.
+    :param sort: what clients may sort by: names of attributes, or a mapping of names to expressions, such as
+        ``{"city": Address.city}``. Clients put a minus sign before a name for descending order, and can repeat the
+        parameter.
+    :param default: the order if the client sends none, such as ``["-priority"]``. By default, rows are sorted by key.
+    :param newest_first: sort by key in descending order where rows are otherwise equal.
+    :param filter: a Pydantic model whose fields become parameters, under all the names that it accepts. If a client
+        sets one, the attribute of *model* with its name must be equal to it, or to one of its values if it is a list.
+        For any other condition, use :class:`Matches`. The model validates the query, so ``extra="forbid"`` refuses
+        unknown parameters.
+    :param scope: a dependency that returns a condition. Rows outside the condition are left out, and their ids are
+        unknown as cursors.
     :param options: loader options, such as ``selectinload(Ticket.tags)``.
-    :param limit: the number of rows of a page if the client names none, at most *max_limit*.
-    :param max_limit: the largest number of rows that a client can ask for.
+    :param limit: the number of rows on a page if the client sends none, at most *max_limit*.
+    :param max_limit: the largest number of rows that a client can request.
     :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
-    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :raises ConfigurationError: if *model* has no such public id, or if a name is not one of its attributes.
     """
     _mapped.public_id(model, attribute)
@@ -92,7 +94,7 @@ def page_of(
         chosen: Sequence[Any] = (),
     ) -> lookup.Page[M]:
         if after is not None and before is not None:
-            raise _unprocessable("before", "page_ambiguous", "a page has either after or before")
+            raise _unprocessable("before", "page_ambiguous", "pass either after or before, not both")
         query = select(model).where(*chosen).options(*options)
         where = None
         if scope is not None:
@@ -157,7 +159,7 @@ def _unprocessable(name: str, kind: str, message: str) -> RequestValidationError
 def _check_attribute(what: str, model: type[Any], name: str) -> None:
     # an attribute of the class, without its value: a reference has none before mappers are configured
     if getattr_static(model, name, None) is None:
-        raise ConfigurationError(f"{what} has {safe_repr(name)}, which is no attribute of {model.__name__}")
+        raise ConfigurationError(f"{what} has {safe_repr(name)}, which is not an attribute of {model.__name__}")
 
 
 # --- the order
@@ -204,7 +206,9 @@ def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Await
     paths = {name: list(_fields.read_paths(filter, name, field)) for name, field in fields.items()}
     for path in (path for each in paths.values() for path in each):
         if path[0] in _OWN:
-            raise ConfigurationError(f"{filter.__name__}.{path[0]} is a parameter of every page; name it otherwise")
+            raise ConfigurationError(
+                f"{filter.__name__}.{path[0]} is also a parameter of every page; choose another name"
+            )
     conditions = {name: _condition(model, filter, name, field) for name, field in fields.items()}
     lists = [name for name, field in fields.items() if _takes_several(field.annotation)]
     several = {path[0] for name, each in paths.items() for path in each if name in lists or len(path) > 1}

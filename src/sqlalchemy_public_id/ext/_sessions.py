@@ -38,7 +38,7 @@ def _unscoped(session: AsyncSession | Session | scoped_session[Session]) -> Any:
         return session
     if isinstance(session.registry, ThreadLocalRegistry):
         raise ConfigurationError(
-            "this scoped_session has a session for each thread, and a request has several threads, whose sessions "
+            "this scoped_session has a session for each thread, but a request runs in several threads, so sessions "
             "would stay open; give it a scopefunc that identifies the request, or let the dependency yield a Session"
         )
     return session()

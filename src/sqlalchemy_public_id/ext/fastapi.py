@@ -1,4 +1,4 @@
-"""FastAPI: rows by the public id in the path, errors as problem details, and a lint for integer keys.
+"""FastAPI: load rows by the public id in the path, answer errors, page through rows, and find leaked integer keys.
 
 >>> from typing import Annotated, Iterator
 >>> from fastapi import Depends, FastAPI
@@ -67,15 +67,15 @@ def by_public_id(
 
     :param session: a dependency that returns a ``Session`` or an ``AsyncSession``. A ``Session`` is used in a thread,
         so that it does not block the event loop. A ``scoped_session`` needs a ``scopefunc`` that identifies the
-        request: without one, it has a session for each thread, and a request has several threads.
-    :param param: the name of the path parameter; by default that of the model, ``customer_id`` for ``Customer``.
-    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+        request, because a request runs in several threads.
+    :param param: the name of the path parameter. The default comes from the model: ``customer_id`` for ``Customer``.
+    :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(Customer.orders)``.
-    :param scope: a dependency that returns a condition, such as ``Order.customer_id == user.id``. A row outside of it
-        is 404 like one that does not exist. ``sqlalchemy.true()`` selects all rows.
-    :param malformed: the status for a string that cannot be an id: 404 as for an unknown one, or 422 with the reason.
-    :param legacy_keys: the integer keys in old links that are accepted, until a day.
-    :raises ConfigurationError: if *model* has no such public id, or if old links would be answered 422.
+    :param scope: a dependency that returns a condition, such as ``Order.customer_id == user.id``. A row outside the
+        condition is answered with 404, like a missing row. Return ``sqlalchemy.true()`` to select all rows.
+    :param malformed: the status for a malformed id: 404, as for an unknown id, or 422 with the reason.
+    :param legacy_keys: the integer keys in old links to accept until a given day.
+    :raises ConfigurationError: if *model* has no such public id, or if ``malformed=422`` would refuse *legacy_keys*.
     """
     _mapped.public_id(model, attribute)
     if malformed not in (404, 422):
@@ -85,7 +85,9 @@ def by_public_id(
     schema: Any = as_id if malformed == 422 else WithJsonSchema(as_id.json_schema())
     if legacy_keys is not None:
         if malformed == 422:
-            raise ConfigurationError("malformed=422 refuses the keys of old links; leave it out with legacy_keys=")
+            raise ConfigurationError(
+                "malformed=422 would refuse the old links that legacy_keys= accepts; pass only one of them"
+            )
         key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
         key_column(model)  # which every old link needs
@@ -123,25 +125,26 @@ def by_public_id(
 
 
 def install(app: FastAPI, *, problem_details: bool = False) -> None:
-    """Add exception handlers to *app* that answer errors of this library, and describe the answers in OpenAPI.
+    """Add exception handlers to *app* for the errors of this library, and describe their answers in OpenAPI.
 
-    * 404: :class:`PublicIdNotFound`, for the row that was asked for;
+    * 404: :class:`PublicIdNotFound` for the requested row;
     * 422: :class:`PublicIdNotFound` with a field, for an unknown id in a body;
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    An id that did not come with the request, such as one of the application's settings, is a mistake of the server. It
-    is raised as a :class:`ConfigurationError` from the error, which is a 500 with its traceback in the log.
+    Without the handlers, :func:`by_public_id` still answers 404, but the other errors are answered with 500. A wrong id
+    that did not come with the request, such as one in your settings, is an error of the server. It is raised as a
+    :class:`ConfigurationError`, so the client gets a 500 and your log the traceback.
 
     The answers have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``.
-    With *problem_details*, they are problem details (:rfc:`9457`); those of FastAPI itself stay as they are.
+    They name models, fields and formats, but contain no keys, no SQL and no input. (The 422 that FastAPI itself builds
+    for a malformed body or parameter repeats the input, as for every type.) If JSON cannot represent the input of a
+    malformed request, the answer is 422 instead of 500.
 
-    These answers name models, fields and formats, and no values: they contain neither keys nor SQL nor the input. (The
-    422 that FastAPI itself builds for a malformed body or parameter repeats the input, as for every type.) The OpenAPI
-    document gets the response 404 for each operation with a public id in its path, and 409 where a client can send the
-    id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body. A malformed request whose input
-    JSON cannot represent is 422 instead of 500. Without this, :func:`by_public_id` answers 404 as an ``HTTPException``,
-    and the other errors are 500.
+    The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
+    send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.
+
+    :param problem_details: answer with problem details (:rfc:`9457`). FastAPI's own answers keep their shape.
     """
     answers = Problems() if problem_details else Answers()
     for error, handler in answers.handlers().items():

@@ -1,4 +1,4 @@
-"""Flask: a URL converter for public ids, and rows by public id or 404.
+"""Flask: a URL converter for public ids, and a function that returns a row by its public id or aborts with 404.
 
 >>> from flask import Flask
 >>> from sqlalchemy_public_id.ext.flask import get_or_404, register
@@ -49,18 +49,20 @@ def register(
     attribute: str | None = None,
     legacy_keys: LegacyKeys | None = None,
 ) -> None:
-    """Add a URL converter to *app*: rules write ``<name:argument>`` for the public ids of *source*.
+    """Add a URL converter to *app*, so that rules can contain ``<name:argument>`` for the public ids of *source*.
 
-    Such a rule matches well-formed ids only, so that two rules for different prefixes can have the same form. The view
-    gets the canonical string, or a typed id if *source* has one. ``url_for`` accepts an id, or an object of the model;
-    any other value, such as an integer key, is an :class:`~sqlalchemy_public_id.InvalidPublicId`.
+    Such a rule matches well-formed ids only, so rules for different prefixes can share a path. The view gets the
+    canonical string, or a typed id if *source* has one. ``url_for`` accepts an id or an object of the model. For any
+    other value, such as an integer key, it raises :class:`~sqlalchemy_public_id.InvalidPublicId`.
 
-    :param app: the application; call this before adding its rules and blueprints.
+    :param app: the application. Call this before you add rules and blueprints.
     :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
     :param name: the name of the converter in rules.
-    :param attribute: the name of the public id, if a mapped class has several; ``public_id`` by default.
-    :param legacy_keys: the integer keys in old links that match, too; pass them to :func:`get_or_404` as well.
-    :raises ConfigurationError: if *source* has no public id, or *app* has a converter of this name.
+    :param attribute: the name of the public id if the mapped class has several; ``public_id`` by default.
+    :param legacy_keys: the integer keys in old links that should match, too. Pass them to :func:`get_or_404` as well.
+    :raises ConfigurationError: if *source* has no public id, if *name* is not an identifier, or if *app* already has a
+        converter of this name.
+    :raises TypeError: if *app* is not a Flask application.
     """
     if not isinstance(app, Flask):
         raise TypeError(f"expected a Flask application, not {type(app).__name__}; converters belong to the application")
@@ -84,10 +86,9 @@ def get_or_404(
 ) -> M:
     """Return the row of *model* with this public id, or abort with 404.
 
-    The arguments are those of :func:`sqlalchemy_public_id.lookup.get`. A malformed id is 404, too, and sends no
-    statement.
+    It takes the arguments of :func:`sqlalchemy_public_id.lookup.get`. A malformed id aborts with 404 without a query.
 
-    :param legacy_keys: the integer keys in old links that are accepted, until a day.
+    :param legacy_keys: the integer keys in old links to accept until a given day.
     """
     obj, is_old = find_row(session, model, public_id, legacy_keys, attribute=attribute, **load)
     if obj is None:

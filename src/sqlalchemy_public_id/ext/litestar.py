@@ -1,4 +1,4 @@
-"""Litestar: typed ids in paths, queries, bodies and responses, rows by the public id in the path, errors as answers.
+"""Litestar: read and write typed ids, load rows by the public id in the path, and answer errors.
 
 >>> from litestar import Litestar
 >>> from litestar.di import Provide
@@ -11,7 +11,7 @@
 >>> sorted(app.dependencies)
 ['db_session', 'user']
 
-A handler of ``/users/{user_id:str}`` with the parameter ``user`` gets the row.
+A handler of ``/users/{user_id:str}`` with a parameter ``user`` then gets the row.
 """
 
 from __future__ import annotations
@@ -53,17 +53,20 @@ _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
 
 
 class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
-    """Make an application of Litestar read and write typed ids, and answer the errors of this library.
+    """Let a Litestar application read and write typed ids, and answer the errors of this library.
 
-    Typed ids are decoded from paths, queries, headers and bodies (dataclasses, ``msgspec.Struct``, ``TypedDict``), and
-    encoded in responses. A malformed one is 400, as every invalid value; the OpenAPI document has its pattern.
+    The plugin decodes typed ids from paths, queries, headers and bodies (dataclasses, ``msgspec.Struct``,
+    ``TypedDict``), and encodes them in responses. A malformed id is answered with 400, like every invalid value. The
+    OpenAPI document contains the pattern of the ids.
 
-    * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound`, for the row that was asked for;
-    * 400: the same with a field, for an unknown id in a body, and :class:`~sqlalchemy_public_id.errors.InvalidCursor`,
+    * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
+    * 400: the same error with a field, for an unknown id in a body;
+      :class:`~sqlalchemy_public_id.errors.InvalidCursor` and
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    Answers name models, fields and formats, and no values. Handlers, encoders and decoders of the application remain.
+    The answers name models, fields and formats, but contain no values. The application's own handlers, encoders and
+    decoders take precedence.
     """
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
@@ -93,18 +96,19 @@ def by_public_id(
     scope: str | None = None,
     legacy_keys: LegacyKeys | None = None,
 ) -> Provide:
-    """Build a dependency that is the row of *model* with the public id in the path, or 404.
+    """Build a dependency that provides the row of *model* with the public id in the path, or answers 404.
 
-    A malformed id is 404 like an unknown one, without a statement.
+    A malformed id is answered with 404 without a query, like an unknown one.
 
-    :param session: the name of the dependency that is the ``Session`` or ``AsyncSession``; that of advanced-alchemy's
-        plugin by default. A ``Session`` is used in a thread, so that it does not block the event loop.
-    :param param: the name of the path parameter; by default that of the model, ``/customers/{customer_id:str}``.
-    :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
+    :param session: the name of the dependency that provides the ``Session`` or ``AsyncSession``. The default is the
+        name that the plugin of advanced-alchemy uses. A ``Session`` is used in a thread, so that it does not block the
+        event loop.
+    :param param: the name of the path parameter. The default comes from the model: ``/customers/{customer_id:str}``.
+    :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :param options: loader options, such as ``selectinload(Customer.orders)``.
-    :param scope: the name of a dependency that is a condition, such as ``Order.customer_id == user.id``. A row outside
-        of it is 404 like one that does not exist.
-    :param legacy_keys: the integer keys in old links that are accepted, until a day. Their headers need the plugin.
+    :param scope: the name of a dependency that provides a condition, such as ``Order.customer_id == user.id``. A row
+        outside the condition is answered with 404, like a missing row.
+    :param legacy_keys: the integer keys in old links to accept until a given day. Their headers need the plugin.
     :raises ConfigurationError: if *model* has no such public id.
     """
     format = public_id_type(_mapped.public_id(model, attribute)[1]).id_format

@@ -1,7 +1,7 @@
-"""Pydantic: public ids as types of fields, and response models that refuse integer keys.
+"""Pydantic: fields that hold public ids, and response models that refuse to show integer keys.
 
-A :class:`~sqlalchemy_public_id.TypedId` is a type of field by itself. :class:`PublicId` makes one of any format.
-:class:`PublicModel` is the base of response models:
+You can use a :class:`~sqlalchemy_public_id.TypedId` as the type of a field. For any other format, use
+:class:`PublicId`. :class:`PublicModel` is the base of response models:
 
 .. code-block:: python
 
@@ -81,16 +81,16 @@ def marked_schemas() -> Generator[None]:
 
 
 class PublicId:
-    """The public ids of a format, a typed id or a mapped class, as a type of field: ``Annotated[str, PublicId(…)]``.
+    """A field of public ids: ``Annotated[str, PublicId(…)]``.
 
-    The value is the canonical string, or a typed id if *source* has one. The JSON schema has pattern, lengths and an
-    example. Any other string is a validation error of type ``public_id``, and so is a value of another type: integers
-    are never accepted. Validators on its left run first: ``Annotated[str, BeforeValidator(str.strip), PublicId(…)]``.
-    A type other than ``str``, as in ``Annotated[int, PublicId(…)]``, is a :class:`ConfigurationError`.
+    The value is the canonical string, or a typed id if *source* has one. The JSON schema has a pattern, lengths and an
+    example. Any other string is a validation error of type ``public_id``, and so is a value of any other type, such as
+    an integer. Validators on the left of it run first: ``Annotated[str, BeforeValidator(str.strip), PublicId(…)]``.
 
     :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
-    :param attribute: the name of the public id, if a mapped class has several; ``public_id`` by default.
-    :raises ConfigurationError: if *source* has no public id.
+    :param attribute: the name of the public id if the mapped class has several; ``public_id`` by default.
+    :raises ConfigurationError: if *source* has no public id, or if the field has a type other than ``str`` or a typed
+        id, as in ``Annotated[int, PublicId(…)]``.
     """
 
     def __init__(self, source: Format | type[Any], *, attribute: str | None = None) -> None:
@@ -136,16 +136,17 @@ class PublicId:
 class PublicModel(BaseModel):
     """A response model for the objects of one mapped class: ``class OrderOut(PublicModel, model=Order)``.
 
-    It reads attributes, including ``public_ref()``, and refuses what would show an integer key or foreign key. A field
-    that reads a column is refused if that is a key, under its name, an alias, a synonym, in a composite or through a
-    relationship. A field that reads anything else, such as a hybrid or a property, is refused if its type can hold a
-    number, or related objects that are no ``PublicModel``. ``Annotated[int, NotAKey()]`` allows one.
+    The model reads attributes, including ``public_ref()``, and refuses fields that would show an integer key or foreign
+    key. A field that reads a column is refused if the column is a key, whether by its name, an alias, a synonym, in a
+    composite or through a relationship. A field that reads anything else, such as a hybrid or a property, is refused if
+    its type can hold a number, or related objects without a ``PublicModel``. Use ``Annotated[int, NotAKey()]`` to allow
+    a number that is not a key.
 
-    A subclass without ``model=`` is a base, or an envelope for others, and its numbers are its own.
+    A subclass without ``model=`` serves as a base or as an envelope for other models, and may have numbers of its own.
 
-    :raises ConfigurationError: for such a field; for a required field without an attribute; for ``extra="allow"``,
-        which shows every attribute. It is raised when the class is created, or at its first object if the check needs
-        configured mappers.
+    :raises ConfigurationError: for a field that is refused, for a required field without an attribute, and for
+        ``extra="allow"``, which would show every attribute. The error is raised when the class is created, or with its
+        first object if the check needs configured mappers.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
@@ -175,7 +176,7 @@ class PublicModel(BaseModel):
     def of(cls, session: AnyAsyncSession, obj: object) -> Coroutine[Any, Any, Self]: ...
     @classmethod
     def of(cls, session: Any, obj: object) -> Any:
-        """Build the response for one object. With an ``AsyncSession``, await it."""
+        """Return the response for one object. With an ``AsyncSession``, await the call."""
         if hasattr(session, "run_sync"):
             return cls._awaited_one(session, obj)
         return cls.many(cast("AnySession", session), [obj])[0]
@@ -188,9 +189,9 @@ class PublicModel(BaseModel):
     def many(cls, session: AnyAsyncSession, objects: Iterable[object]) -> Coroutine[Any, Any, list[Self]]: ...
     @classmethod
     def many(cls, session: Any, objects: Iterable[object]) -> Any:
-        """Build the responses for *objects*, in their order. The references of all of them are loaded at once.
+        """Return the responses for *objects*, in their order. The references of all objects are loaded together.
 
-        With an ``AsyncSession``, await it.
+        With an ``AsyncSession``, await the call.
         """
         rows = list(objects)
         if hasattr(session, "run_sync"):
@@ -234,21 +235,21 @@ class PublicModel(BaseModel):
 
 
 class Page(BaseModel, Generic[P]):
-    """A response with the rows of a page, and the cursors of the pages beside it: ``Page[OrderOut]``.
+    """A response with the rows of a page, and the cursors of the next and the previous page: ``Page[OrderOut]``.
 
-    :class:`sqlalchemy_public_id.lookup.Page` has these attributes, so an endpoint of FastAPI with the response model
-    ``Page[OrderOut]`` can return it as it is.
+    A FastAPI endpoint with the response model ``Page[OrderOut]`` can return a
+    :class:`sqlalchemy_public_id.lookup.Page` directly, because it has the attributes of this class.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
 
     items: list[P]
     next: str | None = None
-    """The ``after`` of the page after this one; ``None`` if there is none."""
+    """The ``after`` for the next page; ``None`` on the last page."""
     previous: str | None = None
-    """The ``before`` of the page before this one; ``None`` if there is none."""
+    """The ``before`` for the previous page; ``None`` on the first page."""
     total: int | None = None
-    """The number of rows of all pages, if it was counted."""
+    """The number of rows on all pages; ``None`` if they were not counted."""
 
     @overload
     @classmethod
@@ -258,9 +259,9 @@ class Page(BaseModel, Generic[P]):
     def of(cls, session: AnyAsyncSession, page: lookup.Page[Any]) -> Coroutine[Any, Any, Self]: ...
     @classmethod
     def of(cls, session: Any, page: lookup.Page[Any]) -> Any:
-        """Build the response for *page*. The references of its rows are loaded at once.
+        """Return the response for *page*. The references of its rows are loaded together.
 
-        With an ``AsyncSession``, await it.
+        With an ``AsyncSession``, await the call.
         """
         if hasattr(session, "run_sync"):
             awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, page)
@@ -309,6 +310,6 @@ def _refuse_key(cls: type[PublicModel], name: str, field: FieldInfo, mapper: Map
     if doubtful is not None:
         read = ".".join(map(str, path))
         raise ConfigurationError(
-            f"{cls.__name__}.{name} may show a key: {mapper.class_.__name__}.{read} is no column, and {doubtful} can "
-            f"hold one; show related objects by a PublicModel, and write Annotated[…, NotAKey()] if it is never a key"
+            f"{cls.__name__}.{name} may show a key: {mapper.class_.__name__}.{read} is not a column, and {doubtful} "
+            f"can hold one; use a PublicModel for related objects, or Annotated[…, NotAKey()] for what is never a key"
         )

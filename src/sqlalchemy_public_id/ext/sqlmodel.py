@@ -1,4 +1,4 @@
-"""SQLModel: tables with a key and a public id.
+"""SQLModel: base classes for tables with an integer key and a public id.
 
 >>> from sqlalchemy_public_id import NanoId
 >>> from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
@@ -11,8 +11,8 @@ True
 >>> sorted(gadget.model_dump())
 ['name', 'public_id']
 
-Response models declare the id like any model of Pydantic: ``public_id: Annotated[str, PublicId(Gadget)]``, with
-:class:`sqlalchemy_public_id.ext.pydantic.PublicId`, or a typed id.
+In response models, declare the id as in any Pydantic model: ``public_id: Annotated[str, PublicId(Gadget)]`` with
+:class:`sqlalchemy_public_id.ext.pydantic.PublicId`, or use a typed id.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = ["PublicIdColumnSQLModel", "PublicIdSQLModel"]
 class PublicIdColumnSQLModel(SQLModel):
     """Add the field and column ``public_id`` to a table that has its own key.
 
-    ``__public_id__`` is a format or a :class:`TypedId` class. A field ``public_id: GadgetId = Field(default=None)`` has
-    the same effect, and type checkers see its type; they see ``Any`` without it.
+    Set ``__public_id__`` to a format or a :class:`TypedId` class. Alternatively, declare the field as
+    ``public_id: GadgetId = Field(default=None)``, so that type checkers see its type instead of ``Any``.
 
-    The id of a new object is made when it is first read, or by its INSERT; until then, ``model_dump()`` leaves it out.
-    An assigned id is validated (:class:`~sqlalchemy_public_id.InvalidPublicId`); the id of a persistent object cannot
-    change.
+    The id of a new object is generated when you first read it, or by its INSERT. Until then, ``model_dump()`` leaves it
+    out. An id that you assign is validated, and raises :class:`~sqlalchemy_public_id.InvalidPublicId` if it is
+    malformed. The id of a stored object cannot change.
 
-    Declare a ``public_ref()`` without an annotation: ``maker_public_id = public_ref("maker")``. It is not a field, but
-    can be assigned, and the constructor, ``model_validate`` and ``sqlmodel_update`` accept it.
+    Declare a ``public_ref()`` without an annotation: ``maker_public_id = public_ref("maker")``. It is not a Pydantic
+    field, but you can assign it and pass it to the constructor, ``model_validate`` and ``sqlmodel_update``.
     """
 
     model_config: ClassVar[Any] = cast("Any", ConfigDict(ignored_types=(Declared,)))
@@ -118,23 +118,23 @@ class PublicIdColumnSQLModel(SQLModel):
 
     @classmethod
     def model_validate(cls, obj: Any, *, update: dict[str, Any] | None = None, **options: Any) -> Self:
-        """Build an object as SQLModel does, and assign its references."""
+        """Build an object as SQLModel does, and assign the references in *obj* and *update*."""
         instance = super().model_validate(obj, update=update, **options)
         _assign_references(instance, {**_references_in(obj, _reference_names(cls)), **(update or {})})
         return instance
 
     def sqlmodel_update(self, obj: dict[str, Any] | BaseModel, *, update: dict[str, Any] | None = None) -> Self:
-        """Update the fields as SQLModel does, and the references."""
+        """Update the fields as SQLModel does, and assign the references in *obj* and *update*."""
         super().sqlmodel_update(obj, update=update)  # of a model, it assigns all fields, references included
         _assign_references(self, {**(obj if isinstance(obj, dict) else {}), **(update or {})})
         return self
 
 
 class PublicIdSQLModel(PublicIdColumnSQLModel):
-    """Add a key ``id`` and the field ``public_id`` to a table.
+    """Add an integer key ``id`` and the field ``public_id`` to a table.
 
-    ``model_dump`` and FastAPI exclude the key. It is a BIGINT, and ``NullType`` gives a foreign key the same type:
-    ``maker_id: int = Field(foreign_key="maker.id", sa_type=NullType)``.
+    ``model_dump`` and FastAPI leave the key out of their output. The key is a BIGINT. Declare foreign keys with
+    ``NullType``, so that they get its type: ``maker_id: int = Field(foreign_key="maker.id", sa_type=NullType)``.
     """
 
     __abstract__ = True

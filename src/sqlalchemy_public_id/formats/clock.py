@@ -143,7 +143,9 @@ class Ascending(Sequence):
     def _after(self, last: int) -> int:
         now = self._clock.milliseconds()
         if now < 0:
-            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
+            raise ConfigurationError(
+                "the clock of this machine is set before 1970, and ids cannot contain such a time; set the clock"
+            )
         size = self._random_bits
         time = last >> size
         if now <= time:

@@ -249,7 +249,9 @@ class _ObjectIdSequence(clock.Sequence):
         time, count = last >> _PROCESS + _OBJECTS, (last + 1) % (1 << _OBJECTS)
         now = self._clock.time_ns() // 1_000_000_000
         if now < 0:
-            raise ConfigurationError("the clock of this machine is before 1970, which ids cannot contain; set it")
+            raise ConfigurationError(
+                "the clock of this machine is set before 1970, and ids cannot contain such a time; set the clock"
+            )
         if now <= time:
             now = time if count else time + 1  # the counter has wrapped: zero sorts last only in the next second
         if now >> 32:

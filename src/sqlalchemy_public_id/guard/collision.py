@@ -41,8 +41,8 @@ def warn_unguarded(dialect: Dialect, missing: str) -> None:
     if dialect not in _warned:
         _warned.add(dialect)
         logger.warning(
-            "public ids on %s: a collision is raised and not retried, because %s; "
-            "ids are made and checked as everywhere",
+            "public ids on %s: a collision is raised instead of retried, because %s; "
+            "ids are generated and validated as usual",
             dialect.name,
             missing,
         )
@@ -70,7 +70,7 @@ def _note(column: Column[Any], tries: int) -> None:
     with _replaced_lock:
         _replaced[table] += 1
     # not the id: it may be a secret
-    logger.info("%s: a %s was taken, and is replaced (try %d)", table, column.name, tries)
+    logger.info("%s: a %s was already taken, and is replaced (try %d)", table, column.name, tries)
 
 
 # --- the violated constraint

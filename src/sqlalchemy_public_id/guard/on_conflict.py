@@ -111,8 +111,8 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
 
 def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
     return ConfigurationError(
-        f"the driver {context.dialect.driver} counts {stored} rows for an INSERT … ON CONFLICT DO NOTHING of {sent}: "
-        f"nobody knows which are stored; call guard.uninstall(engine), and collisions are IntegrityErrors"
+        f"the driver {context.dialect.driver} counts {stored} rows for an INSERT … ON CONFLICT DO NOTHING of {sent}, "
+        f"so it is unknown which are stored; call guard.uninstall(engine), and handle collisions as IntegrityErrors"
     )
 
 
@@ -164,8 +164,8 @@ def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Seq
 def other_ids(column: Any) -> ConfigurationError:
     """Build the error for rows that have not come back with the ids that were sent."""
     return ConfigurationError(
-        f"rows of {column.table.name} were stored with other ids in {column.name} than were sent (by a trigger?), so "
-        f"they cannot be told apart: leave the ids to the library or to the database"
+        f"rows of {column.table.name} were stored with other ids in {column.name} than were sent, probably by a "
+        f"trigger, so they cannot be told apart; let either the library or the database generate the ids"
     )
 
 

@@ -131,9 +131,9 @@ def _read(context: ExecutionContext) -> InsertStatement:
 
 def _unsorted(column: Column[Any]) -> ConfigurationError:
     return ConfigurationError(
-        f"{column.table.name}.{column.name} is an SQL expression in an INSERT of many rows that are to be returned in "
-        f"the order of their parameters: nobody knows the ids before, and random ones have no order. Leave out "
-        f"sort_by_parameter_order=True, leave the ids to the library, or insert the rows one by one"
+        f"{column.table.name}.{column.name} is an SQL expression in an INSERT of many rows with "
+        f"sort_by_parameter_order=True, but ids that the database generates cannot be matched with the parameters. "
+        f"Leave out sort_by_parameter_order=True, let the library generate the ids, or insert the rows one by one"
     )
 
 

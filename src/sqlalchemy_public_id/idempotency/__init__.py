@@ -83,9 +83,9 @@ def insert_once(
     state = _state(obj)
     if is_sharded(session):
         raise ConfigurationError(
-            "insert_once() needs a savepoint, which a sharded session does not keep; pass a session of the one shard "
-            "that a repetition will find again: Session(router.shards[router.shard_of_id(Model, public_id)]) with "
-            'by="hash" or by prefix; if that is None, choose a shard, always the same for this id'
+            "insert_once() needs a savepoint, which a sharded session does not keep; pass a session of the shard that "
+            "a repetition will use again: Session(router.shards[router.shard_of_id(Model, public_id)]) with "
+            'by="hash" or by prefix. If shard_of_id() returns None, always use one shard for one id'
         )
     name, _ = public_id_attribute(type(obj), attribute)
     _refuse_what_cannot_be_repeated(state, name)
@@ -139,8 +139,8 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
         )
     if state.dict.get(name) is None:
         raise ConfigurationError(
-            f"this {model} has no {name} that was set or read, so it could not be sent again; set one that the sender "
-            f"keeps, {model}({name}=…), or read {name} and keep it before the call; None is no id"
+            f"this {model} has no {name} yet, so the insert could not be repeated; pass one that the sender keeps, "
+            f"{model}({name}=…), or read {name} and keep it before the call (None is not an id)"
         )
     if is_expression(state.dict[name]):
         raise ConfigurationError(f"the {name} of this {model} is an SQL expression; set the string that is sent again")
@@ -160,8 +160,8 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
     connection = connection_to_write(session, row.mapper)
     if is_autocommit(connection):
         raise ConfigurationError(
-            "insert_once() needs a savepoint, and under AUTOCOMMIT there is no transaction to have one; "
-            "use an engine or a connection without it"
+            "insert_once() needs a savepoint, and AUTOCOMMIT has no transaction that could contain one; "
+            "use an engine or a connection without AUTOCOMMIT"
         )
     # a transaction that has read may not get the lock to write
     begin_to_write(connection)

@@ -109,7 +109,7 @@ def _columns(state: InstanceState[Any]) -> Iterator[tuple[ColumnProperty[Any], C
 def _columns_of(mapper: Mapper[Any], names: Collection[str]) -> Iterator[str]:
     """Yield the column attributes that *names* stand for."""
     if isinstance(names, str):
-        raise ConfigurationError(f"compare is one string, {safe_repr(names)}; expected the names of attributes")
+        raise ConfigurationError(f"compare is the string {safe_repr(names)}, expected a list: [{safe_repr(names)}]")
     references = public_refs(mapper.class_)
     for name in names:
         if name in mapper.column_attrs:

@@ -215,8 +215,8 @@ class Ranges(dict[Any, Range]):
         ranges = [(name, Range(keys.start, keys.stop)) for name, keys in given if _is_range(keys)]
         if not ranges or len(dict(ranges)) < len(given) or (isinstance(shards, Mapping) and size is not None):
             raise ConfigurationError(
-                f"shards is {safe_repr(shards)}, expected a number above 0, a list of names that differ, or "
-                f"name → range(first, last + 1); leave size out for ranges, which have theirs"
+                f"shards is {safe_repr(shards)}, expected a number above 0, a list of distinct names, or a "
+                f"mapping of name → range(first, last + 1), without size"
             )
         ranges.sort(key=lambda item: item[1].start)
         for (one, first), (other, second) in pairwise(ranges):
@@ -244,7 +244,7 @@ def _even(shards: Any, size: object) -> list[tuple[Any, range]]:
     keys_each = share if size is None else size
     if not is_whole(keys_each, 1, share):
         raise ConfigurationError(
-            f"size is {safe_repr(size)}, expected how many keys each shard has: {len(names)} shards share 2**63 - 1 "
-            f"keys, so it is at least 1 and at most {share}"
+            f"size is {safe_repr(size)}, expected the number of keys of each shard, from 1 to {share}: "
+            f"{len(names)} shards share 2**63 - 1 keys"
         )
     return [(name, range(at * keys_each + 1, (at + 1) * keys_each + 1)) for at, name in enumerate(names)]

@@ -228,7 +228,7 @@ def _owner_of(public_id: object, base: Any) -> tuple[type[Any], str, Format] | N
     if len(models) > 1:
         first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
         prefix = str(matches[0][2].prefix)
-        raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="is, in another declarative base, that of")
+        raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="belongs, in another declarative base, to")
     return matches[0] if matches else None
 
 
@@ -337,8 +337,8 @@ def public_ids_of(
         for key, public_id in result:
             if public_ids.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
-                    f"several shards have a row of {model_of(model).__name__} with the key {key}, so it has no one "
-                    f"public id; select it with bind_arguments={{'shard_id': …}}"
+                    f"several shards have a row of {model_of(model).__name__} with the key {key}, so the key has "
+                    f"several public ids; select the row with bind_arguments={{'shard_id': …}}"
                 )
     return {key: public_ids[key] for key in wanted if key in public_ids}
 

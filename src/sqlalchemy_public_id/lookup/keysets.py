@@ -182,7 +182,7 @@ class Keyset:
         others = [table for table in tables_in(term.element) if table not in self._tables]
         if others:
             raise ConfigurationError(
-                f"order_by has a column of {others[0].name}, and a join may repeat rows, at several places; sort by a "
+                f"order_by has a column of {others[0].name}, but a join can repeat a row at several places; sort by a "
                 f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
             )
         # a column of another table is NULL after an outer join

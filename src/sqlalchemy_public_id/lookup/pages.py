@@ -123,7 +123,7 @@ def page(
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
         raise ValueError(f"limit is {safe_repr(limit)}, expected a whole number from 1 to {_LARGEST_LIMIT}")
     if after is not None and before is not None:
-        raise ValueError("after and before are both given; a page follows one row, or precedes one")
+        raise ValueError("pass either after or before, not both: a page follows one row, or precedes one")
     terms = [] if order_by is None else terms_of(order_by)
     backwards = before is not None
     given, field = (before, "before") if backwards else (after, "after")
@@ -174,9 +174,9 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
     public_id = query.id_of(row)
     if public_id is None:
         raise ConfigurationError(
-            f"a page ends with a {type(row[0]).__name__} that shows no public id, so no page can follow: fill the rows "
-            f"that have none (backfill.run()); if they have one, the statement joins a subclass of the same tables: "
-            f"join an alias of it, aliased(Subclass, flat=True)"
+            f"the {type(row[0]).__name__} at the end of a page has no public id, so there is no cursor for the next "
+            f"page; fill the rows without one (backfill.run()). If they have one, the statement joins a subclass of "
+            f"the same tables: join aliased(Subclass, flat=True) instead"
         )
     return f"{public_id}{mark}"
 
@@ -189,5 +189,5 @@ def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type
     if not id_format.is_valid(text):
         raise InvalidCursor(cursor, model=model.__name__, field=field)
     if other and f"{_MARK}{other}" != mark:
-        raise InvalidCursor(cursor, model=model.__name__, field=field, reason="it is of a page in another order")
+        raise InvalidCursor(cursor, model=model.__name__, field=field, reason="it belongs to a page in another order")
     return id_format.validate(text)

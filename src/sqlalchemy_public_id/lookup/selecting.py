@@ -86,7 +86,7 @@ def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], A
     if entity is None or columns[0]["expr"] is not entity:
         names = ", ".join(str(column["name"]) for column in columns)
         raise ConfigurationError(
-            f"lookup.{function}() is of one model, select(Model), but this statement selects {names}"
+            f"lookup.{function}() expects a statement of one model, select(Model), but this one selects {names}"
         )
     if is_sorted_or_limited(statement):
         why = {

@@ -1,4 +1,4 @@
-"""What a migration is to reach, what it may do on the way, and how long it may wait."""
+"""The target of a migration, what the migration may do to reach it, and how long it may wait."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from sqlalchemy_public_id.types import format_of
 ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
 Keeps: TypeAlias = Literal["unique", "not null", "all"]
 Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
-"""What a migration does about triggers that its UPDATEs fire; ``"skip"`` works on PostgreSQL and SQLite."""
+"""What to do if the UPDATEs of a migration would fire triggers; ``"skip"`` works on PostgreSQL and SQLite."""
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
 
 
 @dataclass(frozen=True)
 class PublicIdColumn:
-    """A column of public ids, as it is to be after the migration."""
+    """A column of public ids, as it should be after the migration."""
 
     table: str
     column: str = "public_id"
     format: Format = field(default_factory=NanoId)
     schema: str | None = None
     unique_name: str = ""
-    """The name of the unique index, if there is none yet; ``uq_<table>_<column>`` by default."""
+    """The name for the unique index if the migration creates it; ``uq_<table>_<column>`` by default."""
     collation: str | None = None
-    """The collation that a column gets that exists: ``"bytes"`` or a name. None keeps the one that it has."""
+    """The new collation of an existing column: ``"bytes"`` or a name. ``None`` keeps the present one."""
     keeps: Keeps | None = None
-    """What ``relax`` leaves as it is: the column had it before it was adopted."""
+    """What ``relax`` leaves in place, because the column had it before it was adopted."""
     server_default: ServerDefault = "keep"
-    """Generate missing ids in the database: always (``"keep"``), until the column is complete (``"drop"``), never."""
+    """Whether the database generates missing ids: always (``"keep"``), until the contract (``"drop"``), or never."""
     comment: str | None = None
 
     @classmethod
@@ -47,7 +47,10 @@ class PublicIdColumn:
         unique_name: str | None = None,
         **options: Any,
     ) -> PublicIdColumn:
-        """Build the column from the arguments of an operation, whose *options* are the other fields."""
+        """Build the column from the arguments of an operation. *options* are the other fields.
+
+        :raises ConfigurationError: if an argument is not a name, or an option has a value that is not allowed.
+        """
         check_names(table=table, column=column, unique_name=unique_name or "", **options)
         return cls(
             str(table),  # not a quoted_name
@@ -64,12 +67,12 @@ class PublicIdColumn:
 
     @property
     def keeps_unique(self) -> bool:
-        """True if ``relax`` leaves the column unique."""
+        """``True`` if ``relax`` leaves the column unique."""
         return self.keeps in ("unique", "all")
 
     @property
     def keeps_not_null(self) -> bool:
-        """True if ``relax`` leaves the column NOT NULL."""
+        """``True`` if ``relax`` leaves the column NOT NULL."""
         return self.keeps in ("not null", "all")
 
     def __str__(self) -> str:
@@ -81,7 +84,7 @@ _OPTIONAL = {"schema", "collation", "comment"}
 
 
 def check_names(**arguments: object) -> None:
-    """Refuse what is no name in the place of one: a format there would become the name of a column."""
+    """Refuse arguments that should be names but are not: a format would become the name of a column."""
     for name, value in arguments.items():
         if name in _NAMES and not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             shown = safe_repr(value)
@@ -90,7 +93,7 @@ def check_names(**arguments: object) -> None:
 
 
 def check_flags(**arguments: object) -> None:
-    """Refuse what is neither True nor False: ``"false"`` is true."""
+    """Refuse values that are neither ``True`` nor ``False``, because ``"false"`` would count as true."""
     for name, value in arguments.items():
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name} is {safe_repr(value)}, expected True or False")
@@ -107,7 +110,7 @@ def _check_choices(holder: object, **choices: Any) -> None:
 
 @dataclass(frozen=True)
 class Consent:
-    """What a migration may do to rows that it finds, and to others that use the table."""
+    """What a migration may do to existing rows, and to other users of the table. By default, it refuses."""
 
     update_triggers: Triggers = "refuse"
     on_duplicate: OnDuplicate = "refuse"
@@ -126,7 +129,7 @@ def is_time(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Patience:
-    """The limits of waiting for locks, in seconds and attempts."""
+    """How long a migration waits for locks, in seconds and attempts."""
 
     lock_timeout: float = 1.0  # for strong locks: all other users of the table wait as long
     attempts: int = 30  # with growing pauses between

@@ -175,7 +175,7 @@ def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
     if state.exact or scene.plan.changes_collation(state):
         return
     collation = f"the collation {state.collation}" if state.collation else "its collation"
-    problem = f"{collation} of {target.column} finds an id by other spellings, such as upper and lower case"
+    problem = f"{collation} of {target.column} can treat different ids as equal, such as aB and Ab"
     if scene.table.connection.dialect.name == "sqlite":
         binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
         batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
@@ -277,7 +277,7 @@ def _of_invalid_ids(rows: Rows, sample: int | None) -> Iterator[Obstacle]:
     number, examples = count_invalid(rows, sample=sample)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
-        problem = f"{ids} no {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
+        problem = f"{ids} not of the format {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
         yield Obstacle("invalid-ids", problem, remedy)
 
@@ -288,5 +288,5 @@ def _of_lost_characters(rows: Rows) -> Iterator[Obstacle]:
     if number:
         ids = "1 id has" if number == 1 else f"{number} ids have"
         values = ", ".join(map(safe_repr, examples))
-        problem = f"{ids} other characters than ASCII, which a column of ids cannot keep, such as {values}"
+        problem = f"{ids} characters outside ASCII, which a column of ids cannot store, such as {values}"
         yield Obstacle("not-ascii", problem, 'correct the rows, or pass on_invalid="replace"')

@@ -36,7 +36,7 @@ def expression(format: Format, dialect: str, version: Sequence[int | str] | None
     if not isinstance(format, NanoId):
         raise _refusal(format, dialect, "there is no SQL for it")
     if format.check_digit:
-        raise _refusal(format, dialect, "a check digit takes more than the expression of a DEFAULT")
+        raise _refusal(format, dialect, "the expression of a DEFAULT cannot compute a check digit")
     if "\\" in format.alphabet:
         raise _refusal(format, dialect, _BACKSLASH)
     place = _NUMBERS[dialect].format(len(format.alphabet))
@@ -179,7 +179,7 @@ _PARTS: dict[type[BitsFormat], tuple[str | int, ...]] = {
 def _digits_expression(format: BitsFormat, dialect: str, version: Sequence[int | str] | None = None) -> str:
     parts = _PARTS.get(type(format))
     if parts is None:
-        raise _refusal(format, dialect, "they take a machine id and a sequence, which the application keeps")
+        raise _refusal(format, dialect, "they need a machine id and a sequence, which only the application has")
     if dialect == "postgresql" and format.is_native:
         if parts is _VERSION_7 and version is not None and int(version[0]) >= 18:
             return "uuidv7()"  # its ids ascend within a session

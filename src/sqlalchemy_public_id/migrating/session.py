@@ -166,7 +166,7 @@ class Session(ABC):
             now = self.read_holder()
             if now not in (None, holder):
                 holder = now
-                log.warning("%s: waiting for another migration of it, which has the connection %s", name, holder)
+                log.warning("%s: waiting for another migration, which runs on connection %s", name, holder)
             if time.monotonic() - began >= timeout:
                 raise LockNotAvailable(step="begin", table=name, attempts=1, timeout=timeout, holder=holder)
             pause = min(_LONGEST_PAUSE, pause * 2)

@@ -177,7 +177,7 @@ def refused(scene: Scene, step: Step, error: DBAPIError) -> Obstacle:
         raise error
     reason = str(getattr(error.orig, "args", [error.orig])[-1])
     problem = f"{dialect.name} refuses to {step.name}: {reason}"
-    return Obstacle("refused", problem, "change what the database names, in a revision before")
+    return Obstacle("refused", problem, "change what its message names, in an earlier revision")
 
 
 @contextmanager

@@ -130,8 +130,7 @@ def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Colum
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
     if not own and "__public_id__" in vars(model):
         raise ConfigurationError(
-            f"{model.__name__} has the public id of the model it inherits from, and cannot have another format for it; "
-            f"remove __public_id__"
+            f"{model.__name__} inherits its public id, and cannot have another format for it; remove __public_id__"
         )
     for column in own:
         registry.remember_model(column.table, column.key, model)

@@ -54,8 +54,8 @@ class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
             types = [getattr(column, "type", None) for column in columns] if op in EQUALITIES else []
             if any(isinstance(type_, IdColumnType) and type_.is_native for type_ in types):
                 raise ConfigurationError(
-                    "a column of ids of any model is compared with ids that are stored as numbers, which are no text: "
-                    'load the rows with lookup.resolve_many(), or store these ids as text, with storage="text"'
+                    "a column of ids of any model stores text, and cannot be compared with ids that are stored as "
+                    'numbers; load the rows with lookup.resolve_many(), or store these ids as text, with storage="text"'
                 )
         return super().operate(op, *other, **kwargs)
 

@@ -127,9 +127,9 @@ class UnresolvedKey:
 
     def _error(self) -> ConfigurationError:
         return ConfigurationError(
-            f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key: flush the session before "
-            f"the foreign key is used, and assign no reference once a flush has begun. bulk_save_objects() does not "
-            f"flush: use add_all(), or bulk.insert()"
+            f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key; flush the session before "
+            f"you use the foreign key, and do not assign references during a flush. bulk_save_objects() does not "
+            f"flush, so use add_all(), or bulk.insert()"
         )
 
 

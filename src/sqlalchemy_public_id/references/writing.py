@@ -289,8 +289,8 @@ def _translated(
         for ref, target in found.items():
             if keys.setdefault(ref.key, target.key) != target.key:
                 raise ConfigurationError(
-                    f"a row of the statement has two values for {mapper.class_.__name__}.{ref.key}: {ref.attribute} is "
-                    f"the id of another row than a reference before it"
+                    f"a row of the statement has two values for {mapper.class_.__name__}.{ref.key}: {ref.attribute} "
+                    f"refers to another row than an earlier reference; pass only one of them"
                 )
         for ref, target in found.items():
             if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was found just now

@@ -66,7 +66,9 @@ class IssuedToken:
         return f"<IssuedToken {self._prefix}_…>" if hasattr(self, "_prefix") else "<IssuedToken>"
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is neither pickled nor copied: its text would stay there; pass on issued.digest")
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied, because its secret text would stay there; pass on issued.digest"
+        )
 
     def __reduce__(self) -> NoReturn:
         self.__getstate__()

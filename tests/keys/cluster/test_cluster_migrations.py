@@ -300,7 +300,7 @@ def test_too_few_bits(parcels: Parcels, operation: Any, kind: str, options: dict
 
     with pytest.raises(
         ConfigurationError,
-        match=rf"the key of {NAME} is {kind.upper()}, and is to count up to \d{{16,19}}: op.alter_column",
+        match=rf"the key of {NAME} is {kind.upper()}, which cannot count up to \d{{16,19}}; op.alter_column",
     ):
         parcels.run(operation, NAME, **options)
     if parcels.engine.name == "postgresql":
@@ -318,7 +318,7 @@ def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
     with_key(parcels, f"integer {COUNTING[parcels.engine.name]}")
 
     parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
-    with pytest.raises(ConfigurationError, match=r"is INTEGER, and is to count up to 3000000000: op.alter_column"):
+    with pytest.raises(ConfigurationError, match=r"is INTEGER, which cannot count up to 3000000000; op.alter_column"):
         parcels.run(set_cluster, NAME, key_range=Range(1001, 3 * 10**9 + 1))
 
     assert parcels.add() == 1001

@@ -134,7 +134,7 @@ def test_exhausted() -> None:
     assert step.key(8) == "aa"
     with pytest.raises(
         KeySpaceExhausted,
-        match=r"CoprimeStep\(alphabet='abc', length=2, .* has 9 keys, .* index 9; go on with keys of 3",
+        match=r"CoprimeStep\(alphabet='abc', length=2, .* has 9 keys, .* index 9; continue with keys of 3",
     ):
         step.key(9)
     with pytest.raises(KeySpaceExhausted, match="index 10;"):
@@ -152,7 +152,7 @@ def test_exhausted() -> None:
         ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
         ({"alphabet": "abä"}, "expected printable ASCII"),
         ({"alphabet": "abca"}, "it repeats a"),
-        ({"alphabet": "a"}, "one character alone cannot count"),
+        ({"alphabet": "a"}, "expected two characters or more"),
         ({"step": 0}, "step is 0, which has the factor 2176782336 in common"),
         ({"step": True}, "step is True"),
         ({"start": -1}, "start is -1, expected a whole number of 0 or more"),

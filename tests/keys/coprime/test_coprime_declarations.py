@@ -104,7 +104,7 @@ def test_exhausted() -> None:
         format.generate_many(2)
 
     assert f"{step!r} has 9 keys, so there is none with the index" in str(raised.value)
-    assert "go on with keys of 3 characters, in a format that is accepting() these" in str(raised.value)
+    assert "continue with keys of 3 characters, in a format that accepts these" in str(raised.value)
     longer = CoprimeKey(Counter(9), CoprimeStep("abc", 3)).accepting(format)
     assert longer.generate() == CoprimeStep("abc", 3).key(9)
     assert longer.is_valid(step.key(8))

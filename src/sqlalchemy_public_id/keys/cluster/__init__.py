@@ -53,7 +53,7 @@ def in_cluster(column: Any, *clusters: int) -> ColumnElement[bool]:
     :raises ConfigurationError: without a cluster, or for an invalid number of a cluster.
     """
     if not clusters:
-        raise ConfigurationError("in_cluster() was given no cluster: give one or more")
+        raise ConfigurationError("in_cluster() needs at least one cluster")
     ranges = [range_of(resolved(cluster)) for cluster in clusters]
     return or_(*(column.between(keys.start, keys.last) for keys in ranges))
 

@@ -44,8 +44,8 @@ class ClusterSpec:
             raise ConfigurationError(f"key_range is {safe_repr(key_range)}, expected one of Ranges(shards=...)")
         if (key_range and (by_function or self.cluster is not None)) or (self.enforce_range and by_function):
             raise ConfigurationError(
-                'key_range takes the place of a cluster; key_range and enforce_range are for strategy="identity", '
-                'because the counter of strategy="function" has limits: leave one of them out'
+                'pass either a cluster or key_range; key_range and enforce_range work with strategy="identity" only, '
+                'because strategy="function" limits its counter itself'
             )
         if self.cluster is not None and not callable(self.cluster):
             resolved(self.cluster)

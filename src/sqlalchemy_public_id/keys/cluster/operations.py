@@ -256,4 +256,4 @@ def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
         remedy = f"{remedy[:-1]}, existing_nullable=False, autoincrement=True)"
     if not is_large or not counts:
         kind = kind if counts else f"{kind} without AUTO_INCREMENT"
-        raise ConfigurationError(f"the key of {name} is {kind}, and is to count up to {last}: {remedy} first")
+        raise ConfigurationError(f"the key of {name} is {kind}, which cannot count up to {last}; {remedy} first")

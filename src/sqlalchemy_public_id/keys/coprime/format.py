@@ -131,8 +131,8 @@ class CoprimeKey(Format):
         for other in same:
             if other.step.length == self.step.length and other.step != self.step:
                 raise ConfigurationError(
-                    f"{self!r} and {other!r} have keys of {self.step.length} characters in different orders: new ids "
-                    f"would be old ones; go on with longer keys, or with another prefix"
+                    f"{self!r} and {other!r} have keys of {self.step.length} characters in different orders, so new "
+                    f"ids would repeat old ones; continue with longer keys, or with another prefix"
                 )
         return super()._with_accepted(older)
 

@@ -46,7 +46,7 @@ class KeySpace(Value, ABC):
     def __post_init__(self) -> None:
         form = NanoId(self.length, self.alphabet)
         if form.capacity == 1:
-            raise ConfigurationError(f"the alphabet {self.alphabet!r} is not allowed: one character alone cannot count")
+            raise ConfigurationError(f"the alphabet {self.alphabet!r} is not allowed: expected two characters or more")
         object.__setattr__(self, "_form", form)  # a key space is frozen
         object.__setattr__(self, "size", form.capacity)
 
@@ -84,8 +84,8 @@ class KeySpace(Value, ABC):
         _check_number("count", count)
         if count and first + count > self.size:
             raise KeySpaceExhausted(
-                f"{self!r} has {self.size} keys, so there is none with the index {first + count - 1}; go on with keys "
-                f"of {self.length + 1} characters, in a format that is accepting() these"
+                f"{self!r} has {self.size} keys, so there is none with the index {first + count - 1}; continue with "
+                f"keys of {self.length + 1} characters, in a format that accepts these: accepting(…)"
             )
         return [self._text(index) for index in range(first, first + count)]
 

@@ -172,7 +172,8 @@ class ShardRouter:
             place = rules.require_shard(chosen, self._names, f"the place of {name} is {safe_repr(chosen)}")
             if shard not in (None, place):  # a lookup by the key would go to another shard
                 raise ConfigurationError(
-                    f"the key {safe_repr(values[0])} of {name} belongs to {shard!r}, and its place is {place!r}"
+                    f"the key {safe_repr(values[0])} of {name} belongs to {shard!r}, but place= returned {place!r}; "
+                    f"assign a key of {place!r}, or return {shard!r}"
                 )
             return place
         column, public_id = _deciding(mapper), None
@@ -189,9 +190,9 @@ class ShardRouter:
                 shard = self._turn_of[state] = self._turn_of.get(state) or next(self._turns)
         if shard is None:
             raise ConfigurationError(
-                f"nothing determines the shard of {name}: its public id is an SQL expression, or has no prefix of "
-                f"them, and its key {safe_repr(values)} belongs to none of the shards; write ShardRouter(…, "
-                f"place={{{name}: …}}) with a function of the object"
+                f"nothing determines the shard of {name}: its public id is an SQL expression or has no prefix of a "
+                f"shard, and its key {safe_repr(values)} belongs to no shard; write ShardRouter(…, "
+                f"place={{{name}: …}}) with a function that returns the shard of an object"
             )
         return shard
 
@@ -202,8 +203,8 @@ class ShardRouter:
             other = self.shard_of(parent)
             if other != shard:
                 raise ConfigurationError(
-                    f"{name} belongs to {shard!r}, and its {key} is in {other!r}, where no foreign key can point to; "
-                    f"write ShardRouter(…, place={{{name}: …}}) with the shard of its {key}, and let it stay there"
+                    f"{name} belongs to {shard!r}, but its {key} is in {other!r}, and foreign keys cannot cross "
+                    f"shards; write ShardRouter(…, place={{{name}: …}}) with the shard of its {key}, and do not move it"
                 )
 
     def _of_parents(self, state: InstanceState[Any]) -> str | None:

@@ -146,8 +146,8 @@ class MySQLPlan(Plan):
         version = self.dialect.server_version_info
         if self._is_mariadb and version is not None and version < (10, 10):
             raise ConfigurationError(
-                f"MariaDB {'.'.join(map(str, version[:2]))} has no RANDOM_BYTES() to generate ids with, 10.10 has; "
-                f'pass server_default="none", and let every application set the ids'
+                f"MariaDB {'.'.join(map(str, version[:2]))} cannot generate ids, because it has no RANDOM_BYTES(); use "
+                f'10.10 or later, or pass server_default="none", and let every application set the ids'
             )
         return expression(self.target.format, self.dialect.name)
 

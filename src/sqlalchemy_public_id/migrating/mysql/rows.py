@@ -143,8 +143,8 @@ class MySQLRows(Rows):
             raise
         if not send(self.connection, release).scalar():
             raise ConfigurationError(
-                "the server did not find the advisory lock that this connection had taken; a pooler sends its "
-                "statements to several connections: connect to the server itself"
+                "the advisory lock of this connection is gone, because a pooler sends its statements to several "
+                "connections; connect to the server itself"
             )
 
     def window(self, after: Place | None, until: Place) -> Window:
