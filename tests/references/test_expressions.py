@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,7 +44,8 @@ def no_broken_mappers() -> Iterator[None]:
     """Free the models that a test could not map: ``configure_mappers()`` of any later test would raise for them."""
     gc.freeze()  # the collection below passes over all that is older than the test
     yield
-    gc.collect()
+    while gc.collect():
+        pass
 
 
 class Base(DeclarativeBase):
@@ -487,3 +489,27 @@ def test_another_mistake_while_a_backref_is_awaited() -> None:
     Own.registry.dispose()  # or the mistake is there for whoever configures all mappers next
     configure_mappers()
     assert inspect(Sale, raiseerr=False) is None  # the class is alive, and no longer mapped
+
+
+def test_models_that_nobody_needs_are_freed() -> None:
+    """A reference keeps neither its model nor the one it refers to alive, also after it has been read."""
+
+    class Temporary(DeclarativeBase): ...
+
+    class Owner(PublicIdMixin, Temporary):
+        __tablename__ = "owner"
+
+    class Thing(PublicIdMixin, Temporary):
+        __tablename__ = "thing"
+        owner_id = mapped_column(ForeignKey(Owner.id))
+        owner = relationship(Owner)
+        owner_public_id = public_ref("owner")
+
+    assert Thing(owner_public_id="izkpm55j334u").owner_public_id == "izkpm55j334u"
+    assert [*references.public_refs(Thing)] == ["owner_public_id"]
+    models = weakref.ref(Owner), weakref.ref(Thing)
+    del Temporary, Owner, Thing
+    while gc.collect():
+        pass
+
+    assert [model() for model in models] == [None, None]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias, cast
-from weakref import ref
 
 from sqlalchemy import BinaryExpression, Column, SQLColumnExpression, inspect
 from sqlalchemy.orm import (
@@ -26,7 +25,6 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
-from sqlalchemy_public_id.weak import RefDict
 
 Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]
 Scope: TypeAlias = str | Sequence[str] | Condition
@@ -133,7 +131,12 @@ class UnresolvedKey:
         )
 
 
-_refs: RefDict[Mapper[Any], dict[str, PublicRef]] = RefDict()
+_KEPT = "__public_id_refs__"
+"""The attribute of a model with its mapper and its references.
+
+A dictionary of ours would keep models for ever, even by weak keys: a reference holds its target, whose mapper holds the
+model of the reference.
+"""
 
 
 def public_refs(model: type[Any]) -> dict[str, PublicRef]:
@@ -149,11 +152,12 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     """Return the references of *mapper*, which are kept for each mapper."""
-    refs = _refs.get(ref(mapper))
-    if refs is None:
-        refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
-        if mapper.configured:
-            _refs.keep(mapper, refs)
+    kept: tuple[Mapper[Any], dict[str, PublicRef]] | None = mapper.class_.__dict__.get(_KEPT)
+    if kept is not None and kept[0] is mapper:  # a class can be mapped again
+        return kept[1]
+    refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
+    if mapper.configured:
+        type.__setattr__(mapper.class_, _KEPT, (mapper, refs))  # not as an attribute that SQLAlchemy maps
     return refs
 
 
