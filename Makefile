@@ -87,7 +87,7 @@ programs: $(VENV)/test.done databases
 # Left out are slow tests, which take minutes and call nobody else's code. Old releases use what their neighbours have
 # deprecated since.
 lowest: $(LOWEST)/installed.done databases
-	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
+	$(LOWEST)/bin/python -m pytest $(PROCESSES) -W ignore::DeprecationWarning \
 	    $(ROWS) -k "test_drivers or not (postgresql or mysql or mariadb)" tests examples docs src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy
 from alembic.autogenerate import produce_migrations
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData
@@ -36,6 +37,8 @@ def name(request: pytest.FixtureRequest, database: str) -> str:
     """Each name, but for those that SQLAlchemy does not reflect."""
     if "\n" in request.param and database in {"mysql", "mariadb"}:
         pytest.skip(f"SQLAlchemy does not reflect it from {database}")
+    if "%" in request.param and sqlalchemy.__version__ == "2.0.25":  # the oldest one that is supported
+        pytest.skip("SQLAlchemy 2.0.25 cannot compare a column of this name with two parameters")
     return str(request.param)
 
 
