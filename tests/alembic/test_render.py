@@ -129,6 +129,7 @@ LONG_LINES = [
 
 def test_lines_are_as_ruff_formats_them() -> None:
     """Ruff changes nothing of an operation, with lines of 100 characters and the quotes of Alembic."""
+    pytest.importorskip("ruff")
     functions = []
     for number, (options, batch) in enumerate(product(LONG_LINES, (False, True))):
         op = AddPublicIdOp("user", "a_column_of_public_ids", **options)
