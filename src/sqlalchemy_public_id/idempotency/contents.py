@@ -192,5 +192,5 @@ def _as_stored(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> ColumnEl
 def _is_binary(type_: TypeEngine[Any]) -> bool:
     try:
         return type_.python_type is bytes
-    except NotImplementedError:
+    except NotImplementedError:  # of a type that names no Python type, such as that of an extension
         return False

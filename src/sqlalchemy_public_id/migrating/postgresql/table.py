@@ -84,9 +84,7 @@ class PostgreSQLTable(LiveTable):
 
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
         row = self._read_row()
-        if row is None:
-            return None
-        if row.builder is None and not all(index["valid"] for index in row.indexes or ()):
+        if row is not None and row.builder is None and not all(index["valid"] for index in row.indexes or ()):
             # the catalogs are as they were when the statement began; the build may have ended before it looked for one
             row = self._read_row()
         if row is None:
