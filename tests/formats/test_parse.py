@@ -83,19 +83,11 @@ def test_what_is_refused(text: str, why: str) -> None:
     assert "write one of JetifyTypeId" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["NanoId(0)", "NanoId(length=1.5)", "NanoId(length=NanoId)"])
+@pytest.mark.parametrize("text", ["NanoId(0)", "NanoId(length=NanoId)"])
 def test_settings_that_cannot_work(text: str) -> None:
     """A format that refuses its settings says so itself."""
-    with pytest.raises(ConfigurationError, match=r"length is .*, expected a whole number from 1 to 255"):
+    with pytest.raises(ConfigurationError, match=r"^length is .*, expected a whole number from 1 to 255"):
         parse(text)
-
-
-@pytest.mark.parametrize("value", ["b'cus'", "['cus']", "{}", "1 + 2j", "...", "-1", "True"])
-@pytest.mark.parametrize("setting", ["NanoId(prefix", "NanoId(alphabet", "Uuid7(encoding", "Snowflake(1, epoch"])
-def test_literals_of_other_types(setting: str, value: str) -> None:
-    """A format refuses a literal that is of no use to it."""
-    with pytest.raises(ConfigurationError):
-        parse(f"{setting}={value})")
 
 
 @given(strategies.any_text | st.text("NanoId()[]{}.,=*'\"\\1eBASE36:lambda ").map("NanoId({})".format))
