@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import strategies
 
-from sqlalchemy_public_id import (
-    ConfigurationError,
-    Format,
-    NanoId,
-    Snowflake,
-    Ulid,
-    Uuid7,
-    formats,
-)
+from sqlalchemy_public_id import ConfigurationError, Format, NanoId, Snowflake, Ulid, Uuid7, formats
 from sqlalchemy_public_id.formats import BASE58
 from sqlalchemy_public_id.formats.parse import known_formats, parse
 

@@ -35,7 +35,7 @@ def test_layout() -> None:
     made = Snowflake(machine_id=0, epoch=TWITTER).timestamp("1541815603606036480")
 
     assert [parts(id) for id in ids] == [(hands.milliseconds() - EPOCH, 1023, count) for count in range(3)]
-
+    assert made == datetime(2022, 6, 28, 16, 7, 40, 105_000, tzinfo=timezone.utc)
 
 
 def test_texts_for_ever() -> None:

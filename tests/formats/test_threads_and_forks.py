@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from support.forks import fork, ignore_fork_warning, in_child, in_threads, machine
+from support.forks import fork, ignore_fork_warning, in_threads, machine
 
 from sqlalchemy_public_id import Snowflake
 from sqlalchemy_public_id.formats import Format
@@ -77,25 +76,6 @@ def test_forked_by_threads(format: Format) -> None:
     made = [id for ids in in_threads(4, fork_in_thread) for id in ids]
 
     assert len(made) == len(set(made)) == 4 * (2 + 5) * 500
-
-
-@pytest.mark.slow
-@every_format
-def test_fork_while_a_thread_makes_ids(format: Format) -> None:
-    """A child makes ids although a thread of its parent was making one in the moment of the fork."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            format.generate_many(100)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        assert all(in_child(lambda: [format.generate()]) for _ in range(10))
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_fork_while_the_bytes_are_drawn(tmp_path: Path) -> None:

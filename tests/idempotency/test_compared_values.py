@@ -10,11 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import (
-    JSON,
-    MetaData,
-    func,
-)
+from sqlalchemy import JSON, MetaData, func
 from sqlalchemy.orm import Session
 from support.forms import Base, Colour, is_repetition
 
@@ -182,15 +178,10 @@ OTHER_OF_POSTGRESQL: Rows = {
     "numbers": [((1, 2), (1, 3)), ((1, 2), (1, 2, 3))],
     "binary": [({"a": 10**25}, {"a": 10**25 + 1})],
 }
-OF_SQLITE: Rows = {
-    "number": [(5, "5x"), (5, "5.7"), ("x", 0), (50, "5_0")],
-    "name": [("5", b"5")],
-}
+OF_SQLITE: Rows = {"number": [(5, "5x"), (5, "5.7"), ("x", 0), (50, "5_0")], "name": [("5", b"5")]}
 """SQLite stores anything anywhere, and a CAST would find a number in it."""
 # MariaDB shows a CAST to a FLOAT of single precision with other digits
-SINGLE: Rows = {
-    "single": [(1234567.8912, 1234567.8912)],
-}
+SINGLE: Rows = {"single": [(1234567.8912, 1234567.8912)]}
 
 CASES: dict[str, tuple[tuple[str, ...], bool, Rows]] = {
     "the same for type and column": (ALL, True, SAME),

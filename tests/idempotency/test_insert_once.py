@@ -7,23 +7,9 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import (
-    Engine,
-    MetaData,
-    String,
-    func,
-    inspect,
-    select,
-)
+from sqlalchemy import Engine, MetaData, String, func, inspect, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-    mapped_column,
-    scoped_session,
-    sessionmaker,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.purchases import ADA, A, B, Base, Customer, Line, Order, differing, stored
 from support.shapes import FOR_SERVERS, SHAPES
 from support.stories import tell

@@ -38,9 +38,6 @@ def rollbacks(engine: Engine) -> list[Any]:
     return rolled_back
 
 
-# --- others at the same row
-
-
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["commit", "some roll back"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])
 def test_threads(db: Session, engine: Engine, database: str, is_first: bool, is_rolled_back: bool) -> None:
@@ -134,9 +131,6 @@ def test_index_of_another_name(db: Session, engine: Engine, new_engine: Callable
     finally:
         db.execute(text(rename.format("uq_line_public_id_ccold", "uq_line_public_id")))
         db.commit()
-
-
-# --- the transaction of the caller
 
 
 def test_rest_of_the_transaction(db: Session) -> None:

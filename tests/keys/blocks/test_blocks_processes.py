@@ -1,28 +1,20 @@
-"""Blocks of keys for many processes: killed at random, and forked in the midst of leases."""
+"""Blocks of keys in forked processes."""
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, select
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 from support.forks import fork, ignore_fork_warning, in_child
 from support.marks import on
 
 from sqlalchemy_public_id.errors import LeaseNotAvailable
 from sqlalchemy_public_id.keys import BlockAllocator
-
-PROCESSES, THREADS, BLOCK, KEYS, KILLS = 8, 8, 5_000, 1_000_000, 10
-AT_ONCE = 500
-"""How many keys a thread takes and writes down."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,78 +34,6 @@ def server(engine: Engine) -> Iterator[Engine]:
     table.create(server)
     yield server
     table.drop(server)
-
-
-def ranges(path: Path) -> list[range]:
-    """The ranges that were written down. A line without its end is one that its process was killed at."""
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [range(*map(int, line.split())) for line in lines if line.endswith("\n")]
-
-
-def work(server: Engine, path: Path) -> None:
-    """Take keys with several threads, and write them down, until killed."""
-    allocator = BlockAllocator(server, "order", block=BLOCK, start=0, timeout=60)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def take() -> None:
-        while True:
-            lines = [f"{numbers.start} {numbers.stop}\n" for numbers in allocator.take(AT_ONCE)]
-            os.write(file, "".join(lines).encode())
-            time.sleep(0.001)  # so that all threads have their turn
-
-    for _ in range(THREADS):
-        threading.Thread(target=take, daemon=True).start()
-    while True:
-        time.sleep(60)
-
-
-def begin(server: Engine, path: Path) -> int:
-    """Begin a process that does :func:`work`."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work(server, path)
-        finally:
-            os._exit(1)
-    return child
-
-
-def test_a_million_keys_and_kills(server: Engine, tmp_path: Path) -> None:
-    """Eight processes of eight threads, of which some are killed at random and begun anew, take a million keys: none
-    twice, and none is missing but those of the blocks that a killed process had.
-    """
-    paths = [tmp_path / str(number) for number in range(PROCESSES)]
-    running = [begin(server, path) for path in paths]
-    killed = 0
-    end = time.monotonic() + 120
-    try:
-        while killed < KILLS or sum(len(numbers) for path in paths for numbers in ranges(path)) < KEYS:
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(random.uniform(0.05, 0.25))
-            if killed < KILLS:
-                at = random.randrange(PROCESSES)
-                os.kill(running[at], signal.SIGKILL)
-                os.waitpid(running[at], 0)
-                killed += 1
-                paths.append(tmp_path / f"{PROCESSES + killed}")
-                running[at] = begin(server, paths[-1])
-    finally:
-        for child in running:
-            os.kill(child, signal.SIGKILL)
-        ends = [os.waitpid(child, 0)[1] for child in running]
-    taken = [numbers for path in paths for numbers in ranges(path)]
-    counter = BlockAllocator(server, "order").table
-    with server.connect() as connection:
-        leased = connection.scalar(select(counter.c.next)) or 0
-
-    issued = {number for numbers in taken for number in numbers}
-    assert len(issued) == sum(map(len, taken)) >= KEYS
-    assert max(issued) < leased
-    assert leased % BLOCK == 0
-    assert ends == [signal.SIGKILL] * PROCESSES
-    missing = {number // BLOCK for number in range(leased) if number not in issued}
-    # each killed process had one block in use, and one on its way
-    assert len(missing) <= 2 * (PROCESSES + killed)
 
 
 def test_forks_in_the_midst_of_leases(engine: Engine, server: Engine, new_engine: Callable[..., Engine]) -> None:

@@ -78,19 +78,6 @@ def test_caller_holds_the_file(engine: Engine, allocators: Allocators) -> None:
             allocator.next()
 
 
-@on("sqlite")
-def test_counter_in_a_file_of_its_own(
-    engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
-) -> None:
-    """Where the counter has a SQLite file of its own, a caller that writes waits for nothing."""
-    allocator = allocators(engine=new_engine("sqlite"), create=True, block=10)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
-        got = [allocator.next() for _ in range(100)]
-
-    assert got == list(range(100))
-
-
 # --- pools
 
 

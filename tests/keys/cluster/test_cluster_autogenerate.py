@@ -95,31 +95,27 @@ def test_a_key_that_does_not_count(project: Project) -> None:
     project.upgrade()
 
 
-@on(*SERVERS)
-def test_another_cluster(project: Project) -> None:
-    """Where the model says another cluster, the counter follows."""
+CHANGES: list[tuple[dict[str, Any], str, str]] = [
+    ({"cluster": 20}, "cluster=20", "14000000000001"),
+    ({"cluster": 10, "enforce_range": True}, "cluster=10, enforce_range=True", "a000000000002"),
+]
+
+
+@pytest.mark.parametrize(
+    ("database", "change"),
+    [*((name, 0) for name in SERVERS), *((name, 1) for name in ("mysql", "mariadb", "sqlite"))],
+    indirect=["database"],
+)
+def test_another_cluster_or_guard(project: Project, change: int) -> None:
+    """Where the model says another cluster, the counter follows; a guard that it has gained is added."""
+    key, written, hex_ = CHANGES[change]
     project.migrate(depots(cluster=10))
     add(project, depots(cluster=10))
-    metadata = depots(cluster=20)
+    metadata = depots(**key)
 
-    written = project.migrate(metadata)
-
-    assert said(written) == [f"op.set_cluster('{NAME}', cluster=20)"]
+    assert said(project.migrate(metadata)) == [f"op.set_cluster('{NAME}', {written})"]
     assert project.check(metadata) is None
-    assert add(project, metadata) == "14000000000001"
-
-
-@on("mysql", "mariadb", "sqlite")
-def test_a_guard(project: Project) -> None:
-    """A guard that the model has gained is added, and nothing more is found."""
-    project.migrate(depots(cluster=10))
-    metadata = depots(cluster=10, enforce_range=True)
-
-    written = project.migrate(metadata)
-
-    assert said(written) == [f"op.set_cluster('{NAME}', cluster=10, enforce_range=True)"]
-    assert project.check(metadata) is None
-    assert add(project, metadata) == "a000000000001"
+    assert add(project, metadata) == hex_
 
 
 @on(*SERVERS)

@@ -12,12 +12,7 @@ from support.depots import hexes, migrate, models
 from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError
-from sqlalchemy_public_id.keys import (
-    ClusterKey,
-    Ranges,
-    cluster_key,
-    range_of,
-)
+from sqlalchemy_public_id.keys import ClusterKey, Ranges, cluster_key, range_of
 
 pytestmark = pytest.mark.backend
 

@@ -17,14 +17,7 @@ from support.marks import on
 from support.servers import ASYNC_DRIVERS
 
 from sqlalchemy_public_id import PublicIdColumnMixin, bulk, lookup
-from sqlalchemy_public_id.keys import (
-    ClusterKey,
-    cluster_key,
-    cluster_of,
-    hex_of,
-    in_cluster,
-    sequence_of,
-)
+from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_of, in_cluster, sequence_of
 
 LAST = 2**48 - 1
 SERVERS = ("postgresql", "mysql", "mariadb")

@@ -16,9 +16,7 @@ from sqlalchemy_public_id.keys import ShardRouter
 
 @pytest.fixture(params=["four files of SQLite", "four databases"])
 def shards(
-    request: pytest.FixtureRequest,
-    new_engine: Callable[..., Engine],
-    create_on: Callable[[Engine, MetaData], None],
+    request: pytest.FixtureRequest, new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None]
 ) -> Shards:
     """Four files of SQLite; and SQLite, PostgreSQL, MySQL and MariaDB together."""
     kinds = ["sqlite"] * 4 if request.param.endswith("SQLite") else list(servers.servers())

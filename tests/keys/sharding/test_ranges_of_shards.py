@@ -35,11 +35,7 @@ def routing(by: Any) -> ShardRouter:
 
 @pytest.mark.parametrize(
     ("text", "buckets", "bucket"),
-    [
-        ("izkpm55j334u", 4, 0),
-        ("cus_izkpm55j334u", 1000, 936),
-        ("01jd9xq8w5e3b9x0000000000a", 16, 4),
-    ],
+    [("izkpm55j334u", 4, 0), ("cus_izkpm55j334u", 1000, 936), ("01jd9xq8w5e3b9x0000000000a", 16, 4)],
 )
 def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
     """An id stays in its bucket in every later version: these were computed once."""

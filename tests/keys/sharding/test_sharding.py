@@ -6,15 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import (
-    bindparam,
-    insert,
-    inspect,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import bindparam, insert, inspect, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.ext.horizontal_shard import ShardedSession
@@ -23,10 +15,7 @@ from sqlalchemy.pool import NullPool
 from support.sharded import CLUSTERS, IDS, Account, Base, Event, Note, Region, Shards, stored
 
 from conftest import url_of
-from sqlalchemy_public_id import (
-    ConfigurationError,
-    lookup,
-)
+from sqlalchemy_public_id import ConfigurationError, lookup
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.keys import ShardRouter
 from sqlalchemy_public_id.testing import collisions, fixed_ids

@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    Engine,
-    event,
-    func,
-    inspect,
-    select,
-)
+from sqlalchemy import Engine, event, func, inspect, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import Session
@@ -21,14 +15,7 @@ from sqlalchemy.pool import NullPool
 from support.shard_files import tables_in
 from support.sharded import Account, Base, Note, Region
 
-from sqlalchemy_public_id import (
-    ConfigurationError,
-    bulk,
-    idempotency,
-    lookup,
-    references,
-    testing,
-)
+from sqlalchemy_public_id import ConfigurationError, bulk, idempotency, lookup, references, testing
 from sqlalchemy_public_id.keys import ShardRouter
 
 
