@@ -97,6 +97,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"by": {range(5, 5): "a"}}, "there are no keys from 5 up to 5"),
     ({"by": {"": "a"}}, "by is {'': 'a'}; expected"),
     ({"by": {TypedId: "a"}}, "TypedId'>: 'a'}; expected"),
+    ({"by": {"shardbox": "a", ShardedBoxId: "b"}}, "by is {'shardbox': 'a', "),  # one prefix, two shards
     ({"shards": {}}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
     ({"shards": ["sqlite://"]}, "shards is ['sqlite://'], expected"),
     ({"shards": {"": ENGINE}}, "shards is {'': Engine("),
